@@ -1,0 +1,86 @@
+"""Do a kernel's tensors fit SBUF and PSUM together?
+
+While the kernel runs, Python's own object lifetimes give an upper bound of what is live. Only if
+that bound exceeds a memory are the exact live ranges (first write to last use, which is what the
+compiler's allocator sees) laid side by side. The check is necessary, not sufficient: it sums bytes
+and does not place tensors at addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from difftest.simulator.errors import LimitError
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Space
+
+_QUADRANT = 32
+"""Tensors start at partition 0, 32, 64 or 96 (AWS: nki.compiler.sbuf.alloc), so narrow ones can
+share the same bytes in different quadrants."""
+
+
+def occupied_bytes(allocation: Allocation) -> int:
+    """Bytes that a tensor takes of its memory: whole quadrants of partitions."""
+    quadrants = -(-allocation.partitions // _QUADRANT)
+    return allocation.partition_bytes * quadrants * _QUADRANT
+
+
+class Occupancy:
+    """Bytes of SBUF and PSUM that are live by Python's lifetimes: an upper bound."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.live = {Space.SBUF: 0, Space.PSUM: 0}
+        self.peak = {Space.SBUF: 0, Space.PSUM: 0}
+
+    def add(self, allocation: Allocation) -> None:
+        space = allocation.space
+        live = self.live[space] + occupied_bytes(allocation)
+        self.live[space] = live
+        if live > self.peak[space]:
+            self.peak[space] = live
+
+    def remove(self, allocation: Allocation) -> None:
+        self.live[allocation.space] -= occupied_bytes(allocation)
+
+    def limit(self, space: Space) -> int:
+        """Bytes that a kernel's tensors can have of ``space``."""
+        machine = self.machine
+        each = machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+        return each * machine.partitions
+
+    def check(self, allocations: Iterable[Allocation]) -> None:
+        """Raise :class:`LimitError` if the tensors live at one time exceed their memory."""
+        for space in (Space.SBUF, Space.PSUM):
+            if self.peak[space] > self.limit(space):
+                self._check_live_ranges([a for a in allocations if a.space is space], space)
+
+    def _check_live_ranges(self, allocations: list[Allocation], space: Space) -> None:
+        used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
+        changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
+        live: dict[int, Allocation] = {}
+        total = 0
+        limit = self.limit(space)
+        for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
+            if not begins:
+                del live[allocation.id]
+                total -= occupied_bytes(allocation)
+                continue
+            live[allocation.id] = allocation
+            total += occupied_bytes(allocation)
+            if total > limit:
+                raise self._error(space, total, limit, allocation, list(live.values()))
+
+    def _error(
+        self, space: Space, total: int, limit: int, last: Allocation, live: list[Allocation]
+    ) -> LimitError:
+        partitions = self.machine.partitions
+        largest = sorted(live, key=occupied_bytes, reverse=True)[:3]
+        return LimitError(
+            f"the tensors live at one time fit {space.value}",
+            received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "
+            f"the largest: {'; '.join(map(str, largest))}",
+            limit=f"{limit // partitions} bytes a partition ({self.machine.name})",
+            remedy="use smaller tiles, or finish with one tensor before the next is written",
+            location=last.location,
+        )

@@ -1,0 +1,189 @@
+"""The state of one launch: its machine, its trace, what is live, where the loops stand.
+
+A launch owns its state. Kernels call ``nl.load(...)`` without naming a machine, so the launch that
+runs is found through a context variable, set for the time of the launch and no longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from difftest.simulator.capacity import Occupancy
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.machine import Machine
+from difftest.simulator.memory import Shape, Storage, check_tensor_size, empty_on_chip, poison
+from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+
+if TYPE_CHECKING:
+    from difftest.simulator.tile import Tile
+
+_CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
+
+
+def current() -> Core:
+    """The launch that is running.
+
+    Raises
+    ------
+    KernelError : an NKI function was called outside a kernel.
+    """
+    core = _CURRENT.get(None)
+    if core is None:
+        raise KernelError(
+            "NKI functions run inside a kernel",
+            received="a call with no kernel running",
+            remedy="call the kernel through nki.simulate_kernel(kernel, ...) or decorate it "
+            "with @nki.jit",
+        )
+    return core
+
+
+def is_running() -> bool:
+    """Whether a kernel is running now."""
+    return _CURRENT.get(None) is not None
+
+
+class Core:
+    """One NeuronCore while one kernel runs on it."""
+
+    def __init__(self, machine: Machine, grid: Shape, *, record: bool) -> None:
+        self.machine = machine
+        self.grid = grid
+        self.program: Shape = (0,) * len(grid)
+        self.record = record
+        self.trace = Trace()
+        self.instructions = 0
+        """Number of instructions issued so far; an event's number."""
+        self.loops: tuple[tuple[int, int], ...] = ()
+        self.loop_count = 0
+        self.occupancy = Occupancy(machine)
+        self.random = np.random.default_rng(0)
+        self.accumulators: dict[str, Array] = {}
+        """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
+        self._shared: list[Storage] = []
+        self._shared_next = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Core]:
+        """Make this the launch that :func:`current` finds."""
+        token = _CURRENT.set(self)
+        try:
+            yield self
+        finally:
+            _CURRENT.reset(token)
+
+    def start_program(self, program: Shape) -> None:
+        """Begin one instance of the SPMD grid; its shared_hbm tensors are the grid's."""
+        self.program = program
+        self._shared_next = 0
+
+    def allocate(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        space: Space,
+        *,
+        partition_axis: int = 0,
+        name: str = "",
+    ) -> Storage:
+        """A new tensor, nothing of it written. ``partition_axis`` counts the block dimensions."""
+        if space is Space.SHARED_HBM and len(self.grid):
+            return self._allocate_shared(shape, dtype, name)
+        return self._allocate(shape, dtype, space, partition_axis, name)
+
+    def _allocate(
+        self, shape: Shape, dtype: np.dtype[Any], space: Space, partition_axis: int, name: str
+    ) -> Storage:
+        allocation = Allocation(
+            len(self.trace.allocations),
+            space,
+            shape,
+            dtype,
+            partition_axis,
+            kernel_location(),
+            name,
+        )
+        if space.is_hbm:
+            self.trace.allocations.append(allocation)
+            data = poison(shape, dtype)
+            return Storage(allocation, data, unwritten=data.size)
+        check_tensor_size(allocation, partition_axis, self.machine)
+        self.trace.allocations.append(allocation)
+        self.occupancy.add(allocation)
+        data = empty_on_chip(shape, dtype)
+        return Storage(allocation, data, unwritten=data.size, release=self.occupancy.remove)
+
+    def _allocate_shared(self, shape: Shape, dtype: np.dtype[Any], name: str) -> Storage:
+        """Every instance of the grid sees the same shared_hbm tensors, by order of creation."""
+        at = self._shared_next
+        self._shared_next += 1
+        if at == len(self._shared):
+            self._shared.append(self._allocate(shape, dtype, Space.SHARED_HBM, 0, name))
+        storage = self._shared[at]
+        if storage.data.shape != shape or storage.dtype != dtype:
+            raise KernelError(
+                "every instance of an SPMD grid creates the same shared_hbm tensors",
+                received=f"shape {shape} {dtype} in program {self.program}, after "
+                f"{storage.allocation} in an earlier one",
+                remedy="create shared_hbm tensors at the top of the kernel, with one shape",
+            )
+        return storage
+
+    def adopt(self, array: Array, *, name: str, mutable: bool, written: bool = True) -> Storage:
+        """An argument of the kernel as an HBM tensor; its data are not copied."""
+        allocation = Allocation(
+            len(self.trace.allocations), Space.SHARED_HBM, array.shape, array.dtype, 0, None, name
+        )
+        self.trace.allocations.append(allocation)
+        return Storage(
+            allocation, array, unwritten=0 if written else array.size, mutable=mutable
+        )
+
+    def emit(
+        self,
+        opcode: str,
+        engine: Engine,
+        writes: tuple[Tile, ...],
+        reads: tuple[Tile, ...] = (),
+        *,
+        moved: Tile | None = None,
+        **attributes: Any,
+    ) -> None:
+        """Count, and record if asked to, one instruction.
+
+        ``moved`` is the operand that it only takes to its destination: see
+        :func:`difftest.simulator.fuse.fuse_moves`.
+        """
+        number = self.instructions
+        self.instructions = number + 1
+        if moved is not None:
+            moved.storage.allocation.moves += 1
+            attributes["moved"] = moved.storage.allocation
+        for tile in reads:
+            allocation = tile.storage.allocation
+            allocation.reads += 1
+            allocation.last = number
+        for tile in writes:
+            allocation = tile.storage.allocation
+            allocation.writes += 1
+            allocation.last = number
+            if allocation.first < 0:
+                allocation.first = number
+        if self.record:
+            event = Event(
+                number,
+                opcode,
+                engine,
+                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in writes]),
+                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in reads]),
+                kernel_location(),
+                self.loops,
+                attributes,
+            )
+            self.trace.events.append(event)

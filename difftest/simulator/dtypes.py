@@ -1,0 +1,163 @@
+"""NKI's dtypes, their on-chip representation, and the one place where values are rounded.
+
+The engines compute in float32 and round once, into the output's dtype (AWS documentation,
+``nki.api.shared.rst``, "NKI Type Promotion"). So on-chip tensors of every floating dtype are kept
+here as float32 arrays whose values the dtype can represent: an engine reads without a cast, and
+:func:`round_to` is the only step that loses bits. Integers are kept as they are. HBM keeps the
+dtype's own bits; :func:`from_bits` and :func:`to_bits` cross that border, which is a DMA's work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.simulator.errors import DtypeError
+
+Array = NDArray[Any]
+
+FLOAT32 = np.dtype(np.float32)
+FLOAT16 = np.dtype(np.float16)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOAT8_E4M3 = np.dtype(ml_dtypes.float8_e4m3)
+FLOAT8_E5M2 = np.dtype(ml_dtypes.float8_e5m2)
+TFLOAT32 = np.dtype("V4")
+"""1 sign, 8 exponent and 10 mantissa bits in 4 bytes; NumPy has no such dtype (NKI uses V4 too)."""
+BOOL = np.dtype(np.bool_)
+INT32 = np.dtype(np.int32)
+
+FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
+INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
+DTYPES = (*FLOATS, *INTEGERS, BOOL)
+
+NAMES = {
+    **{str(dtype): dtype for dtype in DTYPES if dtype != TFLOAT32},
+    "tfloat32": TFLOAT32,
+}
+
+_KNOWN = {dtype: dtype for dtype in DTYPES}
+_FLOAT_SET = frozenset(FLOATS)
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The dtype's name in ``nki.language``."""
+    return "tfloat32" if dtype == TFLOAT32 else str(dtype)
+
+
+def as_dtype(spec: object) -> np.dtype[Any]:
+    """The NKI dtype that ``spec`` (a dtype, a NumPy scalar type or a name) stands for.
+
+    Raises
+    ------
+    DtypeError : the hardware has no such dtype (float64 and int64 among others).
+    """
+    if isinstance(spec, str) and spec in NAMES:
+        return NAMES[spec]
+    try:
+        dtype = np.dtype(spec)  # type: ignore[call-overload]
+    except TypeError:
+        dtype = None
+    known = _KNOWN.get(dtype) if dtype is not None else None
+    if known is None:
+        raise DtypeError(
+            "NKI has no such dtype",
+            received=f"dtype {spec!r}",
+            limit=", ".join(sorted(NAMES)),
+            remedy="convert on the host, e.g. array.astype(np.float32)",
+        )
+    return known
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype in _FLOAT_SET
+
+
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype in INTEGERS or dtype == BOOL
+
+
+def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The NumPy dtype in which on-chip tensors of ``dtype`` are kept."""
+    return FLOAT32 if dtype in _FLOAT_SET else dtype
+
+
+def _round_tfloat32(values: Array) -> Array:
+    """To 10 mantissa bits, to nearest even; infinities and NaN stay what they are."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(13)) & np.uint32(1)
+    rounded = (bits + np.uint32(0xFFF) + odd) & np.uint32(0xFFFFE000)
+    special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+    result: Array = np.where(special, bits, rounded).view(np.float32)
+    return result
+
+
+def _round_bfloat16(values: Array) -> Array:
+    """As ml_dtypes rounds (to nearest even), in integer arithmetic: several times faster.
+
+    ``tests/unit/simulator/test_dtypes.py`` holds it to ml_dtypes over every bit pattern.
+    """
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded += np.uint32(0x7FFF)
+    rounded += bits
+    rounded &= np.uint32(0xFFFF0000)
+    result: Array = rounded.view(np.float32)
+    nan = np.isnan(values)
+    if nan.any():
+        result[nan] = np.copysign(np.float32(np.nan), values[nan])
+    return result
+
+
+def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Float to integer: to nearest even, saturating; NaN becomes 0 (assumed, not documented)."""
+    if values.dtype.kind in "iub":
+        info = np.iinfo(dtype)
+        clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(dtype)
+        return clipped
+    info = np.iinfo(dtype)
+    rounded = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=np.inf)
+    result: Array = np.clip(rounded, info.min, info.max).astype(dtype)
+    return result
+
+
+def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
+    """``values`` (an engine's float32 results, or integers) rounded once into ``dtype``.
+
+    Returns an array of :func:`storage_dtype`; it may be ``values`` itself where nothing is lost.
+    Floats round to nearest even (float8 and bfloat16 as ml_dtypes does); float to integer rounds
+    to nearest even and saturates.
+    """
+    if dtype == FLOAT32:
+        return values if values.dtype == FLOAT32 else values.astype(np.float32)
+    if dtype == BOOL:
+        return values if values.dtype == BOOL else values != 0
+    if dtype not in _FLOAT_SET:
+        return values if values.dtype == dtype else _round_integer(values, dtype)
+    exact = values if values.dtype == FLOAT32 else values.astype(np.float32)
+    if dtype == BFLOAT16:
+        return _round_bfloat16(exact)
+    if dtype == TFLOAT32:
+        return _round_tfloat32(exact)
+    with np.errstate(over="ignore"):
+        return exact.astype(dtype).astype(np.float32)
+
+
+def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
+    """An HBM array of ``dtype``'s own bits as an on-chip array (a DMA's read)."""
+    if dtype == BFLOAT16:
+        wide = array.view(np.uint16).astype(np.uint32)
+        wide <<= np.uint32(16)
+        return wide.view(np.float32)
+    if dtype == TFLOAT32:
+        return array.view(np.float32)
+    return array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array
+
+
+def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
+    """An on-chip array whose values ``dtype`` represents, as ``dtype``'s own bits."""
+    if dtype == TFLOAT32:
+        return np.ascontiguousarray(values, dtype=np.float32).view(TFLOAT32)
+    return values if values.dtype == dtype else values.astype(dtype)

@@ -1,0 +1,117 @@
+"""The simulator's errors: the rule, what was received, the limit, the kernel's source line, the remedy.
+
+Each class also derives from the builtin exception that Python code would expect
+(``IndexError`` for an access out of bounds, ``TypeError`` for a dtype, and so on).
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Location(NamedTuple):
+    """A line of the kernel: file name, line number (1-based) and the line's text."""
+
+    file: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        text = self.text
+        return f"{self.file}:{self.line}" + (f": {text}" if text else "")
+
+
+def kernel_location() -> Location | None:
+    """The innermost line outside the simulator: the kernel's line that is being executed."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            return Location(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class NkiError(Exception):
+    """A kernel broke a rule of NKI or of the hardware.
+
+    Attributes
+    ----------
+    rule : what holds on the machine, in one sentence.
+    received : what the kernel did instead, with shapes, dtypes and names.
+    limit : the number or set that is accepted, where there is one.
+    remedy : what to do about it.
+    location : the kernel's source line.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        received: str,
+        limit: str | None = None,
+        remedy: str | None = None,
+        location: Location | None = None,
+    ) -> None:
+        self.rule = rule
+        self.received = received
+        self.limit = limit
+        self.remedy = remedy
+        self.location = location or kernel_location()
+        super().__init__(rule)
+
+    def __str__(self) -> str:
+        rows = [
+            ("received", self.received),
+            ("limit", self.limit),
+            ("where", str(self.location) if self.location else None),
+            ("remedy", self.remedy),
+        ]
+        lines = [self.rule] + [f"  {name + ':':<10}{text}" for name, text in rows if text]
+        return "\n".join(lines)
+
+
+class LimitError(NkiError, ValueError):
+    """A size exceeds what the machine has."""
+
+
+class ShapeError(NkiError, ValueError):
+    """Operands' shapes do not fit each other or the instruction."""
+
+
+class DtypeError(NkiError, TypeError):
+    """An instruction does not take, or NKI does not have, this dtype."""
+
+
+class BufferError(NkiError, ValueError):  # noqa: A001 - NKI's own word for hbm, sbuf and psum
+    """A tensor is in the wrong memory for the instruction."""
+
+
+class OutOfBoundsError(NkiError, IndexError):
+    """An access leaves its tensor."""
+
+
+class UnwrittenError(NkiError, ValueError):
+    """An instruction reads, or a kernel returns, what was never written."""
+
+
+class KernelError(NkiError, RuntimeError):
+    """The kernel uses the API in a way that NKI does not allow."""
+
+
+class NotModelledError(NkiError, NotImplementedError):
+    """The simulator does not model this, and says so instead of ignoring it."""
+
+
+def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:
+    """The error for an argument or name that the simulator does not honour."""
+    return NotModelledError(
+        f"{what} is not modelled by the embedded simulator", received=received, remedy=remedy
+    )

@@ -1,0 +1,81 @@
+"""Arguments of the API's functions: those that are not modelled raise, enumerations translate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.instructions.reduce import Accumulate
+from difftest.simulator.trace import Engine
+
+
+class engine(IntEnum):  # noqa: N801 - AWS's name
+    """``nki.isa.engine``."""
+
+    tensor = 1
+    vector = 5
+    scalar = 2
+    gpsimd = 3
+    sync = 6
+    unknown = 0
+
+
+class reduce_cmd(IntEnum):  # noqa: N801 - AWS's name
+    """``nki.isa.reduce_cmd``."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+
+
+class oob_mode(IntEnum):  # noqa: N801 - AWS's name
+    """``nki.isa.oob_mode``."""
+
+    error = 0
+    skip = 1
+
+
+class dge_mode(IntEnum):  # noqa: N801 - AWS's name
+    """``nki.isa.dge_mode``."""
+
+    none = 0
+    swdge = 1
+    hwdge = 2
+    unknown = 3
+
+
+class nc_version(IntEnum):  # noqa: N801 - AWS's name
+    """``nki.isa.nc_version``."""
+
+    gen2 = 2
+    gen3 = 3
+
+
+def no_extras(where: str, extras: Mapping[str, object]) -> None:
+    """Raise for keyword arguments that the simulator does not honour."""
+    for name, value in extras.items():
+        raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
+
+
+def as_engine(value: object, where: str) -> Engine:
+    """The trace's engine for a member of ``nki.isa.engine``."""
+    if isinstance(value, engine):
+        return Engine[value.name.upper()]
+    raise KernelError(
+        f"{where} takes engine as a member of nki.isa.engine",
+        received=f"engine={value!r}",
+        limit=", ".join(f"nisa.{member.name}_engine" for member in engine if member.value),
+    )
+
+
+def as_accumulate(value: object, where: str) -> Accumulate:
+    """What an instruction does with its engine's registers."""
+    try:
+        return Accumulate(int(value))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise KernelError(
+            f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
+            received=f"reduce_cmd={value!r}",
+        ) from None

@@ -1,0 +1,110 @@
+"""Put the embedded modules where kernels import them, for a while.
+
+``with embedded():`` makes ``import neuronxcc.nki`` find the simulator; afterwards ``sys.modules``
+is as it was. Kernels imported in between keep working: they hold the modules themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from types import ModuleType, TracebackType
+
+from difftest.simulator.frontend import compiler, isa, kernel, language
+from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend.tensor import Tensor
+
+ROOT = "neuronxcc"
+
+
+def _nki() -> ModuleType:
+    module = types.ModuleType(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
+    module.__path__ = []
+    for name in ("jit", "trace", "simulate_kernel", "baremetal", "benchmark"):
+        setattr(module, name, getattr(kernel, name))
+    module.tensor = Tensor  # type: ignore[attr-defined]
+    for name, part in _PARTS.items():
+        setattr(module, name, part)
+    return module
+
+
+_PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_typing}
+
+
+def modules() -> dict[str, ModuleType]:
+    """The embedded modules by the names under which kernels import them."""
+    nki = _nki()
+    root = types.ModuleType(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
+    root.__path__ = []
+    root.nki = nki  # type: ignore[attr-defined]
+    root.__difftest_embedded__ = True  # type: ignore[attr-defined]
+    names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
+    for name, part in _PARTS.items():
+        names[f"{ROOT}.nki.{name}"] = part
+    return names
+
+
+def is_embedded(module: ModuleType) -> bool:
+    """Whether a ``neuronxcc`` module is the embedded simulator's."""
+    return bool(getattr(module, "__difftest_embedded__", False))
+
+
+class embedded:  # noqa: N801 - a context manager, used like a function
+    """Install the embedded ``neuronxcc`` modules; undo it at the end.
+
+    Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
+    """
+
+    def __init__(self) -> None:
+        self._saved: dict[str, ModuleType] | None = None
+        self._placed: dict[str, ModuleType] = {}
+
+    def install(self) -> embedded:
+        """Replace every ``neuronxcc`` entry of ``sys.modules`` by the embedded ones.
+
+        Raises
+        ------
+        RuntimeError : this installation is already in place.
+        """
+        if self._saved is not None:
+            raise RuntimeError("the embedded neuronxcc modules are already installed by this object")
+        self._saved = {
+            name: module
+            for name, module in sys.modules.items()
+            if name == ROOT or name.startswith(ROOT + ".")
+        }
+        for name in self._saved:
+            del sys.modules[name]
+        self._placed = modules()
+        sys.modules.update(self._placed)
+        return self
+
+    def uninstall(self) -> None:
+        """Put ``sys.modules`` back as it was.
+
+        Raises
+        ------
+        RuntimeError : nothing is installed, or another installation is on top of this one.
+        """
+        if self._saved is None:
+            raise RuntimeError("the embedded neuronxcc modules are not installed by this object")
+        if sys.modules.get(ROOT) is not self._placed[ROOT]:
+            raise RuntimeError(
+                "another neuronxcc was installed on top of the embedded one; uninstall that first"
+            )
+        for name in [n for n in sys.modules if n == ROOT or n.startswith(ROOT + ".")]:
+            del sys.modules[name]
+        sys.modules.update(self._saved)
+        self._saved = None
+        self._placed = {}
+
+    def __enter__(self) -> embedded:
+        return self.install()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.uninstall()

@@ -1,0 +1,128 @@
+"""``nki.isa``: selections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
+from difftest.simulator.frontend.tensor import Tensor, issue, on_chip
+from difftest.simulator.index import Mask
+from difftest.simulator.instructions import select
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.elementwise import vector_or_scalar
+
+_FP32_MIN = float(np.finfo(np.float32).min)
+
+
+def affine_select(
+    pred: Any,
+    on_true_tile: Any,
+    on_false_value: Any,
+    *,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
+    no_extras("nisa.affine_select", kwargs)
+    tile = on_chip(on_true_tile, "affine_select", "on_true_tile")
+    if not isinstance(pred, Mask) or len(pred.terms) != 1:
+        raise KernelError(
+            "affine_select takes one comparison of index expressions as pred",
+            received=f"{pred!r}",
+            remedy="for a more complex condition use nl.where",
+        )
+    if mask is not None:
+        raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
+    chosen = pred.array(tile.tile_shape())
+    return issue(
+        lambda dst, source, where: select.affine_select(
+            dst, source, chosen, float(on_false_value), where=where
+        ),
+        tile.tile_shape(),
+        tile.dtype if dtype is None else as_dtype(dtype),
+        (tile,),
+        producer="affine_select",
+    )
+
+
+def range_select(
+    *,
+    on_true_tile: Any,
+    comp_op0: object,
+    comp_op1: object,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,  # noqa: A002 - AWS's name
+    reduce_res: Any = None,
+    reduce_op: object = np.amax,
+    range_start: int = 0,
+    on_false_value: Any = _FP32_MIN,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``on_true_tile`` where the free index lies between two bounds held in tiles."""
+    no_extras("nisa.range_select", kwargs)
+    tile = on_chip(on_true_tile, "range_select", "on_true_tile")
+    low = on_chip(bound0, "range_select", "bound0")
+    high = on_chip(bound1, "range_select", "bound1")
+    for name, bound in (("bound0", low), ("bound1", high)):
+        vector_or_scalar(bound, name, "range_select", tile)
+    if mask is not None:
+        raise not_modelled("range_select's mask", f"{mask!r}", "slice the tile")
+    into = None if reduce_res is None else on_chip(reduce_res, "range_select", "reduce_res")
+    return issue(
+        lambda dst, source, where: select.range_select(
+            dst,
+            source,
+            (alu_op(comp_op0, "range_select"), alu_op(comp_op1, "range_select")),
+            (low, high),
+            start=int(range_start),
+            on_false=float(on_false_value),
+            command=as_accumulate(reduce_cmd, "range_select"),
+            reduce_op=alu_op(reduce_op, "range_select"),
+            reduce_into=into,
+            where=where,
+        ),
+        tile.tile_shape(),
+        tile.dtype if dtype is None else as_dtype(dtype),
+        (tile,),
+        producer="range_select",
+    )
+
+
+def select_reduce(
+    *,
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,  # noqa: A002 - AWS's name
+    reduce_op: object = np.amax,
+    reverse_pred: bool = False,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> None:
+    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
+    no_extras("nisa.select_reduce", kwargs)
+    if mask is not None or dtype is not None:
+        raise not_modelled("select_reduce's mask and dtype", f"{mask!r}, {dtype!r}")
+    true = on_chip(on_true, "select_reduce", "on_true")
+    into = None if reduce_res is None else on_chip(reduce_res, "select_reduce", "reduce_res")
+    select.select_reduce(
+        on_chip(dst, "select_reduce", "dst"),
+        on_chip(predicate, "select_reduce", "predicate"),
+        true,
+        vector_or_scalar(on_false, "on_false", "select_reduce", true),
+        reverse=reverse_pred,
+        command=as_accumulate(reduce_cmd, "select_reduce"),
+        reduce_op=alu_op(reduce_op, "select_reduce"),
+        reduce_into=into,
+    )

@@ -1,0 +1,142 @@
+"""Kernels as objects: what ``@nki.jit`` makes of a function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from difftest.simulator.core import is_running
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.grid import grid_shape
+from difftest.simulator.machine import MACHINES, TRN2, Machine
+
+MODES = ("auto", "simulation", "baremetal")
+"""Modes of ``nki.jit`` that run here; the frameworks' modes need their frameworks."""
+
+
+class Kernel:
+    """A kernel function and how it is launched.
+
+    Inside another kernel, calling it inlines it. Outside, calling it simulates it. ``kernel[grid]``
+    gives a kernel with an SPMD grid.
+    """
+
+    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any]], Any]]
+    """Runs a kernel from outside; :mod:`difftest.simulator.launch` plugs itself in here."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        grid: tuple[int, ...] = (),
+        machine: Machine = TRN2,
+        by_reference: bool = False,
+    ) -> None:
+        self.function = function
+        self.grid = grid
+        self.machine = machine
+        self.by_reference = by_reference
+        """Whether parameters may be written, as in kernels of SDKs before 2.21 (``nki.trace``)."""
+        functools.update_wrapper(self, function)
+
+    def __getitem__(self, key: Any) -> Kernel:
+        return Kernel(
+            self.function,
+            grid=grid_shape(key),
+            machine=self.machine,
+            by_reference=self.by_reference,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_running():
+            if self.grid:
+                raise KernelError(
+                    "a kernel with a grid is not called inside another kernel",
+                    received=f"{self.function.__name__}[{self.grid}]",
+                    remedy="call it without the grid",
+                )
+            return self.function(*args, **kwargs)
+        return Kernel.launcher(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        grid = f"{list(self.grid)}" if self.grid else ""
+        return f"<NKI kernel {self.function.__module__}.{self.function.__qualname__}{grid}>"
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """``kernel`` itself, or a plain function as one (whose parameters may be written)."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if callable(kernel):
+        return Kernel(kernel, by_reference=True)
+    raise KernelError("a kernel is a function", received=f"{type(kernel).__name__} {kernel!r:.80}")
+
+
+def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
+    """``@nki.jit``, ``@nki.jit(mode=...)`` and ``nki.jit(kernel, mode=...)``.
+
+    ``platform_target`` ("trn1" or "trn2") chooses the machine.
+    """
+    target = kwargs.pop("platform_target", "trn2")
+    for name, value in kwargs.items():
+        raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
+    if mode not in MODES:
+        raise not_modelled(
+            f"nki.jit(mode={mode!r})", f"mode={mode!r}", f"use one of {', '.join(MODES)}"
+        )
+    if target not in MACHINES:
+        raise KernelError(
+            "platform_target names a machine",
+            received=f"{target!r}",
+            limit=", ".join(sorted(MACHINES)),
+        )
+    if func is None:
+        return functools.partial(jit, mode=mode, platform_target=target)
+    function = func.function if isinstance(func, Kernel) else func
+    return Kernel(function, machine=MACHINES[target])
+
+
+def trace(func: Any = None, **kwargs: Any) -> Any:
+    """``@nki.trace``: a kernel whose parameters may be written, as before SDK 2.21."""
+    for name, value in kwargs.items():
+        raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
+    return trace if func is None else Kernel(func, by_reference=True)
+
+
+def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """``nki.simulate_kernel``: the kernel's outputs as an array, or a tuple of arrays.
+
+    Elements that the kernel never wrote are poison (NaN, or 0xA5 bytes); a warning says so.
+    """
+    return Kernel.launcher(as_kernel(kernel), args, kwargs)
+
+
+def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
+    """``nki.baremetal``: here the kernel runs on the simulator, with NumPy arrays in and out.
+
+    The options that name files (NEFF, trace, compiler artifacts) have nothing to write and raise.
+    """
+    _refuse_files("nki.baremetal", kwargs)
+    if kernel is None:
+        return functools.partial(baremetal, **kwargs)
+    return as_kernel(kernel)
+
+
+def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
+    """``nki.benchmark``: a latency is a device's to measure, so calling the result raises."""
+    if kernel is None:
+        return functools.partial(benchmark, **kwargs)
+
+    def measure(*args: Any, **kwargs: Any) -> Any:
+        raise not_modelled(
+            "nki.benchmark", "a latency measurement", "run it on a Trainium instance"
+        )
+
+    return functools.update_wrapper(measure, kernel)
+
+
+def _refuse_files(where: str, kwargs: dict[str, Any]) -> None:
+    for name, value in kwargs.items():
+        if value:
+            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")

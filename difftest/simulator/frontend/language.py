@@ -1,0 +1,193 @@
+"""The module that kernels import as ``neuronxcc.nki.language`` (usually ``nl``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    TFLOAT32,
+)
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.creation import (
+    empty_like,
+    full,
+    hbm,
+    ndarray,
+    ones,
+    par_dim,
+    private_hbm,
+    psum,
+    rand,
+    random_seed,
+    sbuf,
+    shared_constant,
+    shared_hbm,
+    shared_identity_matrix,
+    tile_size,
+    zeros,
+    zeros_like,
+)
+from difftest.simulator.frontend.grid import nc, spmd_dim
+from difftest.simulator.frontend.loops import (
+    affine_range,
+    num_programs,
+    program_id,
+    program_ndim,
+    sequential_range,
+    static_range,
+)
+from difftest.simulator.frontend.math import (
+    ACTIVATION,
+    BINARY,
+    REDUCTION,
+    UNARY,
+    loop_reduce,
+    mean,
+    negative,
+    reciprocal,
+    softmax,
+    var,
+    where,
+)
+from difftest.simulator.frontend.moves import (
+    atomic_rmw,
+    broadcast_to,
+    copy,
+    device_print,
+    expand_dims,
+    load,
+    load_transpose2d,
+    matmul,
+    store,
+    transpose,
+)
+from difftest.simulator.frontend.gather import gather_flattened
+from difftest.simulator.index import DynamicSlice as ds
+from difftest.simulator.index import MGridMaker, arange
+
+float32 = np.float32
+float16 = np.float16
+bfloat16 = BFLOAT16
+tfloat32 = TFLOAT32
+float8_e4m3 = FLOAT8_E4M3
+float8_e5m2 = FLOAT8_E5M2
+int8 = np.int8
+int16 = np.int16
+int32 = np.int32
+uint8 = np.uint8
+uint16 = np.uint16
+uint32 = np.uint32
+bool_ = np.bool_
+
+mgrid = MGridMaker()
+
+
+class fp32:  # noqa: N801 - AWS's name
+    """Constants of float32."""
+
+    min = float(np.finfo(np.float32).min)
+
+
+globals().update(BINARY)
+globals().update(UNARY)
+globals().update(ACTIVATION)
+globals().update(REDUCTION)
+
+DOCUMENTED_NOT_MODELLED = frozenset(
+    {
+        "all",
+        "all_reduce",
+        "bfp16",
+        "ceil",
+        "cos",
+        "dropout",
+        "finfo",
+        "floor",
+        "gemm_grid",
+        "gemm_stationary_grid",
+        "rms_norm",
+        "static_cast",
+        "tan",
+        "trunc",
+    }
+)
+"""Names that AWS documents at v2.26.0 and the simulator does not have."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in DOCUMENTED_NOT_MODELLED:
+        raise not_modelled(f"nl.{name}", "its use")
+    raise AttributeError(f"module 'neuronxcc.nki.language' has no attribute {name!r}")
+
+
+__all__ = [
+    "affine_range",
+    "arange",
+    "atomic_rmw",
+    "bfloat16",
+    "bool_",
+    "broadcast_to",
+    "copy",
+    "device_print",
+    "ds",
+    "empty_like",
+    "expand_dims",
+    "float8_e4m3",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "fp32",
+    "full",
+    "gather_flattened",
+    "hbm",
+    "int8",
+    "int16",
+    "int32",
+    "load",
+    "load_transpose2d",
+    "loop_reduce",
+    "matmul",
+    "mean",
+    "mgrid",
+    "nc",
+    "ndarray",
+    "negative",
+    "num_programs",
+    "ones",
+    "par_dim",
+    "private_hbm",
+    "program_id",
+    "program_ndim",
+    "psum",
+    "rand",
+    "random_seed",
+    "reciprocal",
+    "sbuf",
+    "sequential_range",
+    "shared_constant",
+    "shared_hbm",
+    "shared_identity_matrix",
+    "softmax",
+    "spmd_dim",
+    "static_range",
+    "store",
+    "tfloat32",
+    "tile_size",
+    "transpose",
+    "uint8",
+    "uint16",
+    "uint32",
+    "var",
+    "where",
+    "zeros",
+    "zeros_like",
+    *BINARY,
+    *UNARY,
+    *ACTIVATION,
+    *REDUCTION,
+]

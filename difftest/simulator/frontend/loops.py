@@ -1,0 +1,82 @@
+"""Loops and the SPMD grid: ``nl.affine_range`` and kin, ``nl.program_id``.
+
+Loop variables are Python integers, so they work in ``if``, ``%``, ``//`` and anywhere else. Every
+loop is noted in the launch, so that each instruction in the trace knows its iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import SupportsIndex
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import no_extras
+
+
+def _iterate(kind: str, args: tuple[int, ...]) -> Iterator[int]:
+    core = current()
+    if not 1 <= len(args) <= 3 or not all(isinstance(a, SupportsIndex) for a in args):
+        raise KernelError(
+            f"{kind} takes integers: ([start,] stop[, step])",
+            received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
+            remedy="use // instead of / for a trip count",
+        )
+    number = core.loop_count
+    core.loop_count += 1
+    outer = core.loops
+    try:
+        for i in range(*(int(a) for a in args)):
+            core.loops = (*outer, (number, i))
+            yield i
+    finally:
+        core.loops = outer
+
+
+def affine_range(*args: int, **kwargs: object) -> Iterator[int]:
+    """A loop whose iterations do not depend on each other; run in order here."""
+    no_extras("nl.affine_range", kwargs)
+    return _iterate("nl.affine_range", args)
+
+
+def sequential_range(*args: int, **kwargs: object) -> Iterator[int]:
+    """A loop whose iterations run in order."""
+    no_extras("nl.sequential_range", kwargs)
+    return _iterate("nl.sequential_range", args)
+
+
+def static_range(*args: int) -> Iterator[int]:
+    """A loop that is unrolled when the kernel is traced."""
+    return _iterate("nl.static_range", args)
+
+
+def program_id(axis: int) -> int:
+    """The index of this kernel instance along an axis of the launch grid."""
+    core = current()
+    _check_axis(axis, len(core.grid), "nl.program_id")
+    return core.program[axis]
+
+
+def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
+    """The number of kernel instances along the given axes, or in all."""
+    grid = current().grid
+    chosen = range(len(grid)) if axes is None else axes if isinstance(axes, tuple) else (axes,)
+    total = 1
+    for axis in chosen:
+        _check_axis(axis, len(grid), "nl.num_programs")
+        total *= grid[axis]
+    return total
+
+
+def program_ndim() -> int:
+    """The number of dimensions of the launch grid."""
+    return len(current().grid)
+
+
+def _check_axis(axis: int, ndim: int, where: str) -> None:
+    if not 0 <= axis < ndim:
+        raise KernelError(
+            f"{where} names an axis of the launch grid",
+            received=f"axis {axis} of a grid of {ndim} dimensions",
+            remedy="launch with kernel[n, m](...) for two dimensions, and so on",
+        )

@@ -1,0 +1,252 @@
+"""``nki.language``: loads, stores, copies, transposes and matrix products."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.errors import BufferError, KernelError, ShapeError
+from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.tensor import (
+    Tensor,
+    copy_to_sbuf,
+    issue,
+    issue_into,
+    new_tensor,
+    on_chip,
+)
+from difftest.simulator.index import Shape
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import dma, matmul as products
+from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.operands import HBM, need_tile
+from difftest.simulator.instructions.promotion import scalar_dtype
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+
+def _tile_shape(src: Tile | IndirectTile) -> Shape:
+    """The shape of a tile loaded from HBM: at least two dimensions."""
+    shape = src.shape
+    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+
+
+def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
+    """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
+    no_extras("nl.load", kwargs)
+    if isinstance(src, IndirectTile):
+        return _gather(src, mask, dtype)
+    source = need_tile(src, "src", "nl.load", HBM)
+    return issue(
+        lambda dst, tile, where: dma.dma_copy(dst, tile, where=where),
+        _tile_shape(source),
+        source.dtype if dtype is None else as_dtype(dtype),
+        (source,),
+        mask,
+        producer="dma_copy",
+    )
+
+
+def _gather(src: IndirectTile, mask: object, dtype: object) -> Tensor:
+    need_tile(src.base, "src", "nl.load", HBM)
+    _no_mask(mask, "nl.load of a tile of indices")
+    dst = new_tensor(_tile_shape(src), src.base.dtype if dtype is None else as_dtype(dtype))
+    dma.dma_gather(dst, src)
+    return dst
+
+
+def _no_mask(mask: object, where: str) -> None:
+    if mask is not None and mask is not True:
+        raise KernelError(
+            f"{where} takes no mask here",
+            received=f"mask={mask!r}",
+            remedy="use nisa.dma_copy with oob_mode=nisa.oob_mode.skip",
+        )
+
+
+def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> None:
+    """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
+    no_extras("nl.store", kwargs)
+    if isinstance(dst, IndirectTile):
+        need_tile(dst.base, "dst", "nl.store", HBM)
+        _no_mask(mask, "nl.store to a tile of indices")
+        dma.dma_scatter(dst, _storable(value, _tile_shape(dst)))
+        return
+    target = need_tile(dst, "dst", "nl.store", HBM)
+    issue_into(
+        lambda to, tile, where: dma.dma_copy(to, tile, where=where),
+        target,
+        (_storable(value, _tile_shape(target)),),
+        mask,
+        target.shape,
+    )
+
+
+def _storable(value: Any, shape: Shape) -> Tile:
+    """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        small = new_tensor((builtins.min(shape[0], current().machine.partitions), 1), _plain(value))
+        copies.memset(small, value, Engine.VECTOR)
+        return _repeat(small, shape)
+    tile = on_chip(value, "nl.store", "value")
+    if tile.space is Space.PSUM:
+        tile = copy_to_sbuf(tile)
+    return tile if tile.size == _count(shape) else _repeat(tile, shape)
+
+
+def _plain(value: Any) -> np.dtype[Any]:
+    return scalar_dtype(value)
+
+
+def _count(shape: Shape) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _repeat(tile: Tile, shape: Shape) -> Tile:
+    have = tile.tile_shape()
+    if have[0] != shape[0] and have[0] != 1:
+        raise ShapeError(
+            "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
+            received=f"value {list(tile.shape)}, destination {list(shape)}",
+        )
+    spread = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    return (tile if spread == have else tile.reshape(spread)).broadcast_to(shape)
+
+
+def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
+    """A new SBUF tile with the elements of an on-chip tile."""
+    no_extras("nl.copy", kwargs)
+    source = on_chip(src, "nl.copy", "src")
+    return issue(
+        lambda dst, tile, where: copies.tensor_copy(dst, tile, Engine.UNKNOWN, where=where),
+        source.tile_shape(),
+        source.dtype if dtype is None else as_dtype(dtype),
+        (source,),
+        mask,
+        producer="tensor_copy",
+    )
+
+
+copy.nki_name = "copy"  # type: ignore[attr-defined]
+
+
+def broadcast_to(src: Any, *, shape: Any, **kwargs: object) -> Any:
+    """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
+    no_extras("nl.broadcast_to", kwargs)
+    tile = on_chip(src, "nl.broadcast_to", "src")
+    if tile.shape == tuple(shape):
+        return tile
+    return copy(tile.broadcast_to(shape))
+
+
+def expand_dims(data: Any, axis: int) -> Any:
+    """A view with a dimension of size 1 more."""
+    return on_chip(data, "nl.expand_dims", "data").expand_dims(axis)
+
+
+def load_transpose2d(
+    src: Any, *, mask: object = None, dtype: object = None, **kwargs: object
+) -> Tensor:
+    """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
+    no_extras("nl.load_transpose2d", kwargs)
+    if isinstance(src, IndirectTile):
+        raise KernelError("nl.load_transpose2d takes no tile of indices", received=f"{src!r}")
+    source = need_tile(src, "src", "nl.load_transpose2d", HBM)
+    if source.ndim != 2:
+        raise ShapeError("nl.load_transpose2d takes two dimensions", received=f"{source!r}")
+    _no_mask(mask, "nl.load_transpose2d")
+    dst = new_tensor(
+        dma.dma_transpose_shape(source, None),
+        source.dtype if dtype is None else as_dtype(dtype),
+        producer="dma_transpose",
+    )
+    dma.dma_transpose(dst, source)
+    return dst
+
+
+def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+    """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
+    no_extras("nl.transpose", kwargs)
+    data = on_chip(x, "nl.transpose")
+    if len(data.tile_shape()) != 2:
+        raise ShapeError("nl.transpose takes two dimensions", received=f"{data!r}")
+    _no_mask(mask, "nl.transpose")
+    if data.space is Space.PSUM:
+        data = copy_to_sbuf(data)
+    engine = products.transpose_engine(data, Engine.UNKNOWN)
+    turned = issue(
+        lambda dst, tile, where: products.nc_transpose(dst, tile, engine, where=where),
+        products.transpose_shape(data),
+        data.dtype,
+        (data,),
+        space=Space.PSUM,
+        producer="nc_transpose",
+    )
+    return copy(turned, dtype=dtype)
+
+
+def matmul(
+    x: Any, y: Any, *, transpose_x: bool = False, mask: object = None, **kwargs: object
+) -> Tensor:
+    """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
+    no_extras("nl.matmul", kwargs)
+    stationary = on_chip(x, "nl.matmul")
+    moving = on_chip(y, "nl.matmul", "y")
+    if not transpose_x:
+        stationary = transpose(stationary)
+    if moving.space is Space.PSUM:
+        raise BufferError(
+            "nl.matmul reads its operands from SBUF",
+            received=f"y = {moving!r}",
+            remedy="copy it first (nl.copy)",
+        )
+    return issue(
+        lambda dst, a, b, where: products.nc_matmul(dst, a, b, where=where),
+        products.matmul_shape(stationary, moving),
+        FLOAT32,
+        (stationary, moving),
+        mask if isinstance(mask, (bool, np.bool_)) else _refuse_matmul_mask(mask),
+        space=Space.PSUM,
+        producer="nc_matmul",
+    )
+
+
+def _refuse_matmul_mask(mask: object) -> None:
+    if mask is not None:
+        raise KernelError(
+            "a matmul has three axes, so a mask over two of them is ambiguous",
+            received=f"mask={mask!r}",
+            limit="a condition on loop and program indices",
+            remedy="slice the operands instead",
+        )
+
+
+def atomic_rmw(
+    dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object
+) -> None:
+    """``dst = dst + value`` in HBM, at places named by a tile of indices."""
+    no_extras("nl.atomic_rmw", kwargs)
+    _no_mask(mask, "nl.atomic_rmw")
+    operator = alu_op(op, "nl.atomic_rmw")
+    if operator is not ALU_OPS["add"]:
+        raise KernelError("nl.atomic_rmw adds", received=f"op={operator.name}", limit="np.add")
+    if not isinstance(dst, IndirectTile):
+        raise KernelError(
+            "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
+        )
+    dma.dma_scatter(dst, _storable(value, _tile_shape(dst)), rmw=operator)
+
+
+def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) -> None:
+    """Print a tile's values while the kernel is simulated."""
+    no_extras("nl.device_print", kwargs)
+    _no_mask(mask, "nl.device_print")
+    print(prefix, x.values() if isinstance(x, Tile) else x)

@@ -1,0 +1,116 @@
+"""Accesses whose indices lie in a tile: known only when the kernel runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import DtypeError, OutOfBoundsError, UnwrittenError
+from difftest.simulator.index import DynamicIndex, Index, Shape, broadcast_shapes
+from difftest.simulator.memory import pattern_view
+from difftest.simulator.tile import Tile
+
+
+class IndirectTile:
+    """A tile indexed with at least one tile (or a tile plus an affine expression).
+
+    Only DMA, ``nl.load``/``nl.store``, ``nl.atomic_rmw`` and ``tensor_copy_dynamic_*`` take it.
+    """
+
+    __slots__ = ("base", "items", "shape")
+
+    def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
+        self.base = base
+        self.items = items
+        shape: Shape = ()
+        for item in items:
+            shape = broadcast_shapes(shape, _item_shape(item), "indices")
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
+
+    @property
+    def index_tiles(self) -> tuple[Tile, ...]:
+        """The tiles that hold indices: an instruction reads them too."""
+        tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
+        return tuple(tile for tile in tiles if isinstance(tile, Tile))
+
+    def locate(self) -> tuple[tuple[Array, ...], Array]:
+        """Index arrays for every dimension, and which elements they keep in bounds."""
+        arrays = [np.broadcast_to(_item_values(item), self.shape) for item in self.items]
+        inside = np.ones(self.shape, dtype=np.bool_)
+        for array, size in zip(arrays, self.base.shape, strict=True):
+            inside &= (array >= 0) & (array < size)
+        return tuple(arrays), inside
+
+    def resolve(self, *, skip: bool) -> tuple[tuple[Array, ...], Array]:
+        """:meth:`locate`; unless ``skip``, an index out of bounds raises."""
+        arrays, inside = self.locate()
+        if not skip and not inside.all():
+            where = tuple(int(i) for i in np.argwhere(~inside)[0])
+            index = [int(array[where]) for array in arrays]
+            raise OutOfBoundsError(
+                "an index held in a tile stays inside its tensor",
+                received=f"index {index} into {self.base!r}, at element {list(where)}",
+                limit=f"{[size - 1 for size in self.base.shape]}",
+                remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
+            )
+        return arrays, inside
+
+    def check_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
+        """Raise :class:`UnwrittenError` if an element to be read was never written."""
+        base = self.base
+        missing = base.storage.unwritten_in(base.offset, base.shape, base.strides)
+        if missing is not None and missing[tuple(a[inside] for a in arrays)].any():
+            raise UnwrittenError(
+                "an instruction reads only what was written before",
+                received=f"an element of {base!r}, through a tile of indices",
+            )
+
+    def mark_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
+        """Record a scatter's writes."""
+        base = self.base
+        where = np.zeros(base.shape, dtype=np.bool_)
+        where[tuple(a[inside] for a in arrays)] = True
+        base.storage.mark_written(base.offset, base.shape, base.strides, where)
+
+    def elements(self) -> Array:
+        """The whole indexed tensor's elements, to be fancy-indexed."""
+        base = self.base
+        return pattern_view(base.storage.data, base.offset, base.shape, base.strides)
+
+
+def _item_shape(item: object) -> Shape:
+    if isinstance(item, Index):
+        return item.shape
+    if isinstance(item, DynamicIndex):
+        offset = item.offset.shape if isinstance(item.offset, Index) else ()
+        return broadcast_shapes(_index_shape(item.tile), offset, "an index tile and its offset")
+    return _index_shape(item) if isinstance(item, Tile) else ()
+
+
+def _index_shape(tile: Tile) -> Shape:
+    """An index tile's shape; one element is a scalar, which broadcasts with everything."""
+    return () if tile.size == 1 else tile.tile_shape()
+
+
+def _item_values(item: Any) -> Array:
+    if isinstance(item, Index):
+        return item.array()
+    if isinstance(item, DynamicIndex):
+        offset = item.offset.array() if isinstance(item.offset, Index) else item.offset
+        total: Array = _item_values(item.tile) + offset
+        return total
+    if isinstance(item, Tile):
+        values = item.values()
+        if values.dtype.kind not in "iu":
+            raise DtypeError(
+                "indices held in a tile are integers",
+                received=f"{item!r}",
+                limit="int32, uint32 and smaller integers",
+            )
+        return values.astype(np.int64).reshape(_index_shape(item))
+    return np.asarray(int(item))

@@ -1,0 +1,1 @@
+"""The machine's instructions: one record and one short function each."""

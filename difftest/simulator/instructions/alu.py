@@ -1,0 +1,153 @@
+"""The math operators that instructions take as ``op``, and how they are named.
+
+Source: AWS ``nki.api.shared.rst`` at tag v2.26.0, "Supported Math Operators for NKI ISA". Bitvec
+operators work on integers as bit patterns; arithmetic ones work in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
+from difftest.simulator.trace import Engine
+
+VECTOR_ONLY = (Engine.VECTOR,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AluOp:
+    """One operator: its NumPy meaning and where it may be used."""
+
+    name: str
+    compute: Callable[..., Any]
+    bitvec: bool = False
+    unary: bool = False
+    reduction: bool = False
+    """Legal as the ``op`` of a reduction."""
+    comparison: bool = False
+    """The result is 1 or 0."""
+    engines: tuple[Engine, ...] = VECTOR_ONLY
+
+
+def _float_logic(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """A logical operator on numbers, where anything but 0 is true."""
+    return lambda x, y: function(np.asarray(x) != 0, np.asarray(y) != 0)
+
+
+def _logical_shift_right(x: Array, y: Array) -> Array:
+    """The hardware has no arithmetic shift to the right: the bits move in as zeros."""
+    bits = np.asarray(x)
+    unsigned = bits.view(f"u{bits.dtype.itemsize}") if bits.dtype.kind == "i" else bits
+    shifted: Array = np.right_shift(unsigned, np.asarray(y).astype(unsigned.dtype))
+    return shifted.view(bits.dtype)
+
+
+def _rsqrt(x: Array, _: Any = None) -> Array:
+    result: Array = np.float32(1) / np.sqrt(x)
+    return result
+
+
+_EVERYWHERE = (Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR)
+
+_OPS = (
+    AluOp(name="invert", compute=np.invert, bitvec=True, unary=True),
+    AluOp(name="bitwise_and", compute=np.bitwise_and, bitvec=True, reduction=True),
+    AluOp(name="bitwise_or", compute=np.bitwise_or, bitvec=True, reduction=True),
+    AluOp(name="bitwise_xor", compute=np.bitwise_xor, bitvec=True, reduction=True),
+    AluOp(name="left_shift", compute=np.left_shift, bitvec=True),
+    AluOp(name="right_shift", compute=_logical_shift_right, bitvec=True),
+    AluOp(name="add", compute=np.add, reduction=True, engines=_EVERYWHERE),
+    AluOp(name="subtract", compute=np.subtract, reduction=True),
+    AluOp(name="multiply", compute=np.multiply, reduction=True, engines=_EVERYWHERE),
+    AluOp(name="divide", compute=np.divide),
+    AluOp(name="maximum", compute=np.maximum, reduction=True),
+    AluOp(name="minimum", compute=np.minimum, reduction=True),
+    AluOp(name="equal", compute=np.equal, comparison=True),
+    AluOp(name="not_equal", compute=np.not_equal, comparison=True),
+    AluOp(name="greater_equal", compute=np.greater_equal, comparison=True),
+    AluOp(name="greater", compute=np.greater, comparison=True),
+    AluOp(name="less_equal", compute=np.less_equal, comparison=True),
+    AluOp(name="less", compute=np.less, comparison=True),
+    AluOp(name="logical_not", compute=np.logical_not, unary=True, comparison=True),
+    AluOp(
+        name="logical_and",
+        compute=_float_logic(np.logical_and),
+        reduction=True,
+        comparison=True,
+    ),
+    AluOp(
+        name="logical_or", compute=_float_logic(np.logical_or), reduction=True, comparison=True
+    ),
+    AluOp(
+        name="logical_xor",
+        compute=_float_logic(np.logical_xor),
+        reduction=True,
+        comparison=True,
+    ),
+    AluOp(
+        name="rsqrt", compute=_rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)
+    ),
+    AluOp(
+        name="reciprocal",
+        compute=np.reciprocal,
+        unary=True,
+        engines=(Engine.VECTOR, Engine.SCALAR),
+    ),
+    AluOp(name="abs", compute=np.abs, unary=True, engines=(Engine.VECTOR, Engine.SCALAR)),
+    AluOp(name="power", compute=np.power, engines=(Engine.GPSIMD,)),
+    AluOp(name="mod", compute=np.mod),
+    AluOp(name="fmod", compute=np.fmod),
+)
+
+ALU_OPS = {op.name: op for op in _OPS}
+
+_REDUCTION_NAMES = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}
+
+_NUMPY_NAMES: dict[Any, str] = {
+    **{getattr(np, name): name for name in ALU_OPS if hasattr(np, name)},
+    **{getattr(np, name): op for name, op in _REDUCTION_NAMES.items()},
+    np.amax: "maximum",
+    np.amin: "minimum",
+    np.logical_not: "logical_not",
+    np.absolute: "abs",
+}
+
+
+def alu_op(op: object, where: str) -> AluOp:
+    """The operator that ``op`` (an ``nl`` or NumPy function) stands for.
+
+    Raises
+    ------
+    KernelError : ``op`` is not an operator of the instruction ``where``.
+    """
+    name = getattr(op, "nki_name", None)
+    if name is None:
+        try:
+            name = _NUMPY_NAMES.get(op)
+        except TypeError:
+            name = None
+    found = ALU_OPS.get(_REDUCTION_NAMES.get(name, name) if name else "")
+    if found is None:
+        raise KernelError(
+            f"{where} takes an operator of nki.language (or its NumPy equivalent)",
+            received=f"op={op!r}",
+            limit=", ".join(sorted(ALU_OPS)),
+        )
+    return found
+
+
+def reduction_op(op: object, where: str) -> AluOp:
+    """:func:`alu_op`, limited to operators that reduce."""
+    found = alu_op(op, where)
+    if not found.reduction:
+        raise KernelError(
+            f"{where} takes an operator that can reduce",
+            received=f"op={found.name}",
+            limit=", ".join(sorted(o.name for o in _OPS if o.reduction)),
+        )
+    return found

@@ -1,0 +1,192 @@
+"""DMA: copies between HBM and SBUF, with casts, transposes, gathers and scatters.
+
+The DMA engines read and write HBM and SBUF, not PSUM. They cast through float32 where dtypes
+differ. Source: AWS ``nki.isa.dma_copy`` (v2.26.0; the rule on sizes as v2.32.0 spells it).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import FLOAT32, Array, from_bits, round_to, to_bits
+from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.operands import DMA_SPACES, as_float, immutable, need_tile, store
+from difftest.simulator.instructions.table import instruction
+from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+"""The permutations that dma_transpose makes, by number of dimensions."""
+
+
+def dma_tile(value: object, name: str, where: str = "dma_copy") -> Tile:
+    """``value`` as a tile that DMA can reach: HBM or SBUF, never PSUM."""
+    tile = need_tile(value, name, where, DMA_SPACES)
+    if not tile.space.is_hbm:
+        tile.tile_shape()
+    return tile
+
+
+def _cast(values: Array, src: Tile, dst: Tile) -> Array:
+    """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
+    if src.dtype == dst.dtype:
+        if src.space.is_hbm == dst.space.is_hbm:
+            return values
+        return from_bits(values, src.dtype) if src.space.is_hbm else to_bits(values, dst.dtype)
+    plain = from_bits(values, src.dtype) if src.space.is_hbm else values
+    rounded = round_to(as_float(plain), dst.dtype)
+    return to_bits(rounded, dst.dtype) if dst.space.is_hbm else rounded
+
+
+def _check_sizes(dst: Tile | IndirectTile, src: Tile | IndirectTile) -> None:
+    sizes = [1, 1]
+    for k, tile in enumerate((dst, src)):
+        for extent in tile.shape:
+            sizes[k] *= extent
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            "dma_copy moves as many elements as both sides have",
+            received=f"src {list(src.shape)} ({sizes[1]} elements), "
+            f"dst {list(dst.shape)} ({sizes[0]} elements)",
+            remedy="index both sides so that they cover the same elements",
+        )
+
+
+def _arrange(values: Array, shape: Shape) -> Array:
+    return values if values.shape == shape else values.reshape(shape)
+
+
+@instruction("dma_copy", Engine.DMA)
+def dma_copy(
+    dst: Tile,
+    src: Tile,
+    *,
+    where: Any = None,
+    rmw: AluOp | None = None,
+    dge: str = "unknown",
+) -> None:
+    """``dst = src`` between HBM and SBUF, element by element in row-major order."""
+    _check_sizes(dst, src)
+    if not dst.storage.mutable:
+        raise immutable(dst)
+    dst.check_bounds()
+    values = src.read()
+    if rmw is not None:
+        old = as_float(from_bits(dst.read(), dst.dtype) if dst.space.is_hbm else dst.read())
+        new = from_bits(values, src.dtype) if src.space.is_hbm else values
+        total = round_to(rmw.compute(old, as_float(_arrange(new, dst.shape))), dst.dtype)
+        moved = to_bits(total, dst.dtype) if dst.space.is_hbm else total
+    else:
+        moved = _cast(values, src, dst)
+    moved = _arrange(moved, dst.shape)
+    view = dst.elements()
+    if where is None:
+        store(view, moved, dst)
+    else:
+        np.copyto(view, moved, where=where)
+    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+    reads = (src,) if rmw is None else (src, dst)
+    current().emit("dma_copy", Engine.DMA, (dst,), reads, dge=dge)
+
+
+@instruction("dma_gather", Engine.DMA)
+def dma_gather(dst: Tile, src: IndirectTile, *, skip: bool = False, dge: str = "unknown") -> None:
+    """``dst = src`` with the source's rows named by a tile of indices."""
+    _check_sizes(dst, src)
+    arrays, inside = src.resolve(skip=skip)
+    src.check_written(arrays, inside)
+    view = dst.elements()
+    shaped = inside.reshape(view.shape)
+    if not dst.storage.mutable:
+        raise immutable(dst)
+    picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src.base, dst)
+    view[shaped] = picked
+    dst.storage.mark_written(
+        dst.offset, dst.shape, dst.strides, None if shaped.all() else shaped
+    )
+    current().emit("dma_gather", Engine.DMA, (dst,), (src.base, *src.index_tiles), dge=dge)
+
+
+@instruction("dma_scatter", Engine.DMA)
+def dma_scatter(
+    dst: IndirectTile,
+    src: Tile,
+    *,
+    skip: bool = False,
+    rmw: AluOp | None = None,
+    dge: str = "unknown",
+) -> None:
+    """``dst = src``, or ``dst <op>= src``, with the destination's rows named by indices."""
+    base = dst.base
+    if not base.storage.mutable:
+        raise immutable(base)
+    if rmw is not None and skip:
+        raise KernelError(
+            "dma_copy with dst_rmw_op takes oob_mode.error only", received="oob_mode.skip"
+        )
+    _check_sizes(dst, src)
+    arrays, inside = dst.resolve(skip=skip)
+    place = tuple(a[inside] for a in arrays)
+    values = src.read().reshape(dst.shape)[inside]
+    view = dst.elements()
+    if rmw is None:
+        view[place] = _cast(values, src, base)
+    else:
+        dst.check_written(arrays, inside)
+        plain = from_bits(values, src.dtype) if src.space.is_hbm else values
+        whole = as_float(from_bits(view, base.dtype)).astype(np.float32, copy=True)
+        np.add.at(whole, place, as_float(plain))
+        view[place] = to_bits(round_to(whole[place], base.dtype), base.dtype)
+    dst.mark_written(arrays, inside)
+    reads = (src, *dst.index_tiles) if rmw is None else (src, base, *dst.index_tiles)
+    current().emit("dma_scatter", Engine.DMA, (base,), reads, dge=dge)
+
+
+def dma_transpose_shape(src: Tile, axes: object) -> Shape:
+    """The transposed shape; raises for permutations that DMA does not make."""
+    if src.ndim not in TRANSPOSE_AXES:
+        raise ShapeError(
+            "dma_transpose takes 2 to 4 dimensions", received=f"{src!r}", limit="2, 3, 4"
+        )
+    known = TRANSPOSE_AXES[src.ndim]
+    if axes is not None and tuple(axes) != known:  # type: ignore[call-overload]
+        raise NotModelledError(
+            "dma_transpose makes one permutation for each number of dimensions",
+            received=f"axes={axes}",
+            limit=f"{known} for {src.ndim} dimensions",
+        )
+    shape = tuple(src.shape[k] for k in known)
+    partitions = current().machine.partitions
+    if shape[0] > partitions:
+        raise LimitError(
+            f"the partition size of a tile is at most {partitions}",
+            received=f"transpose of {src!r}: {shape[0]} partitions",
+            limit=f"{partitions}",
+            remedy=f"transpose {partitions} of the last dimension's elements at a time",
+        )
+    return shape
+
+
+@instruction("dma_transpose", Engine.DMA)
+def dma_transpose(dst: Tile, src: Tile, *, where: Any = None, dge: str = "unknown") -> None:
+    """``dst = src`` with its axes permuted by the DMA engines."""
+    values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
+    view = dst.elements()
+    moved = _cast(values, src, dst)
+    if where is None:
+        store(view, moved, dst)
+    else:
+        np.copyto(view, moved, where=where)
+    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+    current().emit("dma_transpose", Engine.DMA, (dst,), (src,), dge=dge)
+
+
+def store_scalar_dtype(value: object) -> np.dtype[Any]:
+    """The dtype of the tile that holds a scalar on its way to HBM."""
+    return FLOAT32 if isinstance(value, float) else np.dtype(np.int32)

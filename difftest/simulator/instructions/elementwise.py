@@ -1,0 +1,237 @@
+"""Vector, Scalar and GpSimd Engines, element by element: tensor_tensor, tensor_scalar and kin.
+
+Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
+Bitvec operators take integers as bit patterns. Add, subtract and multiply of 32-bit integers are
+the GpSimd Engine's and exact. Source: AWS ``nki.isa`` at tag v2.26.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.index import broadcast_shapes
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.operands import (
+    ON_CHIP,
+    as_float,
+    compute_view,
+    need_integers,
+    need_tile,
+    same_partitions,
+    write,
+)
+from difftest.simulator.instructions.table import choose_engine, instruction
+from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+Scalar = Union[int, float, bool, np.generic]
+
+_WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
+_EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
+_SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
+"""What the Scalar Engine's tensor_scalar can do (AWS: nki.isa.tensor_scalar)."""
+
+
+def not_both_in_psum(where: str, **tiles: Tile) -> None:
+    """Raise :class:`BufferError` if two inputs lie in PSUM, which has one read port for them."""
+    if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
+        raise BufferError(
+            f"{where}: the two inputs are not both in PSUM",
+            received=", ".join(f"{name} = {tile!r}" for name, tile in tiles.items()),
+            limit="at most one of them in psum",
+            remedy="copy one of them to SBUF first (nisa.tensor_copy)",
+        )
+
+
+def tensor_tensor_engine(data1: Tile, data2: Tile, op: AluOp, wanted: Engine) -> Engine:
+    """The engine that a tensor_tensor runs on; raises where the operands do not fit it."""
+    exact = op.name in _EXACT_INTEGER_OPS and all(
+        tile.dtype in _WIDE_INTEGERS for tile in (data1, data2)
+    )
+    if op.engines == (Engine.GPSIMD,) or (exact and wanted is not Engine.VECTOR):
+        engine = choose_engine("tensor_tensor", wanted, (Engine.GPSIMD,))
+    else:
+        engine = choose_engine("tensor_tensor", wanted)
+    no_gpsimd_in_psum(engine, f"tensor_tensor({op.name})", data1=data1, data2=data2)
+    return engine
+
+
+def no_gpsimd_in_psum(engine: Engine, where: str, **tiles: Tile) -> None:
+    """Raise :class:`BufferError` if the GpSimd Engine is to touch PSUM."""
+    for name, tile in tiles.items():
+        if engine is Engine.GPSIMD and tile.space is Space.PSUM:
+            raise BufferError(
+                "the GpSimd Engine cannot access PSUM",
+                received=f"{where} with {name} = {tile!r}",
+                limit="sbuf",
+                remedy="copy it to SBUF first (nisa.tensor_copy)",
+            )
+
+
+def tensor_tensor_shape(data1: Tile, data2: Tile, where: str = "tensor_tensor") -> Shape:
+    """The result's shape: free dimensions broadcast, partitions must be equal."""
+    same_partitions(where, data1=data1, data2=data2)
+    return broadcast_shapes(data1.tile_shape(), data2.tile_shape(), f"{where} operands")
+
+
+def _apply(op: AluOp, left: Array, right: Array, *, exact: bool = False) -> Array:
+    if op.bitvec:
+        return op.compute(left) if op.unary else op.compute(left, right)  # type: ignore[no-any-return]
+    if exact:
+        return op.compute(left.astype(np.int64), right.astype(np.int64))  # type: ignore[no-any-return]
+    with np.errstate(all="ignore"):
+        result = op.compute(as_float(left)) if op.unary else op.compute(as_float(left), as_float(right))
+    return result  # type: ignore[no-any-return]
+
+
+@instruction("tensor_tensor", Engine.VECTOR, Engine.GPSIMD)
+def tensor_tensor(
+    dst: Tile, data1: Tile, data2: Tile, op: AluOp, engine: Engine, *, where: Any = None
+) -> None:
+    """``dst = data1 <op> data2``, element by element."""
+    not_both_in_psum("tensor_tensor", data1=data1, data2=data2)
+    if op.bitvec:
+        need_integers(
+            f"tensor_tensor({op.name})", data1=data1.dtype, data2=data2.dtype, result=dst.dtype
+        )
+    exact = engine is Engine.GPSIMD and op.name in _EXACT_INTEGER_OPS and all(
+        tile.dtype in _WIDE_INTEGERS for tile in (data1, data2)
+    )
+    result = _apply(op, compute_view(data1), compute_view(data2), exact=exact)
+    write(dst, result, where)
+    current().emit("tensor_tensor", engine, (dst,), (data1, data2), op=op.name)
+
+
+class Operand(NamedTuple):
+    """One step of tensor_scalar: the operator, a scalar or a [P, 1] tile, and the order."""
+
+    op: AluOp
+    value: Tile | Scalar
+    reverse: bool = False
+
+
+def vector_or_scalar(value: object, name: str, where: str, data: Tile) -> Tile | Scalar:
+    """``value`` as a number, or as a tile with one element in each of ``data``'s partitions."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    tile = need_tile(value, name, where)
+    shape, wanted = tile.tile_shape(), (data.tile_shape()[0], 1)
+    if shape[0] != wanted[0] or tile.size != wanted[0]:
+        raise ShapeError(
+            f"{where} takes {name} as a scalar or a vector with one element in each partition",
+            received=f"{name} {list(tile.shape)} for data {list(data.shape)}",
+            limit=f"a number, or shape {list(wanted)}",
+            remedy="use nisa.tensor_tensor for operands of the data's own shape",
+        )
+    return tile
+
+
+def operand_values(value: Tile | Scalar, ndim: int, dtype: np.dtype[Any]) -> Array:
+    """A scalar or [P, 1] operand, shaped to broadcast against ``ndim`` dimensions."""
+    if isinstance(value, Tile):
+        column = compute_view(value)
+        return column.reshape((column.shape[0],) + (1,) * (ndim - 1))
+    return np.asarray(value, dtype=dtype)
+
+
+def _check_kinds(steps: list[Operand], data: Tile, dst: Tile, engine: Engine) -> None:
+    if len({step.op.bitvec for step in steps}) > 1:
+        raise KernelError(
+            "tensor_scalar's two operators are both bitvec or both arithmetic",
+            received=" and ".join(step.op.name for step in steps),
+            remedy="use two instructions",
+        )
+    if steps[0].op.bitvec:
+        need_integers("tensor_scalar", data=data.dtype, result=dst.dtype)
+        for step in steps:
+            if not step.op.unary and not isinstance(step.value, Tile) and int(step.value) != step.value:
+                raise DtypeError(
+                    "bitvec operators take integer operands",
+                    received=f"{step.op.name} with operand {step.value!r}",
+                )
+    names = tuple(step.op.name for step in steps) + (None,) * (2 - len(steps))
+    if engine is Engine.SCALAR and names not in _SCALAR_ENGINE_PAIRS:
+        raise KernelError(
+            "the Scalar Engine's tensor_scalar has few operators",
+            received=f"op0={names[0]}, op1={names[1]}",
+            limit="multiply then add, multiply, add",
+            remedy="leave engine out, or name nisa.vector_engine",
+        )
+
+
+def tensor_scalar_engine(steps: list[Operand], wanted: Engine) -> Engine:
+    """The engine of a tensor_scalar: rsqrt and power are the GpSimd Engine's."""
+    if any(Engine.VECTOR not in step.op.engines for step in steps):
+        return choose_engine("tensor_scalar", wanted, (Engine.GPSIMD, Engine.SCALAR))
+    return choose_engine("tensor_scalar", wanted)
+
+
+@instruction("tensor_scalar", Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+def tensor_scalar(
+    dst: Tile, data: Tile, steps: list[Operand], engine: Engine, *, where: Any = None
+) -> None:
+    """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
+    _check_kinds(steps, data, dst, engine)
+    no_gpsimd_in_psum(engine, "tensor_scalar", data=data)
+    result = compute_view(data)
+    dtype = result.dtype if steps[0].op.bitvec else FLOAT32
+    for step in steps:
+        operand = operand_values(step.value, result.ndim, dtype)
+        left, right = (operand, result) if step.reverse else (result, operand)
+        result = _apply(step.op, left, right)
+    write(dst, result, where)
+    vectors = tuple(step.value for step in steps if isinstance(step.value, Tile))
+    current().emit(
+        "tensor_scalar", engine, (dst,), (data, *vectors), op="+".join(s.op.name for s in steps)
+    )
+
+
+@instruction("scalar_tensor_tensor", Engine.VECTOR)
+def scalar_tensor_tensor(
+    dst: Tile,
+    data: Tile,
+    first: Operand,
+    second: AluOp,
+    operand1: Tile,
+    reverse1: bool,
+    *,
+    where: Any = None,
+) -> None:
+    """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
+    not_both_in_psum("scalar_tensor_tensor", data=data, operand1=operand1)
+    source = compute_view(data)
+    operand0 = operand_values(first.value, source.ndim, FLOAT32)
+    left, right = (operand0, source) if first.reverse else (source, operand0)
+    partial = _apply(first.op, left, right)
+    other = compute_view(operand1)
+    left, right = (other, partial) if reverse1 else (partial, other)
+    write(dst, _apply(second, left, right), where)
+    vectors = (first.value,) if isinstance(first.value, Tile) else ()
+    current().emit(
+        "scalar_tensor_tensor",
+        Engine.VECTOR,
+        (dst,),
+        (data, *vectors, operand1),
+        op=f"{first.op.name}+{second.name}",
+    )
+
+
+@instruction("reciprocal", Engine.VECTOR)
+def reciprocal(dst: Tile, data: Tile, *, where: Any = None) -> None:
+    """``dst = 1 / data``."""
+    with np.errstate(all="ignore"):
+        write(dst, np.float32(1) / as_float(compute_view(data)), where)
+    current().emit("reciprocal", Engine.VECTOR, (dst,), (data,))
+
+
+def need_operand(value: object, name: str, where: str) -> Tile | Scalar:
+    """``value`` as a number or an on-chip tile."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    return need_tile(value, name, where, ON_CHIP)

@@ -1,0 +1,187 @@
+"""Rules that instructions share about their operands, with their wording, and the one write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    Array,
+    is_float,
+    is_integer,
+    name_of,
+    round_to,
+    to_bits,
+)
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+Shape = tuple[int, ...]
+
+ON_CHIP = (Space.SBUF, Space.PSUM)
+SBUF_ONLY = (Space.SBUF,)
+HBM = (Space.SHARED_HBM, Space.PRIVATE_HBM)
+DMA_SPACES = (*HBM, Space.SBUF)
+
+
+def _names(spaces: tuple[Space, ...]) -> str:
+    return " or ".join(
+        dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces)
+    )
+
+
+def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:
+    """``value`` as a tile in one of ``spaces``.
+
+    Raises
+    ------
+    KernelError : it is no tensor. BufferError : it is in another memory.
+    """
+    if not isinstance(value, Tile):
+        raise KernelError(
+            f"{where} takes a tile as {name}", received=f"{type(value).__name__} {value!r:.80}"
+        )
+    if value.storage.allocation.space not in spaces:
+        raise wrong_space(value, name, where, spaces)
+    return value
+
+
+def wrong_space(tile: Tile, name: str, where: str, spaces: tuple[Space, ...]) -> BufferError:
+    """The error for a tile in the wrong memory."""
+    if tile.space.is_hbm:
+        remedy = "load it into SBUF first (nisa.dma_copy or nl.load)"
+    elif tile.space is Space.PSUM:
+        remedy = "copy it to SBUF first (nisa.tensor_copy or nl.copy)"
+    else:
+        remedy = f"put it into {_names(spaces)}"
+    return BufferError(
+        f"{where} takes {name} in {_names(spaces)}",
+        received=f"{name} = {tile!r}",
+        limit=_names(spaces),
+        remedy=remedy,
+    )
+
+
+def compute_view(tile: Tile) -> Array:
+    """An operand's elements with the partition axis first and at least two dimensions."""
+    array = tile.read()
+    shape = tile.tile_shape()
+    return array if array.shape == shape else array.reshape(shape)
+
+
+def as_float(values: Array) -> Array:
+    """On-chip elements as the float32 that arithmetic works in."""
+    return values if values.dtype == FLOAT32 else values.astype(np.float32)
+
+
+def same_partitions(where: str, **tiles: Tile) -> None:
+    """Raise :class:`ShapeError` unless all tiles have the same number of partitions."""
+    sizes = {name: tile.tile_shape()[0] for name, tile in tiles.items()}
+    if len(set(sizes.values())) > 1:
+        raise ShapeError(
+            f"{where} takes operands with the same number of partitions",
+            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
+            remedy="broadcast along partitions first: tile.broadcast_to(shape)",
+        )
+
+
+def free_size(shape: Shape) -> int:
+    """Elements in each partition."""
+    total = 1
+    for size in shape[1:]:
+        total *= size
+    return total
+
+
+def need_dtype(tile: Tile, name: str, where: str, allowed: tuple[np.dtype[Any], ...]) -> None:
+    """Raise :class:`DtypeError` unless the tile has one of the dtypes."""
+    if tile.dtype not in allowed:
+        raise DtypeError(
+            f"{where} takes {name} of certain dtypes",
+            received=f"{name} = {tile!r}",
+            limit=", ".join(name_of(dtype) for dtype in allowed),
+            remedy="cast it with nisa.tensor_copy(..., dtype=...)",
+        )
+
+
+def need_integers(where: str, **dtypes: np.dtype[Any]) -> None:
+    """Raise :class:`DtypeError` unless all dtypes are integers (bitvec operators)."""
+    for name, dtype in dtypes.items():
+        if not is_integer(dtype):
+            raise DtypeError(
+                f"{where}: bitvec operators work on integers",
+                received=f"{name} of {name_of(dtype)}",
+                limit="int8, uint8, int16, uint16, int32, uint32",
+            )
+
+
+def need_float(tile: Tile, name: str, where: str) -> None:
+    """Raise :class:`DtypeError` unless the tile holds floats."""
+    if not is_float(tile.dtype):
+        raise DtypeError(f"{where} takes {name} of a float dtype", received=f"{tile!r}")
+
+
+def write(dst: Tile, values: Array, where: Array | None = None) -> None:
+    """Round an instruction's results once into ``dst``'s dtype and store them.
+
+    ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements.
+    """
+    storage = dst.storage
+    if dst.axes is not None:
+        dst.check_bounds()
+    if not storage.mutable:
+        raise immutable(dst)
+    rounded = round_to(values, storage.dtype)
+    if dst.storage.allocation.space.is_hbm:
+        rounded = to_bits(rounded, storage.dtype)
+    if (
+        where is None
+        and rounded.base is None
+        and rounded.shape == storage.data.shape == dst.shape
+        and rounded.flags.c_contiguous
+        and rounded.flags.writeable
+        and storage.release is not None
+    ):
+        # A whole on-chip tensor and an array that nobody else has: it becomes the tensor's data.
+        storage.data = rounded
+        storage.unwritten = 0
+        storage.written = None
+        return
+    view = dst.elements()
+    if where is None:
+        store(view, rounded, dst)
+    else:
+        np.copyto(view, np.broadcast_to(_fit(rounded, view.shape), view.shape), where=where)
+    storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+
+
+def store(view: Array, values: Array, dst: Tile) -> None:
+    """``view[...] = values`` for shapes that broadcast, or hold the same elements in each row."""
+    if any(stride == 0 and size > 1 for size, stride in zip(dst.shape, dst.strides, strict=True)):
+        raise ShapeError(
+            "a broadcast view cannot be written", received=f"{dst!r} with strides {dst.strides}"
+        )
+    view[...] = _fit(values, view.shape)
+
+
+def _fit(values: Array, shape: Shape) -> Array:
+    if values.size > 1 and values.shape != shape:
+        total = 1
+        for size in shape:
+            total *= size
+        if values.size == total:
+            return values.reshape(shape)
+    return values
+
+
+def immutable(tile: Tile) -> KernelError:
+    """The error for writing to a kernel's parameter."""
+    return KernelError(
+        "a kernel does not write to its parameters",
+        received=f"a write to {tile!r}",
+        remedy="create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
+        "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",
+    )

@@ -1,0 +1,58 @@
+"""NKI's type promotion (AWS ``nki.api.shared.rst`` at tag v2.26.0, "NKI Type Promotion")."""
+
+from __future__ import annotations
+
+from functools import lru_cache, reduce
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    TFLOAT32,
+    as_dtype,
+    is_float,
+)
+from difftest.simulator.tile import Tile
+
+_UINT8 = np.dtype(np.uint8)
+
+_RANK = {FLOAT8_E4M3: 0, FLOAT8_E5M2: 0, FLOAT16: 1, BFLOAT16: 1, TFLOAT32: 2, FLOAT32: 3}
+_WIDENED = {0: BFLOAT16, 1: FLOAT32}
+"""Two different floats of one rank: neither holds the other, so a wider type does."""
+
+
+@lru_cache(maxsize=256)
+def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
+    if is_float(a) and is_float(b):
+        if a == b:
+            return a
+        if _RANK[a] == _RANK[b]:
+            return _WIDENED[_RANK[a]]
+        return a if _RANK[a] > _RANK[b] else b
+    if is_float(a) or is_float(b):
+        return a if is_float(a) else b
+    wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
+    return FLOAT32 if wide.itemsize > 4 else wide
+
+
+def scalar_dtype(value: object) -> np.dtype[Any]:
+    """The dtype a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32."""
+    if isinstance(value, np.generic):
+        return as_dtype(value.dtype)
+    if isinstance(value, bool):
+        return _UINT8
+    return INT32 if isinstance(value, int) else FLOAT32
+
+
+def promote(*operands: object) -> np.dtype[Any]:
+    """The dtype of an arithmetic result over tiles and scalars."""
+    dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
+    return reduce(promote_dtypes, dtypes)

@@ -1,0 +1,198 @@
+"""Reductions: along the free axes (Vector Engine) and across partitions (GpSimd Engine).
+
+Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at tag v2.26.0.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.elementwise import (
+    Operand,
+    no_gpsimd_in_psum,
+    operand_values,
+)
+from difftest.simulator.instructions.operands import as_float, compute_view, need_integers, write
+from difftest.simulator.instructions.table import instruction
+from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+_INITIAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+
+
+class Accumulate(Enum):
+    """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
+
+    IDLE = 0
+    RESET = 1
+    REDUCE = 2
+    RESET_REDUCE = 3
+
+
+def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """NumPy's reduction of ``values``, in float32 (or on bit patterns)."""
+    if op.bitvec:
+        result: Array = op.compute.reduce(values, axis=axes, keepdims=keepdims)  # type: ignore[attr-defined]
+        return result
+    floats = as_float(values)
+    if op.name == "add":
+        return np.sum(floats, axis=axes, keepdims=keepdims, dtype=np.float32)
+    if op.name in ("maximum", "minimum", "multiply"):
+        ufunc = {"maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}[op.name]
+        return ufunc.reduce(floats, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
+    if op.name == "subtract":
+        return _subtract_along(floats, axes, keepdims=keepdims)
+    truth = floats != 0
+    logical = {"logical_and": np.all, "logical_or": np.any}.get(op.name)
+    if logical is not None:
+        return logical(truth, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
+    return np.logical_xor.reduce(truth, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """The first element minus the others, in order along the reduced axes."""
+    lead = tuple(k for k in range(values.ndim) if k not in axes)
+    moved = values.transpose(*lead, *axes).reshape(*(values.shape[k] for k in lead), -1)
+    result: Array = moved[..., 0] - moved[..., 1:].sum(axis=-1, dtype=np.float32)
+    return np.expand_dims(result, axes) if keepdims else result
+
+
+def reduced_shape(data: Tile, axes: tuple[int, ...], *, keepdims: bool) -> Shape:
+    """The result's shape: the reduced axes removed (at least [P, 1]) or kept with size 1."""
+    shape = data.tile_shape()
+    if keepdims:
+        return tuple(1 if k in axes else size for k, size in enumerate(shape))
+    kept = tuple(size for k, size in enumerate(shape) if k not in axes)
+    return kept if len(kept) > 1 else (*kept, 1)
+
+
+def reduction_axes(axis: object, data: Tile, where: str, *, trailing: bool) -> tuple[int, ...]:
+    """The reduced axes, ascending.
+
+    Raises
+    ------
+    ShapeError : one is the partition axis or beyond the tile; or, with ``trailing``, they are not
+        the last consecutive ones.
+    """
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = len(data.tile_shape())
+    axes = []
+    for item in given:
+        number = int(item)
+        number = number + ndim if number < 0 else number
+        if not 0 < number < ndim:
+            raise ShapeError(
+                f"{where} reduces free axes",
+                received=f"axis={axis} of {data!r}",
+                limit=f"axes 1 to {ndim - 1}",
+                remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
+            )
+        axes.append(number)
+    axes.sort()
+    if trailing and axes != list(range(ndim - len(axes), ndim)):
+        raise ShapeError(
+            f"{where} reduces the last consecutive axes of the tile",
+            received=f"axis={axis} of {data!r}",
+            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
+        )
+    return tuple(axes)
+
+
+@instruction("tensor_reduce", Engine.VECTOR)
+def tensor_reduce(
+    dst: Tile,
+    data: Tile,
+    op: AluOp,
+    axes: tuple[int, ...],
+    *,
+    negate: bool = False,
+    where: Any = None,
+) -> None:
+    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
+    if op.bitvec:
+        need_integers(f"tensor_reduce({op.name})", data=data.dtype, result=dst.dtype)
+        if negate:
+            raise KernelError(
+                "negate goes with arithmetic operators", received=f"op={op.name}, negate=True"
+            )
+    result = reduce_array(op, compute_view(data), axes, keepdims=False)
+    result = np.asarray(result).reshape(dst.shape)
+    write(dst, -result if negate else result, where)
+    current().emit("tensor_reduce", Engine.VECTOR, (dst,), (data,), op=op.name, axes=axes)
+
+
+@instruction("tensor_partition_reduce", Engine.GPSIMD)
+def tensor_partition_reduce(dst: Tile, data: Tile, op: AluOp, *, where: Any = None) -> None:
+    """``dst = op-reduction of data`` across partitions."""
+    no_gpsimd_in_psum(Engine.GPSIMD, "tensor_partition_reduce", data=data)
+    write(dst, reduce_array(op, compute_view(data), (0,), keepdims=True), where)
+    current().emit("tensor_partition_reduce", Engine.GPSIMD, (dst,), (data,), op=op.name)
+
+
+def accumulate(
+    engine: str,
+    values: Array,
+    op: AluOp | None,
+    command: Accumulate,
+    into: Tile | None,
+) -> None:
+    """Reduce ``values`` along the free axes into an engine's registers, and read them out.
+
+    The registers are one for each partition and live across instructions (AWS:
+    ``nisa.reduce_cmd``). ``into`` receives them, [P, 1].
+    """
+    registers = current().accumulators
+    name = op.name if op is not None else "add"
+    lanes = values.shape[0]
+    start = np.full((lanes, 1), _INITIAL.get(name, 0.0), dtype=np.float32)
+    held = registers.get(engine, start)
+    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
+        held = start
+    if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
+        flat = values.reshape(lanes, -1)
+        if name in ("maximum", "minimum"):
+            ufunc = np.maximum if name == "maximum" else np.minimum
+            held = ufunc(held, ufunc.reduce(flat, axis=1, keepdims=True))
+        elif name == "multiply":
+            held = held * np.multiply.reduce(flat, axis=1, keepdims=True)
+        else:
+            total = np.sum(flat, axis=1, keepdims=True, dtype=np.float32)
+            held = held - total if name == "subtract" else held + total
+    registers[engine] = held
+    if into is not None:
+        write(into, held.copy())
+
+
+@instruction("tensor_scalar_reduce", Engine.VECTOR)
+def tensor_scalar_reduce(
+    dst: Tile, data: Tile, step: Operand, op: AluOp, reduce_into: Tile, *, where: Any = None
+) -> None:
+    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
+    if step.op.bitvec:
+        raise KernelError(
+            "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={step.op.name}"
+        )
+    source = as_float(compute_view(data))
+    with np.errstate(all="ignore"):
+        result = step.op.compute(source, as_float(operand_values(step.value, source.ndim, FLOAT32)))
+    axes = tuple(range(1, result.ndim))
+    reduced = reduce_array(op, result, axes, keepdims=True).reshape(result.shape[0], 1)
+    write(dst, result, where)
+    write(reduce_into, reduced)
+    vectors = (step.value,) if isinstance(step.value, Tile) else ()
+    current().emit(
+        "tensor_scalar_reduce",
+        Engine.VECTOR,
+        (dst, reduce_into),
+        (data, *vectors),
+        op=f"{step.op.name}+{op.name}",
+    )

@@ -1,0 +1,201 @@
+"""The one way in: run a kernel on a machine and get its outputs and its trace."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, is_running
+from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.kernel import Kernel, as_kernel
+from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.typing import is_mutable
+from difftest.simulator.fuse import fuse_moves
+from difftest.simulator.machine import TRN2, Machine
+from difftest.simulator.memory import Storage
+from difftest.simulator.trace import Trace
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What a launch gives back.
+
+    Attributes
+    ----------
+    outputs : the returned tensors as arrays, in order; empty if the kernel returned None.
+    unwritten : for each output, None if all of it was written, else a bool array, True where
+        nothing was (those elements are poison: NaN, or 0xA5 bytes).
+    trace : the instructions in program order; empty if they were not recorded.
+    """
+
+    outputs: tuple[Array, ...]
+    unwritten: tuple[Array | None, ...]
+    trace: Trace
+
+
+def launch(
+    kernel: Kernel | Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    grid: tuple[int, ...] = (),
+    machine: Machine = TRN2,
+    record: bool = True,
+) -> LaunchResult:
+    """Run ``kernel`` once for each instance of ``grid``, one after the other.
+
+    Parameters
+    ----------
+    kernel : a function decorated with the embedded ``nki.jit``, or a plain function.
+    args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
+    grid : the SPMD grid, as in ``kernel[4, 2]``.
+    machine : the NeuronCore to simulate.
+    record : whether to keep a trace.
+
+    Raises
+    ------
+    NkiError : the kernel breaks a rule of NKI or of the hardware.
+    AssertionError, and whatever else the kernel itself raises.
+    """
+    if is_running():
+        raise KernelError(
+            "a kernel is launched from outside kernels",
+            received="a launch inside a running kernel",
+            remedy="call the other kernel directly, without a grid",
+        )
+    target = as_kernel(kernel)
+    function = target.function
+    grid = grid or target.grid
+    core = Core(machine, grid, record=record)
+    with core.running():
+        bound = _bind(function, args, dict(kwargs or {}))
+        arguments = _Arguments(core, function, by_reference=target.by_reference)
+        values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
+        call = inspect.BoundArguments(bound.signature, values)  # type: ignore[arg-type]
+        returned = None
+        for program in itertools.product(*(range(size) for size in grid)):
+            core.start_program(program)
+            returned = function(*call.args, **call.kwargs)
+        core.occupancy.check(core.trace.allocations)
+        outputs = tuple(_output(value) for value in _flatten(returned))
+    arguments.copy_back()
+    fuse_moves(core.trace)
+    return LaunchResult(
+        tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
+    )
+
+
+def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``nki.simulate_kernel``: the outputs as one array, a tuple of arrays, or None."""
+    result = launch(kernel, args, kwargs, machine=kernel.machine, record=False)
+    for number, missing in enumerate(result.unwritten):
+        if missing is not None:
+            warnings.warn(
+                f"output {number} has {int(missing.sum())} of {missing.size} elements that the "
+                "kernel never wrote; on a device they are whatever was there",
+                stacklevel=4,
+            )
+    if not result.outputs:
+        return None
+    return result.outputs[0] if len(result.outputs) == 1 else result.outputs
+
+
+Kernel.launcher = staticmethod(_simulate)
+
+
+def _bind(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise KernelError(
+            f"{function.__name__} takes {signature}", received=f"arguments that do not fit: {error}"
+        ) from None
+    bound.apply_defaults()
+    return bound
+
+
+class _Arguments:
+    """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
+
+    def __init__(
+        self, core: Core, function: Callable[..., Any], *, by_reference: bool
+    ) -> None:
+        self.core = core
+        self.parameters = inspect.signature(function).parameters
+        self.by_reference = by_reference
+        self.copies: list[tuple[Array, Storage]] = []
+
+    def convert(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._tensor(name, value)
+        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+            return type(value)(self.convert(name, item) for item in value)
+        return value
+
+    def _tensor(self, name: str, array: Array) -> Tensor:
+        as_dtype(array.dtype)
+        if not array.size:
+            raise ShapeError(
+                "a kernel's tensors have at least one element",
+                received=f"argument {name!r} of shape {array.shape}",
+            )
+        mutable = self.by_reference or is_mutable(self.parameters[name].annotation)
+        data = np.ascontiguousarray(array).reshape(array.shape)
+        storage = self.core.adopt(data, name=name, mutable=mutable)
+        if mutable:
+            if np.shares_memory(data, array):
+                data = data.copy()
+                storage.data = data
+            self.copies.append((array, storage))
+        return Tensor.whole(storage)
+
+    def copy_back(self) -> None:
+        """Give mutable arguments' new values to the caller's arrays, once all went well."""
+        for array, storage in self.copies:
+            array[...] = storage.data
+
+
+def _flatten(returned: Any) -> list[Any]:
+    if returned is None:
+        return []
+    if isinstance(returned, (tuple, list)):
+        return [leaf for value in returned for leaf in _flatten(value)]
+    return [returned]
+
+
+def _output(value: Any) -> tuple[Array, Array | None]:
+    """One returned tensor as an array, and where it was never written."""
+    if not isinstance(value, Tensor):
+        raise KernelError(
+            "a kernel returns tensors",
+            received=f"{type(value).__name__} {value!r:.80}",
+            remedy="return the tensors created with buffer=nl.shared_hbm",
+        )
+    if not value.space.is_hbm:
+        raise KernelError(
+            "a kernel returns tensors in HBM",
+            received=repr(value),
+            remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
+        )
+    value.check_bounds()
+    missing = value.storage.unwritten_in(value.offset, value.shape, value.strides)
+    if missing is not None and missing.all():
+        raise UnwrittenError(
+            "a kernel writes what it returns",
+            received=f"{value!r}, of which nothing was ever written",
+            remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
+            "or store a default first",
+            location=value.storage.allocation.location,
+        )
+    array = value.elements()
+    return (array if array.base is value.storage.data else array.copy()), missing

@@ -1,0 +1,158 @@
+"""Tensors in HBM, SBUF and PSUM: their data, and which elements were ever written.
+
+A :class:`Storage` is one tensor. SBUF and PSUM hold :func:`~difftest.simulator.dtypes.storage_dtype`
+arrays, HBM holds the dtype's own bits. Data are contiguous, so that every access pattern is an
+offset, a shape and strides on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array, storage_dtype
+from difftest.simulator.errors import LimitError
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Space
+
+Shape = tuple[int, ...]
+
+
+def pattern_view(base: Array, offset: int, shape: Shape, strides: Shape) -> Array:
+    """The elements of contiguous ``base`` that an access pattern (in elements) names: a view."""
+    size = base.itemsize
+    return np.ndarray(
+        shape, base.dtype, buffer=base, offset=offset * size, strides=[s * size for s in strides]
+    )
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def check_partitions(partitions: int, what: str, machine: Machine) -> None:
+    """Raise :class:`LimitError` if a tensor has more partitions than the memory."""
+    if partitions > machine.partitions:
+        raise LimitError(
+            f"the partition size of a tile is at most {machine.partitions}",
+            received=f"{what}: {partitions} partitions",
+            limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
+            remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
+            "and put the rest into the free dimension",
+        )
+
+
+def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
+    """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
+    check_partitions(allocation.partitions, str(allocation), machine)
+    in_psum = allocation.space is Space.PSUM
+    limit = machine.psum_partition_bytes if in_psum else machine.sbuf_usable_bytes
+    received = allocation.partition_bytes
+    for size in allocation.shape[:block_axes]:
+        received //= max(size, 1)
+    if received > limit:
+        raise LimitError(
+            f"a tile fits the bytes that {allocation.space.value} has in each partition",
+            received=f"{allocation}: {received} bytes a partition",
+            limit=f"{limit} bytes a partition ({machine.name})",
+            remedy="use a smaller free dimension and loop over the rest",
+        )
+
+
+class Storage:
+    """One tensor: its contiguous data, dtype, and the elements never written.
+
+    ``written`` is None while all or none of the elements are; ``unwritten`` counts the others.
+    """
+
+    __slots__ = (
+        "allocation",
+        "data",
+        "dtype",
+        "masked",
+        "mutable",
+        "producer",
+        "release",
+        "unwritten",
+        "written",
+    )
+
+    def __init__(
+        self,
+        allocation: Allocation,
+        data: Array,
+        *,
+        unwritten: int,
+        mutable: bool = True,
+        release: Callable[[Allocation], None] | None = None,
+    ) -> None:
+        self.allocation = allocation
+        self.data = data
+        self.dtype = allocation.dtype
+        self.unwritten = unwritten
+        self.written: Array | None = None
+        self.mutable = mutable
+        self.release = release
+        self.masked = False
+        """An instruction's result of which a mask left elements out: moving it skips those."""
+        self.producer = ""
+        """The instruction whose result this is; empty for declared tensors."""
+
+    def __del__(self) -> None:
+        if self.release is not None:
+            self.release(self.allocation)
+
+    def mark_written(self, offset: int, shape: Shape, strides: Shape, where: Any = None) -> None:
+        """Record a write through an access pattern; ``where`` limits it to a mask's elements."""
+        elements = 1
+        for size in shape:
+            elements *= size
+        if where is None and elements == self.data.size:
+            self.unwritten = 0
+            self.written = None
+            return
+        if self.written is None:
+            self.written = np.zeros(self.data.shape, dtype=np.bool_)
+        region = pattern_view(self.written, offset, shape, strides)
+        before = int(np.count_nonzero(region))
+        if where is None:
+            region[...] = True
+        else:
+            region |= where
+        self.unwritten -= int(np.count_nonzero(region)) - before
+        if self.unwritten == 0:
+            self.written = None
+
+    def unwritten_in(self, offset: int, shape: Shape, strides: Shape) -> Array | None:
+        """The region's never-written elements (bool), or None if there are none."""
+        if not self.unwritten:
+            return None
+        if self.written is None:
+            return np.ones(shape, dtype=np.bool_)
+        region = pattern_view(self.written, offset, shape, strides)
+        return None if region.all() else ~region
+
+
+def poison(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """An HBM array that looks like nothing anyone computed: NaN, or 0xA5 bytes for integers.
+
+    Unwritten elements keep it, so that they are seen even where only values are compared.
+    """
+    array = np.empty(shape, dtype=dtype)
+    if dtype.kind in "iubV":
+        array.view(np.uint8)[...] = 0xA5 if dtype.kind != "b" else 1
+    else:
+        array[...] = np.array(np.nan, dtype=dtype)
+    return array
+
+
+def empty_on_chip(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    return np.empty(shape, dtype=storage_dtype(dtype))

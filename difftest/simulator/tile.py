@@ -1,0 +1,518 @@
+"""Tiles: typed access patterns on memory, and how indexing makes one from another.
+
+A :class:`Tile` is an offset, a shape and strides on one tensor: what the hardware's instructions
+take. Indexing copies nothing. An index that leaves its tensor makes a tile that remembers so: a
+mask may still cut it back (see :func:`restrict`), and any use of it without one raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, SupportsIndex, TypeVar
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array, from_bits
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.index import (
+    DynamicIndex,
+    DynamicSlice,
+    Index,
+    Mask,
+    Shape,
+    broadcast_shapes,
+)
+from difftest.simulator.memory import Storage, contiguous_strides, pattern_view
+from difftest.simulator.trace import Space
+
+T = TypeVar("T", bound="Tile")
+
+
+class Axis(NamedTuple):
+    """How one dimension of the indexed tile is walked: ``start`` and a step for each result axis."""
+
+    size: int
+    start: int
+    steps: Shape
+
+
+class Tile:
+    """An access pattern on a tensor. ``offset`` and ``strides`` are in elements.
+
+    ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
+    away. ``axes`` is set only while the pattern leaves its tensor.
+    """
+
+    __slots__ = ("axes", "offset", "partition_axis", "shape", "storage", "strides")
+
+    def __init__(
+        self,
+        storage: Storage,
+        offset: int,
+        shape: Shape,
+        strides: Shape,
+        partition_axis: int | None,
+        axes: tuple[Axis, ...] | None = None,
+    ) -> None:
+        self.storage = storage
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+        self.partition_axis = partition_axis
+        self.axes = axes
+
+    @classmethod
+    def whole(cls: type[T], storage: Storage) -> T:
+        """The tile that is all of a tensor."""
+        shape = storage.data.shape
+        axis = storage.allocation.partition_axis
+        return cls(storage, 0, shape, contiguous_strides(shape), axis)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tile's NKI dtype."""
+        return self.storage.dtype
+
+    @property
+    def space(self) -> Space:
+        return self.storage.allocation.space
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        name = self.storage.allocation.name
+        return f"{name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("a tile of no dimension has no length", received=repr(self))
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise KernelError(
+            "control flow cannot depend on a tensor's value",
+            received=f"{self!r} used as a condition",
+            remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
+        )
+
+    # -- data --------------------------------------------------------------------------------
+
+    def elements(self) -> Array:
+        """The elements in memory, as they are stored."""
+        return pattern_view(self.storage.data, self.offset, self.shape, self.strides)
+
+    def check_bounds(self) -> None:
+        """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
+        if self.axes is not None:
+            raise _out_of_bounds(self, self.axes)
+
+    def read(self) -> Array:
+        """The elements in memory; raises if some are out of bounds or were never written."""
+        if self.axes is not None:
+            self.check_bounds()
+        if self.storage.unwritten:
+            missing = self.storage.unwritten_in(self.offset, self.shape, self.strides)
+            if missing is not None:
+                raise _unwritten(self, missing)
+        return pattern_view(self.storage.data, self.offset, self.shape, self.strides)
+
+    def values(self) -> Array:
+        """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
+        array = self.read()
+        return from_bits(array, self.dtype) if self.space.is_hbm else array
+
+    def tile_shape(self) -> Shape:
+        """The shape with the partition axis first and at least two dimensions.
+
+        Raises
+        ------
+        ShapeError : the partition dimension is not the first.
+        """
+        if self.partition_axis is None:
+            return (1, *self.shape) if self.shape else (1, 1)
+        if self.partition_axis != 0:
+            raise ShapeError(
+                "the first dimension of a tile is its partition dimension",
+                received=f"{self!r} with its partition dimension at axis {self.partition_axis}",
+                remedy="index the leading (block) dimensions with integers first",
+            )
+        return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
+
+    # -- shapes ------------------------------------------------------------------------------
+
+    def __getitem__(self: T, key: Any) -> T:
+        if key is Ellipsis:
+            return self
+        items = key if type(key) is tuple else (key,)
+        for item in items:
+            if isinstance(item, (Index, Tile, DynamicIndex)):
+                return self._advanced(items)
+        return self._basic(items)
+
+    def _basic(self: T, items: tuple[Any, ...]) -> T:
+        """Integers, slices, ``nl.ds``, None and Ellipsis."""
+        shape, strides = self.shape, self.strides
+        items = _expand_ellipsis(items, len(shape), self)
+        offset = self.offset
+        out_shape: list[int] = []
+        out_strides: list[int] = []
+        partition: int | None = None
+        overrun = False
+        walks: list[tuple[int, int, int | None, int]] = []
+        axis = 0
+        for item in items:
+            if item is None:
+                out_shape.append(1)
+                out_strides.append(0)
+                continue
+            size, stride = shape[axis], strides[axis]
+            if type(item) is slice:
+                start, stop, step = _slice_bounds(item, size)
+                count = -(-(stop - start) // step)
+                if count <= 0:
+                    raise ShapeError(
+                        "a slice selects at least one element",
+                        received=f"{_spell(item)} on axis {axis} of {self!r}",
+                    )
+                if axis == self.partition_axis:
+                    partition = len(out_shape)
+                walks.append((size, start, len(out_shape), step))
+                overrun = overrun or start < 0 or start + (count - 1) * step >= size
+                out_shape.append(count)
+                out_strides.append(stride * step)
+            elif isinstance(item, DynamicSlice):
+                if axis == self.partition_axis:
+                    partition = len(out_shape)
+                start = item.start
+                walks.append((size, start, len(out_shape), 1))
+                overrun = overrun or start < 0 or start + item.size > size
+                out_shape.append(item.size)
+                out_strides.append(stride)
+            elif isinstance(item, SupportsIndex):
+                start = int(item)
+                walks.append((size, start, None, 0))
+                overrun = overrun or not 0 <= start < size
+            else:
+                raise KernelError(
+                    "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
+                    "nl.arange / nl.mgrid expressions",
+                    received=f"{type(item).__name__} at axis {axis} of {self!r}",
+                )
+            offset += start * stride
+            axis += 1
+        if overrun or self.axes is not None:
+            axes = tuple(
+                Axis(size, start, tuple(step if k == at else 0 for k in range(len(out_shape))))
+                for size, start, at, step in walks
+            )
+        else:
+            axes = None
+        return self._derive(offset, tuple(out_shape), tuple(out_strides), partition, axes)
+
+    def _derive(
+        self: T,
+        offset: int,
+        shape: Shape,
+        strides: Shape,
+        partition: int | None,
+        axes: tuple[Axis, ...] | None,
+    ) -> T:
+        if self.axes is not None:
+            self.check_bounds()
+        return type(self)(self.storage, offset, shape, strides, partition, axes)
+
+    def _advanced(self: T, items: tuple[Any, ...]) -> T:
+        """One index expression or integer for each dimension; tiles make it indirect."""
+        for item in items:
+            if not isinstance(item, (Index, Tile, DynamicIndex, SupportsIndex)):
+                raise KernelError(
+                    "basic and advanced indexing do not mix",
+                    received=f"{_spell(item)} beside nl.arange / nl.mgrid on {self!r}",
+                    remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
+                )
+        if len(items) != self.ndim:
+            raise ShapeError(
+                "advanced indexing names every dimension",
+                received=f"{len(items)} indices for {self!r}",
+            )
+        if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
+            return self._indirect(items)
+        shape: Shape = ()
+        for item in items:
+            if isinstance(item, Index):
+                shape = broadcast_shapes(shape, item.shape, "index expressions")
+        if len(shape) < 2 and not self.space.is_hbm:
+            raise _one_dimensional(self)
+        offset = self.offset
+        strides = [0] * len(shape)
+        axes = []
+        for size, stride, item in zip(self.shape, self.strides, items, strict=True):
+            if isinstance(item, Index):
+                start, steps = item.start, item.spread(shape).steps
+            else:
+                start, steps = int(item), (0,) * len(shape)
+            axes.append(Axis(size, start, steps))
+            offset += start * stride
+            for k, step in enumerate(steps):
+                strides[k] += step * stride
+        if not self.space.is_hbm:
+            _check_partition_walk(self, axes, shape)
+        over = any(_leaves(axis, shape) for axis in axes)
+        return self._derive(offset, shape, tuple(strides), 0, tuple(axes) if over else None)
+
+    def _indirect(self: T, items: tuple[Any, ...]) -> T:
+        raise KernelError(
+            "this tensor cannot be indexed with a tile", received=f"a tile as an index of {self!r}"
+        )
+
+    def reshape(self: T, shape: Any) -> T:
+        """The same elements in another shape: a view.
+
+        Raises
+        ------
+        ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
+        """
+        wanted = tuple(int(s) for s in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        if -1 in wanted:
+            rest = 1
+            for extent in wanted:
+                rest *= extent if extent != -1 else 1
+            wanted = tuple(self.size // max(rest, 1) if s == -1 else s for s in wanted)
+        total = 1
+        for extent in wanted:
+            total *= extent
+        if total != self.size:
+            raise ShapeError(
+                "reshape keeps the number of elements",
+                received=f"{self!r} to {list(wanted)}: {self.size} to {total} elements",
+            )
+        self.check_bounds()
+        if not self.space.is_hbm and self.partition_axis == 0 and self.shape[0] != wanted[0]:
+            raise ShapeError(
+                "reshape of an on-chip tile keeps its partition dimension",
+                received=f"{self!r} to {list(wanted)}",
+                limit=f"the first dimension stays {self.shape[0]}",
+                remedy="reshape the free dimensions only, or reshape the tensor in HBM",
+            )
+        strides = _reshaped_strides(self, wanted)
+        return self._derive(self.offset, wanted, strides, self.partition_axis, None)
+
+    def broadcast_to(self: T, shape: Any) -> T:
+        """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
+        wanted = tuple(int(s) for s in shape)
+        base = self.tile_shape() if not self.space.is_hbm else self.shape
+        missing = len(wanted) - len(base)
+        fits = missing >= 0 and all(
+            have in (1, want) for have, want in zip(base, wanted[missing:], strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                "broadcast_to repeats dimensions of size 1",
+                received=f"{self!r} to {list(wanted)}",
+            )
+        whole = self if base == self.shape else self._derive(
+            self.offset, base, _padded_strides(self, base), 0, None
+        )
+        strides = (0,) * missing + tuple(
+            stride if have == want else 0
+            for have, want, stride in zip(base, wanted[missing:], whole.strides, strict=True)
+        )
+        return whole._derive(whole.offset, wanted, strides, whole.partition_axis, None)
+
+    def expand_dims(self: T, axis: int) -> T:
+        """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
+        at = axis + self.ndim + 1 if axis < 0 else axis
+        if not self.space.is_hbm and at == 0:
+            raise ShapeError(
+                "the partition dimension stays first",
+                received=f"expand_dims(axis={axis}) of {self!r}",
+            )
+        shape = (*self.shape[:at], 1, *self.shape[at:])
+        strides = (*self.strides[:at], 0, *self.strides[at:])
+        return self._derive(self.offset, shape, strides, self.partition_axis, self.axes)
+
+    def assert_shape(self: T, shape: Any) -> T:
+        """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
+        if self.shape != tuple(shape):
+            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(shape)}")
+        return self
+
+
+def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
+    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
+
+    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
+    """
+    shape = tile.tile_shape() if not tile.space.is_hbm else tile.shape
+    strides = _padded_strides(tile, shape)
+    if len(shape) < len(full):
+        box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
+    offset = tile.offset
+    lows = []
+    extents = []
+    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
+        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
+        lows.append(low)
+        extents.append(high - low)
+        offset += low * stride
+    axes = None
+    if tile.axes is not None:
+        axes = tuple(
+            Axis(a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps)
+            for a in tile.axes
+        )
+        if not any(_leaves(axis, tuple(extents)) for axis in axes):
+            axes = None
+    partition = tile.partition_axis if tile.space.is_hbm else 0
+    return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
+
+
+def mask_box(mask: Array) -> tuple[slice, ...] | None:
+    """The smallest box that holds a mask's true elements; None if there are none."""
+    if not mask.any():
+        return None
+    box = []
+    for axis in range(mask.ndim):
+        others = tuple(k for k in range(mask.ndim) if k != axis)
+        true = np.flatnonzero(mask.any(axis=others))
+        box.append(slice(int(true[0]), int(true[-1]) + 1))
+    return tuple(box)
+
+
+def as_mask(mask: object, shape: Shape) -> Array | bool:
+    """An instruction's ``mask`` argument as bools over ``shape``; True where there is none."""
+    if mask is None:
+        return True
+    if isinstance(mask, (bool, np.bool_)):
+        return bool(mask)
+    if isinstance(mask, Mask):
+        array = mask.array(shape)
+        return True if array.all() else array
+    raise KernelError(
+        "a mask is made of comparisons of nl.arange, loop and program indices",
+        received=f"{type(mask).__name__}",
+        remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
+    )
+
+
+def _leaves(axis: Axis, shape: Shape) -> bool:
+    """Whether the walk of one dimension goes below 0 or beyond its size."""
+    low = axis.start + sum(min(0, step * (n - 1)) for step, n in zip(axis.steps, shape, strict=True))
+    high = axis.start + sum(
+        max(0, step * (n - 1)) for step, n in zip(axis.steps, shape, strict=True)
+    )
+    return low < 0 or high >= axis.size
+
+
+def _out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
+    for number, axis in enumerate(axes):
+        if _leaves(axis, tile.shape):
+            spans = [step * (n - 1) for step, n in zip(axis.steps, tile.shape, strict=True)]
+            low = axis.start + sum(min(0, span) for span in spans)
+            high = axis.start + sum(max(0, span) for span in spans)
+            break
+    return OutOfBoundsError(
+        "an access stays inside its tensor",
+        received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
+        limit=f"0 to {axis.size - 1}",
+        remedy="correct the loop's bounds, or give the instruction a mask "
+        "(NKI does not wrap negative indices)",
+    )
+
+
+def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
+    first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
+    return UnwrittenError(
+        "an instruction reads only what was written before",
+        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
+        f"written, the first at {list(first)}",
+        remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
+        "or read only the part that is written",
+    )
+
+
+def _one_dimensional(tile: Tile) -> ShapeError:
+    return ShapeError(
+        "a tile's index has at least two dimensions, partition and free",
+        received=f"a 1-D nl.arange as an index of {tile!r}",
+        remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
+        "free dimension",
+    )
+
+
+def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
+    """On chip, axis 0 of the result walks the partitions and nothing else does."""
+    partition = tile.partition_axis
+    for number, axis in enumerate(axes):
+        steps = axis.steps if number != partition else (0, *axis.steps[1:])
+        wrong = any(steps[1:]) if number == partition else steps[0] != 0
+        if wrong and shape[0] > 1:
+            raise KernelError(
+                "the first axis of an on-chip access walks the partitions, the others do not",
+                received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
+                remedy="give the partition index shape [:, None] and the free ones [None, :]",
+            )
+
+
+def _slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
+    start = 0 if item.start is None else int(item.start)
+    stop = size if item.stop is None else int(item.stop)
+    step = 1 if item.step is None else int(item.step)
+    if step < 1:
+        raise KernelError("a slice's step is positive", received=_spell(item))
+    return start, stop, step
+
+
+def _spell(item: object) -> str:
+    if isinstance(item, slice):
+        parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
+        return ":".join(parts + ([str(item.step)] if item.step is not None else []))
+    return repr(item)
+
+
+def _expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: Tile) -> tuple[Any, ...]:
+    given = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if given > ndim:
+        raise ShapeError(
+            "a tensor has no more indices than dimensions", received=f"{given} indices of {tile!r}"
+        )
+    fill = (slice(None),) * (ndim - given)
+    for at, item in enumerate(items):
+        if item is Ellipsis:
+            return items[:at] + fill + items[at + 1 :]
+    return items + fill
+
+
+def _padded_strides(tile: Tile, shape: Shape) -> Shape:
+    """Strides for :meth:`Tile.tile_shape`, which may have one dimension more."""
+    if len(shape) == len(tile.shape):
+        return tile.strides
+    if tile.partition_axis is None:
+        return (0, *tile.strides) if tile.shape else (0, 0)
+    return (*tile.strides, 0)
+
+
+def _reshaped_strides(tile: Tile, shape: Shape) -> Shape:
+    """NumPy's own rule for reshaping without a copy, in elements."""
+    view = pattern_view(tile.storage.data, tile.offset, tile.shape, tile.strides)
+    reshaped = view.reshape(shape)
+    if not np.may_share_memory(reshaped, view):
+        raise ShapeError(
+            "reshape of a slice is a view, so its elements must be adjacent in memory",
+            received=f"{tile!r} with strides {tile.strides} to {list(shape)}",
+            remedy="reshape the whole tensor before slicing it, or copy the slice first",
+        )
+    return tuple(stride // view.itemsize for stride in reshaped.strides)
