@@ -1,0 +1,1 @@
+"""NKI kernels, exactly as they would run on a NeuronCore."""

@@ -8,9 +8,7 @@ import neuronxcc.nki.typing as nt
 
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
-def nki_matmul_tiled_(
-    lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512
-):
+def nki_matmul_tiled_(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512):
     """result = lhsT.T @ rhs, one PSUM tile of the result at a time.
 
     Dimensions:

@@ -24,9 +24,7 @@ def matrix_transpose(a_tensor):
     """
     M, N = a_tensor.shape
     tile = nl.tile_size.pmax
-    assert M % tile == N % tile == 0, (
-        f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
-    )
+    assert M % tile == N % tile == 0, f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
 
     for i in nl.affine_range(M // tile):

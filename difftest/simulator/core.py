@@ -141,9 +141,7 @@ class Core:
             len(self.trace.allocations), Space.SHARED_HBM, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
-        return Storage(
-            allocation, array, unwritten=0 if written else array.size, mutable=mutable
-        )
+        return Storage(allocation, array, unwritten=0 if written else array.size, mutable=mutable)
 
     def emit(
         self,

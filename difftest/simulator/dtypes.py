@@ -33,12 +33,12 @@ FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
 DTYPES = (*FLOATS, *INTEGERS, BOOL)
 
-NAMES = {
+NAMES: dict[str, np.dtype[Any]] = {
     **{str(dtype): dtype for dtype in DTYPES if dtype != TFLOAT32},
     "tfloat32": TFLOAT32,
 }
 
-_KNOWN = {dtype: dtype for dtype in DTYPES}
+_KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
 _FLOAT_SET = frozenset(FLOATS)
 
 
@@ -72,10 +72,12 @@ def as_dtype(spec: object) -> np.dtype[Any]:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype is one of NKI's floats."""
     return dtype in _FLOAT_SET
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype is an integer or bool."""
     return dtype in INTEGERS or dtype == BOOL
 
 

@@ -1,4 +1,4 @@
-"""The simulator's errors: the rule, what was received, the limit, the kernel's source line, the remedy.
+"""The simulator's errors: rule, received, limit, the kernel's source line, remedy.
 
 Each class also derives from the builtin exception that Python code would expect
 (``IndexError`` for an access out of bounds, ``TypeError`` for a dtype, and so on).
@@ -90,7 +90,7 @@ class DtypeError(NkiError, TypeError):
     """An instruction does not take, or NKI does not have, this dtype."""
 
 
-class BufferError(NkiError, ValueError):  # noqa: A001 - NKI's own word for hbm, sbuf and psum
+class BufferError(NkiError, ValueError):
     """A tensor is in the wrong memory for the instruction."""
 
 

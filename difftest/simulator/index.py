@@ -117,7 +117,7 @@ class Index:
             remedy="make a tile of it first: nisa.iota(index, dtype=nl.int32)",
         )
 
-    def _combine(self, other: object, sign: int) -> Index:
+    def _combine(self, other: object, sign: int) -> Any:
         if isinstance(other, Index):
             shape = broadcast_shapes(self.shape, other.shape, "index expressions")
             mine, theirs = self.spread(shape), other.spread(shape)
@@ -125,7 +125,7 @@ class Index:
             return Index(shape, self.start + sign * other.start, steps)
         if isinstance(other, SupportsIndex):
             return Index(self.shape, self.start + sign * int(other), self.steps)
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
 
     def spread(self, shape: Shape) -> Index:
         """The same values broadcast to ``shape``: step 0 along the axes that repeat."""
@@ -156,7 +156,7 @@ class Index:
             return Index(self.shape, self.start * k, tuple(step * k for step in self.steps))
         if isinstance(other, Index):
             raise self._not_affine("the product of two indices")
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
 
     __rmul__ = __mul__
 
@@ -183,16 +183,16 @@ class Index:
         )
 
     def __le__(self, other: Affine) -> Mask:
-        return Mask((other - self,))  # type: ignore[arg-type]
+        return Mask((other - self,))
 
     def __lt__(self, other: Affine) -> Mask:
-        return Mask((other - self - 1,))  # type: ignore[arg-type]
+        return Mask((other - self - 1,))
 
     def __ge__(self, other: Affine) -> Mask:
-        return Mask((self - other,))  # type: ignore[arg-type]
+        return Mask((self - other,))
 
     def __gt__(self, other: Affine) -> Mask:
-        return Mask((self - other - 1,))  # type: ignore[arg-type]
+        return Mask((self - other - 1,))
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
         difference = self - other

@@ -78,7 +78,7 @@ def launch(
         bound = _bind(function, args, dict(kwargs or {}))
         arguments = _Arguments(core, function, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
-        call = inspect.BoundArguments(bound.signature, values)  # type: ignore[arg-type]
+        call = inspect.BoundArguments(bound.signature, values)
         returned = None
         for program in itertools.product(*(range(size) for size in grid)):
             core.start_program(program)
@@ -127,9 +127,7 @@ def _bind(
 class _Arguments:
     """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
 
-    def __init__(
-        self, core: Core, function: Callable[..., Any], *, by_reference: bool
-    ) -> None:
+    def __init__(self, core: Core, function: Callable[..., Any], *, by_reference: bool) -> None:
         self.core = core
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference

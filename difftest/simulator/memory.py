@@ -1,8 +1,8 @@
 """Tensors in HBM, SBUF and PSUM: their data, and which elements were ever written.
 
-A :class:`Storage` is one tensor. SBUF and PSUM hold :func:`~difftest.simulator.dtypes.storage_dtype`
-arrays, HBM holds the dtype's own bits. Data are contiguous, so that every access pattern is an
-offset, a shape and strides on them.
+A :class:`Storage` is one tensor. SBUF and PSUM hold arrays of
+:func:`~difftest.simulator.dtypes.storage_dtype`, HBM holds the dtype's own bits. Data are
+contiguous, so that every access pattern is an offset, a shape and strides on them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Storage:
         self.mutable = mutable
         self.release = release
         self.masked = False
-        """An instruction's result of which a mask left elements out: moving it skips those."""
+        """A mask left elements out: reading them gives poison instead of an error."""
         self.producer = ""
         """The instruction whose result this is; empty for declared tensors."""
 
@@ -112,6 +112,8 @@ class Storage:
 
     def mark_written(self, offset: int, shape: Shape, strides: Shape, where: Any = None) -> None:
         """Record a write through an access pattern; ``where`` limits it to a mask's elements."""
+        if not self.unwritten:
+            return
         elements = 1
         for size in shape:
             elements *= size
@@ -130,6 +132,21 @@ class Storage:
         self.unwritten -= int(np.count_nonzero(region)) - before
         if self.unwritten == 0:
             self.written = None
+
+    def leave_out(self) -> None:
+        """Note that a mask leaves elements out; what was never written becomes poison.
+
+        Kernels compute on whole tiles after a masked load and mask again when they store, so
+        reading the rest is no error in itself. As NaN it is seen if it reaches an output.
+        """
+        if self.masked or not self.unwritten:
+            return
+        self.masked = True
+        blank = poison((), self.data.dtype)[()]
+        if self.written is None:
+            self.data[...] = blank
+        else:
+            self.data[~self.written] = blank
 
     def unwritten_in(self, offset: int, shape: Shape, strides: Shape) -> Array | None:
         """The region's never-written elements (bool), or None if there are none."""
@@ -155,4 +172,5 @@ def poison(shape: Shape, dtype: np.dtype[Any]) -> Array:
 
 
 def empty_on_chip(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """Memory for an on-chip tensor."""
     return np.empty(shape, dtype=storage_dtype(dtype))

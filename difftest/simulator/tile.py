@@ -28,7 +28,7 @@ T = TypeVar("T", bound="Tile")
 
 
 class Axis(NamedTuple):
-    """How one dimension of the indexed tile is walked: ``start`` and a step for each result axis."""
+    """How one dimension of the indexed tile is walked: a start, a step for each result axis."""
 
     size: int
     start: int
@@ -123,7 +123,7 @@ class Tile:
         """The elements in memory; raises if some are out of bounds or were never written."""
         if self.axes is not None:
             self.check_bounds()
-        if self.storage.unwritten:
+        if self.storage.unwritten and not self.storage.masked:
             missing = self.storage.unwritten_in(self.offset, self.shape, self.strides)
             if missing is not None:
                 raise _unwritten(self, missing)
@@ -156,7 +156,7 @@ class Tile:
     def __getitem__(self: T, key: Any) -> T:
         if key is Ellipsis:
             return self
-        items = key if type(key) is tuple else (key,)
+        items = key if isinstance(key, tuple) else (key,)
         for item in items:
             if isinstance(item, (Index, Tile, DynamicIndex)):
                 return self._advanced(items)
@@ -323,8 +323,10 @@ class Tile:
                 "broadcast_to repeats dimensions of size 1",
                 received=f"{self!r} to {list(wanted)}",
             )
-        whole = self if base == self.shape else self._derive(
-            self.offset, base, _padded_strides(self, base), 0, None
+        whole = (
+            self
+            if base == self.shape
+            else self._derive(self.offset, base, _padded_strides(self, base), 0, None)
         )
         strides = (0,) * missing + tuple(
             stride if have == want else 0
@@ -371,7 +373,9 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     axes = None
     if tile.axes is not None:
         axes = tuple(
-            Axis(a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps)
+            Axis(
+                a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps
+            )
             for a in tile.axes
         )
         if not any(_leaves(axis, tuple(extents)) for axis in axes):
@@ -408,22 +412,22 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     )
 
 
+def _span(axis: Axis, shape: Shape) -> tuple[int, int]:
+    """The lowest and the highest index that the walk of one dimension reaches."""
+    reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
+    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
+
+
 def _leaves(axis: Axis, shape: Shape) -> bool:
     """Whether the walk of one dimension goes below 0 or beyond its size."""
-    low = axis.start + sum(min(0, step * (n - 1)) for step, n in zip(axis.steps, shape, strict=True))
-    high = axis.start + sum(
-        max(0, step * (n - 1)) for step, n in zip(axis.steps, shape, strict=True)
-    )
+    low, high = _span(axis, shape)
     return low < 0 or high >= axis.size
 
 
 def _out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
-    for number, axis in enumerate(axes):
-        if _leaves(axis, tile.shape):
-            spans = [step * (n - 1) for step, n in zip(axis.steps, tile.shape, strict=True)]
-            low = axis.start + sum(min(0, span) for span in spans)
-            high = axis.start + sum(max(0, span) for span in spans)
-            break
+    number = next(k for k, axis in enumerate(axes) if _leaves(axis, tile.shape))
+    axis = axes[number]
+    low, high = _span(axis, tile.shape)
     return OutOfBoundsError(
         "an access stays inside its tensor",
         received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",

@@ -10,7 +10,7 @@ from difftest.simulator.instructions.reduce import Accumulate
 from difftest.simulator.trace import Engine
 
 
-class engine(IntEnum):  # noqa: N801 - AWS's name
+class engine(IntEnum):
     """``nki.isa.engine``."""
 
     tensor = 1
@@ -21,7 +21,7 @@ class engine(IntEnum):  # noqa: N801 - AWS's name
     unknown = 0
 
 
-class reduce_cmd(IntEnum):  # noqa: N801 - AWS's name
+class reduce_cmd(IntEnum):
     """``nki.isa.reduce_cmd``."""
 
     idle = 0
@@ -30,14 +30,14 @@ class reduce_cmd(IntEnum):  # noqa: N801 - AWS's name
     reset_reduce = 3
 
 
-class oob_mode(IntEnum):  # noqa: N801 - AWS's name
+class oob_mode(IntEnum):
     """``nki.isa.oob_mode``."""
 
     error = 0
     skip = 1
 
 
-class dge_mode(IntEnum):  # noqa: N801 - AWS's name
+class dge_mode(IntEnum):
     """``nki.isa.dge_mode``."""
 
     none = 0
@@ -46,7 +46,7 @@ class dge_mode(IntEnum):  # noqa: N801 - AWS's name
     unknown = 3
 
 
-class nc_version(IntEnum):  # noqa: N801 - AWS's name
+class nc_version(IntEnum):
     """``nki.isa.nc_version``."""
 
     gen2 = 2

@@ -187,9 +187,7 @@ def empty_like(
     a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
 ) -> Tensor:
     """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
-    return ndarray(
-        a.shape, a.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
-    )
+    return ndarray(a.shape, a.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs)
 
 
 def zeros_like(
@@ -226,5 +224,3 @@ def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
         raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
     value = int(seed.values().flat[0]) if isinstance(seed, Tile) else int(seed)
     current().random = np.random.default_rng(value)
-
-

@@ -19,7 +19,9 @@ from difftest.simulator.frontend.tensor import Tensor
 @lru_cache(maxsize=64)
 def _assignments(source: str) -> tuple[ast.Assign | ast.AnnAssign, ...]:
     return tuple(
-        node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Assign, ast.AnnAssign))
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
     )
 
 
@@ -50,7 +52,7 @@ def assignment_target(where: str) -> Tensor:
         expression = ast.Expression(body=_as_load(target))
         try:
             code = compile(ast.fix_missing_locations(expression), "<assignment>", "eval")
-            value = eval(code, frame.f_globals, frame.f_locals)  # noqa: S307 - the kernel's own
+            value = eval(code, frame.f_globals, frame.f_locals)
         except NameError:
             value = None
         if isinstance(value, Tensor):

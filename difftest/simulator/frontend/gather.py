@@ -7,8 +7,15 @@ from typing import Any
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.tensor import Tensor, issue, new_tensor, on_chip
+from difftest.simulator.frontend.tensor import (
+    Tensor,
+    issue,
+    issue_reduction,
+    new_tensor,
+    on_chip,
+)
 from difftest.simulator.instructions import search
+from difftest.simulator.tile import Tile
 
 EIGHT = search.EIGHT
 
@@ -16,6 +23,10 @@ EIGHT = search.EIGHT
 def _refuse(mask: object, where: str) -> None:
     if mask is not None and mask is not True:
         raise not_modelled(f"{where}'s mask", f"{mask!r}", "slice the operands")
+
+
+def _free_axes(tile: Tile) -> tuple[int, ...]:
+    return tuple(range(1, len(tile.tile_shape())))
 
 
 def gather_flattened(
@@ -37,13 +48,15 @@ def gather_flattened(
 def max8(*, src: Any, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
     """The 8 largest values of each partition, descending."""
     no_extras("nisa.max8", kwargs)
-    _refuse(mask, "nisa.max8")
     data = on_chip(src, "max8", "src")
-    return issue(
-        lambda dst, tile, where: search.max8(dst, tile, where=where),
+    return issue_reduction(
+        search.max8,
         (data.tile_shape()[0], EIGHT),
         data.dtype if dtype is None else as_dtype(dtype),
         (data,),
+        _free_axes(data),
+        mask,
+        producer="max8",
     )
 
 
@@ -52,14 +65,18 @@ def nc_find_index8(
 ) -> Tensor:
     """The index of each of 8 values in its partition, uint32 (or uint16)."""
     no_extras("nisa.nc_find_index8", kwargs)
-    _refuse(mask, "nisa.nc_find_index8")
     source = on_chip(data, "nc_find_index8", "data")
     eight = on_chip(vals, "nc_find_index8", "vals")
-    return issue(
-        lambda dst, a, b, where: search.nc_find_index8(dst, a, b, where=where),
+    if mask is not None and source.size == eight.size:
+        _refuse(mask, "nisa.nc_find_index8 on 8 elements a partition")
+    return issue_reduction(
+        search.nc_find_index8,
         (source.tile_shape()[0], EIGHT),
         search.UINT32 if dtype is None else as_dtype(dtype),
         (source, eight),
+        _free_axes(source),
+        mask,
+        producer="nc_find_index8",
     )
 
 

@@ -49,7 +49,7 @@ def is_embedded(module: ModuleType) -> bool:
     return bool(getattr(module, "__difftest_embedded__", False))
 
 
-class embedded:  # noqa: N801 - a context manager, used like a function
+class embedded:
     """Install the embedded ``neuronxcc`` modules; undo it at the end.
 
     Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
@@ -67,7 +67,9 @@ class embedded:  # noqa: N801 - a context manager, used like a function
         RuntimeError : this installation is already in place.
         """
         if self._saved is not None:
-            raise RuntimeError("the embedded neuronxcc modules are already installed by this object")
+            raise RuntimeError(
+                "the embedded neuronxcc modules are already installed by this object"
+            )
         self._saved = {
             name: module
             for name, module in sys.modules.items()

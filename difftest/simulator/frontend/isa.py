@@ -52,7 +52,8 @@ from difftest.simulator.frontend.tensor import Tensor, issue, issue_into, new_te
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import dma, matmul as products
+from difftest.simulator.instructions import dma
+from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.operands import ON_CHIP, need_tile
 from difftest.simulator.instructions.table import choose_engine
@@ -122,7 +123,7 @@ def nc_transpose(
     *,
     mask: object = None,
     dtype: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """``data.T`` between partitions and the collapsed free axes.
@@ -152,10 +153,10 @@ def dma_copy(
     src: Any,
     mask: object = None,
     dst_rmw_op: object = None,
-    oob_mode: oob_mode = oob_mode.error,  # noqa: A002 - AWS's name
-    dge_mode: dge_mode = dge_mode.unknown,  # noqa: A002 - AWS's name
+    oob_mode: oob_mode = oob_mode.error,
+    dge_mode: dge_mode = dge_mode.unknown,
 ) -> None:
-    """``dst = src`` between HBM and SBUF; gathers and scatters where a side is indexed by a tile."""
+    """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None
     if dst_rmw_op is not None:
         rmw = alu_op(dst_rmw_op, "dma_copy")
@@ -206,7 +207,7 @@ def dma_transpose(
     axes: Any = None,
     mask: object = None,
     dtype: object = None,
-    dge_mode: dge_mode = dge_mode.unknown,  # noqa: A002 - AWS's name
+    dge_mode: dge_mode = dge_mode.unknown,
     **kwargs: object,
 ) -> Tensor:
     """``src`` in SBUF with its axes permuted by the DMA engines."""
@@ -228,7 +229,7 @@ def tensor_copy(
     *,
     mask: object = None,
     dtype: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """A copy of ``src`` in SBUF, cast to ``dtype``."""
@@ -250,7 +251,7 @@ def tensor_copy_dynamic_src(
     *,
     mask: object = None,
     dtype: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """A copy of ``src``, a tile indexed with an offset held in SBUF."""
@@ -274,7 +275,7 @@ def tensor_copy_dynamic_dst(
     src: Any,
     mask: object = None,
     dtype: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> None:
     """Copy ``src`` to ``dst``, a tile indexed with an offset held in SBUF."""
@@ -315,7 +316,7 @@ def memset(
     dtype: object,
     *,
     mask: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""

@@ -15,7 +15,7 @@ from difftest.simulator.frontend.arguments import (
     no_extras,
     reduce_cmd,
 )
-from difftest.simulator.frontend.tensor import Tensor, issue, on_chip
+from difftest.simulator.frontend.tensor import Tensor, issue, issue_reduction, on_chip
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import elementwise, scan
 from difftest.simulator.instructions import reduce as reductions
@@ -37,7 +37,7 @@ def tensor_tensor(
     *,
     dtype: object = None,
     mask: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """``data1 <op> data2``; the same partitions, free dimensions broadcast."""
@@ -87,7 +87,7 @@ def tensor_scalar(
     *,
     dtype: object = None,
     mask: object = None,
-    engine: engine = engine.unknown,  # noqa: A002 - AWS's name
+    engine: engine = engine.unknown,
     **kwargs: object,
 ) -> Tensor:
     """``(data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] vectors."""
@@ -98,9 +98,7 @@ def tensor_scalar(
     return _with_vectors(
         tile,
         steps,
-        lambda dst, a, parts, where: elementwise.tensor_scalar(
-            dst, a, parts, chosen, where=where
-        ),
+        lambda dst, a, parts, where: elementwise.tensor_scalar(dst, a, parts, chosen, where=where),
         _dtype(dtype, tile.dtype),
         mask,
         "tensor_scalar",
@@ -114,8 +112,9 @@ def _with_vectors(
     dtype: np.dtype[Any],
     mask: object,
     producer: str,
+    others: tuple[Tile, ...] = (),
 ) -> Tensor:
-    """Issue with the vector operands cut by the mask as the data are."""
+    """Issue with the vector operands (and ``others``) cut by the mask as the data are."""
     vectors = tuple(step.value for step in steps if isinstance(step.value, Tile))
 
     def run(dst: Tile, tile: Tile, *rest: Any) -> None:
@@ -125,11 +124,9 @@ def _with_vectors(
             step._replace(value=next(parts)) if isinstance(step.value, Tile) else step
             for step in steps
         ]
-        execute(dst, tile, rebuilt, where)
+        execute(dst, tile, [*rebuilt, *parts], where)
 
-    return issue(
-        run, data.tile_shape(), dtype, (data, *vectors), mask, producer=producer
-    )
+    return issue(run, data.tile_shape(), dtype, (data, *vectors, *others), mask, producer=producer)
 
 
 def scalar_tensor_tensor(
@@ -156,16 +153,16 @@ def scalar_tensor_tensor(
             "scalar_tensor_tensor takes operand1 of the data's shape",
             received=f"data {list(tile.shape)}, operand1 {list(other.shape)}",
         )
-    if mask is not None:
-        raise not_modelled("scalar_tensor_tensor's mask", f"{mask!r}", "slice the operands")
-    return issue(
-        lambda dst, a, b, where: elementwise.scalar_tensor_tensor(
-            dst, a, first[0], second, b, reverse1, where=where
+    return _with_vectors(
+        tile,
+        first,
+        lambda dst, a, parts, where: elementwise.scalar_tensor_tensor(
+            dst, a, parts[0], second, parts[1], reverse1, where=where
         ),
-        tile.tile_shape(),
         _dtype(dtype, tile.dtype),
-        (tile, other),
-        producer="scalar_tensor_tensor",
+        mask,
+        "scalar_tensor_tensor",
+        (other,),
     )
 
 
@@ -191,7 +188,7 @@ def activation(
     scale: Any = 1.0,
     reduce_op: object = None,
     reduce_res: Any = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,  # noqa: A002 - AWS's name
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
     mask: object = None,
     dtype: object = None,
     **kwargs: object,
@@ -204,7 +201,8 @@ def activation(
     shift = None if bias is None else vector_or_scalar(bias, "bias", "activation", tile)
     if shift is not None and not isinstance(shift, Tile):
         raise KernelError(
-            "activation takes bias as a vector", received=f"bias={bias!r}",
+            "activation takes bias as a vector",
+            received=f"bias={bias!r}",
             remedy="make one: nisa.memset((P, 1), value, dtype=nl.float32)",
         )
     scalar_engine.check_scale_and_bias(factor, shift)
@@ -231,7 +229,11 @@ def activation(
         )
 
     return issue(
-        run, tile.tile_shape(), _dtype(dtype, tile.dtype), (tile, *operands), mask,
+        run,
+        tile.tile_shape(),
+        _dtype(dtype, tile.dtype),
+        (tile, *operands),
+        mask,
         producer="activation",
     )
 
@@ -279,15 +281,13 @@ def tensor_reduce(
     tile = on_chip(data, "tensor_reduce", "data")
     operator = reduction_op(op, "tensor_reduce")
     axes = reductions.reduction_axes(axis, tile, "tensor_reduce", trailing=True)
-    if mask is not None and mask is not True:
-        raise not_modelled("tensor_reduce's mask", f"{mask!r}", "slice the data")
-    return issue(
-        lambda dst, source, where: reductions.tensor_reduce(
-            dst, source, operator, axes, negate=negate, where=where
-        ),
+    return issue_reduction(
+        lambda dst, source: reductions.tensor_reduce(dst, source, operator, axes, negate=negate),
         reductions.reduced_shape(tile, axes, keepdims=keepdims),
         _dtype(dtype, tile.dtype),
         (tile,),
+        axes,
+        mask,
         producer="tensor_reduce",
     )
 
@@ -305,15 +305,13 @@ def tensor_partition_reduce(
             received=operator.name,
             limit="add, max, bitwise_or, bitwise_and",
         )
-    if mask is not None:
-        raise not_modelled("tensor_partition_reduce's mask", f"{mask!r}", "slice the data")
-    return issue(
-        lambda dst, source, where: reductions.tensor_partition_reduce(
-            dst, source, operator, where=where
-        ),
+    return issue_reduction(
+        lambda dst, source: reductions.tensor_partition_reduce(dst, source, operator),
         (1, *tile.tile_shape()[1:]),
         _dtype(dtype, tile.dtype),
         (tile,),
+        (0,),
+        mask,
         producer="tensor_partition_reduce",
     )
 
@@ -368,15 +366,16 @@ def tensor_tensor_scan(
     right = on_chip(data1, "tensor_tensor_scan", "data1")
     start = vector_or_scalar(initial, "initial", "tensor_tensor_scan", left)
     ops = (alu_op(op0, "tensor_tensor_scan"), alu_op(op1, "tensor_tensor_scan"))
-    if mask is not None:
-        raise not_modelled("tensor_tensor_scan's mask", f"{mask!r}", "slice the operands")
-    return issue(
-        lambda dst, a, b, where: scan.tensor_tensor_scan(
-            dst, a, b, start, ops, (reverse0, reverse1), where=where
+    starts = (start,) if isinstance(start, Tile) else ()
+    return issue_reduction(
+        lambda dst, a, b, *given: scan.tensor_tensor_scan(
+            dst, a, b, given[0] if given else start, ops, (reverse0, reverse1)
         ),
         left.tile_shape(),
         _dtype(dtype, promote(left, right)),
-        (left, right),
+        (left, right, *starts),
+        (),
+        mask,
         producer="tensor_tensor_scan",
     )
 
@@ -397,13 +396,14 @@ def _statistics(
     data: Any, execute: Any, fields: int, mask: object, dtype: object, name: str
 ) -> Tensor:
     tile = on_chip(data, name, "data")
-    if mask is not None:
-        raise not_modelled(f"{name}'s mask", f"{mask!r}", "slice the data")
-    return issue(
-        lambda dst, source, where: execute(dst, source, where=where),
-        (tile.tile_shape()[0], fields),
+    shape = tile.tile_shape()
+    return issue_reduction(
+        execute,
+        (shape[0], fields),
         _dtype(dtype, tile.dtype),
         (tile,),
+        tuple(range(1, len(shape))),
+        mask,
         producer=name,
     )
 

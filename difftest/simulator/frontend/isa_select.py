@@ -57,7 +57,7 @@ def range_select(
     comp_op1: object,
     bound0: Any,
     bound1: Any,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,  # noqa: A002 - AWS's name
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
     reduce_res: Any = None,
     reduce_op: object = np.amax,
     range_start: int = 0,
@@ -103,7 +103,7 @@ def select_reduce(
     on_true: Any,
     on_false: Any,
     reduce_res: Any = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,  # noqa: A002 - AWS's name
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
     reduce_op: object = np.amax,
     reverse_pred: bool = False,
     mask: object = None,

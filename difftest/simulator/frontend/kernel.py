@@ -76,9 +76,11 @@ def as_kernel(kernel: Any) -> Kernel:
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     """``@nki.jit``, ``@nki.jit(mode=...)`` and ``nki.jit(kernel, mode=...)``.
 
-    ``platform_target`` ("trn1" or "trn2") chooses the machine.
+    ``platform_target`` ("trn1" or "trn2") chooses the machine. ``additional_compile_opt`` goes to
+    a compiler, and there is none here: it changes no value and is accepted.
     """
     target = kwargs.pop("platform_target", "trn2")
+    kwargs.pop("additional_compile_opt", None)
     for name, value in kwargs.items():
         raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
     if mode not in MODES:
@@ -112,31 +114,41 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     return Kernel.launcher(as_kernel(kernel), args, kwargs)
 
 
-def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
+FILE_OPTIONS = ("save_neff_name", "save_trace_name", "artifacts_dir")
+"""Options of ``nki.baremetal`` that name files which only a compiler and a device can write."""
+
+
+def baremetal(kernel: Any = None, **options: Any) -> Any:
     """``nki.baremetal``: here the kernel runs on the simulator, with NumPy arrays in and out.
 
-    The options that name files (NEFF, trace, compiler artifacts) have nothing to write and raise.
+    Calling the result raises :class:`NotModelledError` if an option names a file to save.
     """
-    _refuse_files("nki.baremetal", kwargs)
+    for name, value in options.items():
+        if name not in (*FILE_OPTIONS, "additional_compile_opt"):
+            raise not_modelled(f"nki.baremetal's argument {name!r}", f"{name}={value!r}")
     if kernel is None:
-        return functools.partial(baremetal, **kwargs)
-    return as_kernel(kernel)
+        return functools.partial(baremetal, **options)
+    wrapped = as_kernel(kernel)
+    files = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        raise not_modelled(
+            "saving a NEFF or a device trace",
+            ", ".join(f"{name}={value!r}" for name, value in files.items()),
+            "leave the option out: there is no compiler and no device here",
+        )
+
+    return functools.update_wrapper(run, wrapped.function) if files else wrapped
 
 
-def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
+def benchmark(kernel: Any = None, **options: Any) -> Any:
     """``nki.benchmark``: a latency is a device's to measure, so calling the result raises."""
     if kernel is None:
-        return functools.partial(benchmark, **kwargs)
+        return functools.partial(benchmark, **options)
 
     def measure(*args: Any, **kwargs: Any) -> Any:
         raise not_modelled(
             "nki.benchmark", "a latency measurement", "run it on a Trainium instance"
         )
 
-    return functools.update_wrapper(measure, kernel)
-
-
-def _refuse_files(where: str, kwargs: dict[str, Any]) -> None:
-    for name, value in kwargs.items():
-        if value:
-            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
+    return functools.update_wrapper(measure, as_kernel(kernel).function)

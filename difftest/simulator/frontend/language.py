@@ -32,6 +32,7 @@ from difftest.simulator.frontend.creation import (
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.gather import gather_flattened
 from difftest.simulator.frontend.grid import nc, spmd_dim
 from difftest.simulator.frontend.loops import (
     affine_range,
@@ -66,7 +67,6 @@ from difftest.simulator.frontend.moves import (
     store,
     transpose,
 )
-from difftest.simulator.frontend.gather import gather_flattened
 from difftest.simulator.index import DynamicSlice as ds
 from difftest.simulator.index import MGridMaker, arange
 
@@ -87,7 +87,7 @@ bool_ = np.bool_
 mgrid = MGridMaker()
 
 
-class fp32:  # noqa: N801 - AWS's name
+class fp32:
     """Constants of float32."""
 
     min = float(np.finfo(np.float32).min)

@@ -12,18 +12,30 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
+from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.destination import assignment_target
-from difftest.simulator.frontend.tensor import Tensor, binary, issue, on_chip, unary_alu, update
-from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.tensor import (
+    Tensor,
+    binary,
+    issue,
+    issue_reduction,
+    on_chip,
+    unary_alu,
+    update,
+)
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.elementwise import need_operand, reciprocal as vector_reciprocal
+from difftest.simulator.instructions.elementwise import (
+    need_operand,
+)
+from difftest.simulator.instructions.elementwise import (
+    reciprocal as vector_reciprocal,
+)
 from difftest.simulator.instructions.promotion import promote
 from difftest.simulator.instructions.select import select_where
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine  # noqa: F401 - part of the signature of closures
 
 NkiFunction = Callable[..., Tensor]
 
@@ -81,17 +93,15 @@ def _reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Tensor:
     data = on_chip(x, where)
-    if mask is not None and mask is not True:
-        raise KernelError(
-            f"{where} takes no mask here", received=f"mask={mask!r}", remedy="slice the tile"
-        )
     axes = reductions.reduction_axes(axis, data, where, trailing=False)
     op = ALU_OPS[operator]
-    return issue(
-        lambda dst, tile, where: reductions.tensor_reduce(dst, tile, op, axes, where=where),
+    return issue_reduction(
+        lambda dst, tile: reductions.tensor_reduce(dst, tile, op, axes),
         reductions.reduced_shape(data, axes, keepdims=keepdims),
         data.dtype if dtype is None else as_dtype(dtype),
         (data,),
+        axes,
+        mask,
     )
 
 
@@ -102,11 +112,7 @@ def _named(function: NkiFunction, name: str, doc: str) -> NkiFunction:
     return function
 
 
-BINARY = {
-    name: _binary_function(name)
-    for name, op in ALU_OPS.items()
-    if not op.unary
-}
+BINARY = {name: _binary_function(name) for name, op in ALU_OPS.items() if not op.unary}
 UNARY = {name: _unary_alu_function(name) for name in ("invert", "logical_not")}
 ACTIVATION = {
     name: _activation_function(name)
@@ -137,13 +143,16 @@ ACTIVATION = {
 }
 REDUCTION = {
     name: _reduction_function(name, operator)
-    for name, operator in (("max", "maximum"), ("min", "minimum"), ("sum", "add"), ("prod", "multiply"))
+    for name, operator in (
+        ("max", "maximum"),
+        ("min", "minimum"),
+        ("sum", "add"),
+        ("prod", "multiply"),
+    )
 }
 
 
-def reciprocal(
-    x: Any, *, dtype: object = None, mask: object = None, **kwargs: object
-) -> Tensor:
+def reciprocal(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
     """``1 / x``, on the Vector Engine."""
     no_extras("nl.reciprocal", kwargs)
     data = on_chip(x, "nl.reciprocal")
@@ -167,7 +176,13 @@ def negative(x: Any, *, dtype: object = None, mask: object = None, **kwargs: obj
 
 
 def mean(
-    x: Any, axis: Any, *, dtype: object = None, mask: object = None, keepdims: bool = False, **kwargs: object
+    x: Any,
+    axis: Any,
+    *,
+    dtype: object = None,
+    mask: object = None,
+    keepdims: bool = False,
+    **kwargs: object,
 ) -> Tensor:
     """The mean along free axes: a float32 sum, scaled and rounded once."""
     no_extras("nl.mean", kwargs)
@@ -178,7 +193,9 @@ def mean(
     return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
 
 
-def var(x: Any, axis: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+def var(
+    x: Any, axis: Any, *, dtype: object = None, mask: object = None, **kwargs: object
+) -> Tensor:
     """The variance along free axes, in float32."""
     no_extras("nl.var", kwargs)
     data = on_chip(x, "nl.var")
@@ -227,9 +244,7 @@ def where(
         sides = [next(inputs) if isinstance(v, Tile) else v for v in (left, right)]
         select_where(dst, cond, sides[0], sides[1], where=chosen)
 
-    return issue(
-        execute, shape, dtypes if dtype is None else as_dtype(dtype), (test, *tiles), mask
-    )
+    return issue(execute, shape, dtypes if dtype is None else as_dtype(dtype), (test, *tiles), mask)
 
 
 def loop_reduce(

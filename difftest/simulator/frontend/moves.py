@@ -22,7 +22,8 @@ from difftest.simulator.frontend.tensor import (
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import dma, matmul as products
+from difftest.simulator.instructions import dma
+from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.operands import HBM, need_tile
 from difftest.simulator.instructions.promotion import scalar_dtype
@@ -213,25 +214,24 @@ def matmul(
         products.matmul_shape(stationary, moving),
         FLOAT32,
         (stationary, moving),
-        mask if isinstance(mask, (bool, np.bool_)) else _refuse_matmul_mask(mask),
+        _matmul_mask(mask),
         space=Space.PSUM,
         producer="nc_matmul",
     )
 
 
-def _refuse_matmul_mask(mask: object) -> None:
-    if mask is not None:
-        raise KernelError(
-            "a matmul has three axes, so a mask over two of them is ambiguous",
-            received=f"mask={mask!r}",
-            limit="a condition on loop and program indices",
-            remedy="slice the operands instead",
-        )
+def _matmul_mask(mask: object) -> bool | None:
+    if mask is None or isinstance(mask, (bool, np.bool_)):
+        return None if mask is None else bool(mask)
+    raise KernelError(
+        "a matmul has three axes, so a mask over two of them is ambiguous",
+        received=f"mask={mask!r}",
+        limit="a condition on loop and program indices",
+        remedy="slice the operands instead",
+    )
 
 
-def atomic_rmw(
-    dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object
-) -> None:
+def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object) -> None:
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     no_extras("nl.atomic_rmw", kwargs)
     _no_mask(mask, "nl.atomic_rmw")

@@ -77,9 +77,7 @@ class Tensor(Tile):
                 "tensor.view of anything but a whole, written HBM tensor", f"{self!r}"
             )
         if wanted.itemsize != self.itemsize:
-            raise ShapeError(
-                "view keeps the size of an element", received=f"{self!r} as {dtype!r}"
-            )
+            raise ShapeError("view keeps the size of an element", received=f"{self!r} as {dtype!r}")
         data = storage.data.view(wanted)
         name = storage.allocation.name
         return Tensor.whole(current().adopt(data, name=name, mutable=storage.mutable))
@@ -96,16 +94,16 @@ class Tensor(Tile):
             update(self, "add", other)
         return self
 
-    def __iadd__(self, other: Any) -> Tensor:  # type: ignore[misc]
+    def __iadd__(self, other: Any) -> Tensor:
         return self._iadd(other)
 
-    def __isub__(self, other: Any) -> Tensor:  # type: ignore[misc]
+    def __isub__(self, other: Any) -> Tensor:
         return update(self, "subtract", other)
 
-    def __imul__(self, other: Any) -> Tensor:  # type: ignore[misc]
+    def __imul__(self, other: Any) -> Tensor:
         return update(self, "multiply", other)
 
-    def __itruediv__(self, other: Any) -> Tensor:  # type: ignore[misc]
+    def __itruediv__(self, other: Any) -> Tensor:
         return update(self, "divide", other)
 
     def __add__(self, other: Any) -> Any:
@@ -219,13 +217,48 @@ def issue_into(
     if chosen is True:
         execute(dst, *operands, None)
         return
-    dst.storage.masked = True
+    if not dst.space.is_hbm:
+        dst.storage.leave_out()
     box = None if isinstance(chosen, bool) else mask_box(chosen)
     if box is None or isinstance(chosen, bool):
         return
     inner = chosen[box]
     parts = [restrict(tile, box, shape) for tile in operands]
     execute(restrict(dst, box, shape), *parts, None if inner.all() else inner)
+
+
+def issue_reduction(
+    execute: Callable[..., None],
+    shape: Shape,
+    dtype: np.dtype[Any],
+    operands: tuple[Tile, ...],
+    axes: tuple[int, ...],
+    mask: object = None,
+    producer: str = "",
+) -> Tensor:
+    """:func:`issue` for instructions whose result lacks ``axes`` of the first operand.
+
+    The mask covers the operand; only a rectangular one makes a smaller instruction.
+    """
+    dst = new_tensor(shape, dtype, producer=producer)
+    over = operands[0].tile_shape()
+    chosen = as_mask(mask, over)
+    if chosen is True:
+        execute(dst, *operands)
+        return dst
+    dst.storage.leave_out()
+    box = None if isinstance(chosen, bool) else mask_box(chosen)
+    if box is None or isinstance(chosen, bool):
+        return dst
+    if not chosen[box].all():
+        raise not_modelled("a reduction's mask that is not a rectangle", f"{mask!r}")
+    kept = [cut for axis, cut in enumerate(box) if axis not in axes]
+    if len(shape) == len(over):
+        kept = [slice(0, size) if axis in axes else box[axis] for axis, size in enumerate(shape)]
+    kept += [slice(0, size) for size in shape[len(kept) :]]
+    parts = [restrict(tile, box, over) for tile in operands]
+    execute(restrict(dst, tuple(kept), shape), *parts)
+    return dst
 
 
 def assign(target: Tile, value: Any) -> None:
@@ -253,9 +286,9 @@ def assign(target: Tile, value: Any) -> None:
         )
     source = on_chip(value, "assignment", "its value")
     where = _masked_out(source)
-    if where is not None and not where.any():
-        return
     _check_assignment(target, source)
+    if where is not None:
+        target.storage.leave_out()
     if where is None:
         copies.tensor_copy(target, source, Engine.UNKNOWN, move=True)
         return
@@ -319,9 +352,7 @@ def update(target: Tensor, name: str, other: Any) -> Tensor:
     return target
 
 
-def binary(
-    name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None
-) -> Tensor:
+def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None) -> Tensor:
     """``x <op> y`` for tiles and numbers (``nl.add`` and kin); partitions of size 1 broadcast."""
     op = ALU_OPS[name]
     where = f"nl.{name}"

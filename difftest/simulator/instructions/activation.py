@@ -199,7 +199,7 @@ def activation(
     with np.errstate(all="ignore"):
         result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
     write(dst, result, where)
-    writes = (dst,)
+    writes: tuple[Tile, ...] = (dst,)
     if command is not Accumulate.IDLE:
         if reduce_op is not None and reduce_op.name != "add":
             raise NotModelledError(

@@ -80,18 +80,14 @@ _OPS = (
         reduction=True,
         comparison=True,
     ),
-    AluOp(
-        name="logical_or", compute=_float_logic(np.logical_or), reduction=True, comparison=True
-    ),
+    AluOp(name="logical_or", compute=_float_logic(np.logical_or), reduction=True, comparison=True),
     AluOp(
         name="logical_xor",
         compute=_float_logic(np.logical_xor),
         reduction=True,
         comparison=True,
     ),
-    AluOp(
-        name="rsqrt", compute=_rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)
-    ),
+    AluOp(name="rsqrt", compute=_rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
     AluOp(
         name="reciprocal",
         compute=np.reciprocal,

@@ -14,13 +14,13 @@ from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_o
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.elementwise import Scalar, no_gpsimd_in_psum, not_both_in_psum
 from difftest.simulator.instructions.operands import (
     as_float,
     compute_view,
     need_dtype,
     write,
 )
-from difftest.simulator.instructions.elementwise import Scalar, no_gpsimd_in_psum, not_both_in_psum
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -63,7 +63,9 @@ def tensor_copy_dynamic_dst(dst: IndirectTile, src: Tile, engine: Engine) -> Non
     """``dst = src`` with the destination's offset held in a tile."""
     arrays, inside = dst.resolve(skip=False)
     values = np.broadcast_to(compute_view(src).reshape(src.tile_shape()), dst.shape)
-    dst.elements()[arrays] = round_to(_through_engine(values, src, dst.base, engine), dst.base.dtype)
+    dst.elements()[arrays] = round_to(
+        _through_engine(values, src, dst.base, engine), dst.base.dtype
+    )
     dst.mark_written(arrays, inside)
     current().emit("tensor_copy_dynamic_dst", engine, (dst.base,), (src, *dst.index_tiles))
 

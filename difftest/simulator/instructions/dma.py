@@ -6,16 +6,23 @@ differ. Source: AWS ``nki.isa.dma_copy`` (v2.26.0; the rule on sizes as v2.32.0 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, Array, from_bits, round_to, to_bits
+from difftest.simulator.dtypes import Array, from_bits, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.operands import DMA_SPACES, as_float, immutable, need_tile, store
+from difftest.simulator.instructions.operands import (
+    DMA_SPACES,
+    as_float,
+    immutable,
+    need_tile,
+    store,
+)
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -107,9 +114,7 @@ def dma_gather(dst: Tile, src: IndirectTile, *, skip: bool = False, dge: str = "
         raise immutable(dst)
     picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src.base, dst)
     view[shaped] = picked
-    dst.storage.mark_written(
-        dst.offset, dst.shape, dst.strides, None if shaped.all() else shaped
-    )
+    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, None if shaped.all() else shaped)
     current().emit("dma_gather", Engine.DMA, (dst,), (src.base, *src.index_tiles), dge=dge)
 
 
@@ -148,14 +153,14 @@ def dma_scatter(
     current().emit("dma_scatter", Engine.DMA, (base,), reads, dge=dge)
 
 
-def dma_transpose_shape(src: Tile, axes: object) -> Shape:
+def dma_transpose_shape(src: Tile, axes: Sequence[int] | None) -> Shape:
     """The transposed shape; raises for permutations that DMA does not make."""
     if src.ndim not in TRANSPOSE_AXES:
         raise ShapeError(
             "dma_transpose takes 2 to 4 dimensions", received=f"{src!r}", limit="2, 3, 4"
         )
     known = TRANSPOSE_AXES[src.ndim]
-    if axes is not None and tuple(axes) != known:  # type: ignore[call-overload]
+    if axes is not None and tuple(axes) != known:
         raise NotModelledError(
             "dma_transpose makes one permutation for each number of dimensions",
             received=f"axes={axes}",
@@ -185,8 +190,3 @@ def dma_transpose(dst: Tile, src: Tile, *, where: Any = None, dge: str = "unknow
         np.copyto(view, moved, where=where)
     dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
     current().emit("dma_transpose", Engine.DMA, (dst,), (src,), dge=dge)
-
-
-def store_scalar_dtype(value: object) -> np.dtype[Any]:
-    """The dtype of the tile that holds a scalar on its way to HBM."""
-    return FLOAT32 if isinstance(value, float) else np.dtype(np.int32)

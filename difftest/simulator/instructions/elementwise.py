@@ -7,7 +7,7 @@ the GpSimd Engine's and exact. Source: AWS ``nki.isa`` at tag v2.26.0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-Scalar = Union[int, float, bool, np.generic]
+Scalar = int | float | bool | np.generic
 
 _WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
@@ -81,13 +81,12 @@ def tensor_tensor_shape(data1: Tile, data2: Tile, where: str = "tensor_tensor") 
 
 
 def _apply(op: AluOp, left: Array, right: Array, *, exact: bool = False) -> Array:
-    if op.bitvec:
-        return op.compute(left) if op.unary else op.compute(left, right)  # type: ignore[no-any-return]
-    if exact:
-        return op.compute(left.astype(np.int64), right.astype(np.int64))  # type: ignore[no-any-return]
+    if not op.bitvec:
+        kind = np.dtype(np.int64) if exact else FLOAT32
+        left, right = left.astype(kind, copy=False), right.astype(kind, copy=False)
     with np.errstate(all="ignore"):
-        result = op.compute(as_float(left)) if op.unary else op.compute(as_float(left), as_float(right))
-    return result  # type: ignore[no-any-return]
+        result: Array = op.compute(left) if op.unary else op.compute(left, right)
+    return result
 
 
 @instruction("tensor_tensor", Engine.VECTOR, Engine.GPSIMD)
@@ -100,8 +99,10 @@ def tensor_tensor(
         need_integers(
             f"tensor_tensor({op.name})", data1=data1.dtype, data2=data2.dtype, result=dst.dtype
         )
-    exact = engine is Engine.GPSIMD and op.name in _EXACT_INTEGER_OPS and all(
-        tile.dtype in _WIDE_INTEGERS for tile in (data1, data2)
+    exact = (
+        engine is Engine.GPSIMD
+        and op.name in _EXACT_INTEGER_OPS
+        and all(tile.dtype in _WIDE_INTEGERS for tile in (data1, data2))
     )
     result = _apply(op, compute_view(data1), compute_view(data2), exact=exact)
     write(dst, result, where)
@@ -150,7 +151,11 @@ def _check_kinds(steps: list[Operand], data: Tile, dst: Tile, engine: Engine) ->
     if steps[0].op.bitvec:
         need_integers("tensor_scalar", data=data.dtype, result=dst.dtype)
         for step in steps:
-            if not step.op.unary and not isinstance(step.value, Tile) and int(step.value) != step.value:
+            if (
+                not step.op.unary
+                and not isinstance(step.value, Tile)
+                and int(step.value) != step.value
+            ):
                 raise DtypeError(
                     "bitvec operators take integer operands",
                     received=f"{step.op.name} with operand {step.value!r}",

@@ -28,9 +28,7 @@ DMA_SPACES = (*HBM, Space.SBUF)
 
 
 def _names(spaces: tuple[Space, ...]) -> str:
-    return " or ".join(
-        dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces)
-    )
+    return " or ".join(dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces))
 
 
 def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:

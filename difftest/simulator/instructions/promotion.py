@@ -40,11 +40,11 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if is_float(a) or is_float(b):
         return a if is_float(a) else b
     wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
-    return FLOAT32 if wide.itemsize > 4 else wide
+    return FLOAT32 if wide.itemsize > 4 else np.dtype(wide)
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:
-    """The dtype a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32."""
+    """What a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32."""
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)
     if isinstance(value, bool):
@@ -55,4 +55,5 @@ def scalar_dtype(value: object) -> np.dtype[Any]:
 def promote(*operands: object) -> np.dtype[Any]:
     """The dtype of an arithmetic result over tiles and scalars."""
     dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
-    return reduce(promote_dtypes, dtypes)
+    result: np.dtype[Any] = reduce(promote_dtypes, dtypes)
+    return result

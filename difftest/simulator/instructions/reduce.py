@@ -28,6 +28,21 @@ from difftest.simulator.trace import Engine
 _INITIAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
+_UFUNCS: dict[str, Any] = {
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+_LOGICAL_UFUNCS: dict[str, Any] = {
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+
+
 class Accumulate(Enum):
     """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
 
@@ -39,22 +54,18 @@ class Accumulate(Enum):
 
 def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
     """NumPy's reduction of ``values``, in float32 (or on bit patterns)."""
-    if op.bitvec:
-        result: Array = op.compute.reduce(values, axis=axes, keepdims=keepdims)  # type: ignore[attr-defined]
-        return result
+    ufunc = _UFUNCS.get(op.name)
+    if ufunc is not None:
+        source = values if op.bitvec else as_float(values)
+        return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
     floats = as_float(values)
     if op.name == "add":
-        return np.sum(floats, axis=axes, keepdims=keepdims, dtype=np.float32)
-    if op.name in ("maximum", "minimum", "multiply"):
-        ufunc = {"maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}[op.name]
-        return ufunc.reduce(floats, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
+        return np.asarray(np.sum(floats, axis=axes, keepdims=keepdims, dtype=np.float32))
     if op.name == "subtract":
         return _subtract_along(floats, axes, keepdims=keepdims)
     truth = floats != 0
-    logical = {"logical_and": np.all, "logical_or": np.any}.get(op.name)
-    if logical is not None:
-        return logical(truth, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
-    return np.logical_xor.reduce(truth, axis=axes, keepdims=keepdims)  # type: ignore[no-any-return]
+    logical: Any = _LOGICAL_UFUNCS[op.name]
+    return np.asarray(logical.reduce(truth, axis=axes, keepdims=keepdims))
 
 
 def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
@@ -115,7 +126,6 @@ def tensor_reduce(
     axes: tuple[int, ...],
     *,
     negate: bool = False,
-    where: Any = None,
 ) -> None:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
     if op.bitvec:
@@ -126,15 +136,15 @@ def tensor_reduce(
             )
     result = reduce_array(op, compute_view(data), axes, keepdims=False)
     result = np.asarray(result).reshape(dst.shape)
-    write(dst, -result if negate else result, where)
+    write(dst, -result if negate else result)
     current().emit("tensor_reduce", Engine.VECTOR, (dst,), (data,), op=op.name, axes=axes)
 
 
 @instruction("tensor_partition_reduce", Engine.GPSIMD)
-def tensor_partition_reduce(dst: Tile, data: Tile, op: AluOp, *, where: Any = None) -> None:
+def tensor_partition_reduce(dst: Tile, data: Tile, op: AluOp) -> None:
     """``dst = op-reduction of data`` across partitions."""
     no_gpsimd_in_psum(Engine.GPSIMD, "tensor_partition_reduce", data=data)
-    write(dst, reduce_array(op, compute_view(data), (0,), keepdims=True), where)
+    write(dst, reduce_array(op, compute_view(data), (0,), keepdims=True))
     current().emit("tensor_partition_reduce", Engine.GPSIMD, (dst,), (data,), op=op.name)
 
 

@@ -40,8 +40,6 @@ def tensor_tensor_scan(
     initial: Tile | Scalar,
     ops: tuple[AluOp, AluOp],
     reverse: tuple[bool, bool],
-    *,
-    where: Any = None,
 ) -> None:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
     not_both_in_psum("tensor_tensor_scan", data0=data0, data1=data1)
@@ -69,7 +67,7 @@ def tensor_tensor_scan(
             pair = (others[:, i], partial) if reverse[1] else (partial, others[:, i])
             state = ops[1].compute(*pair)
             result[:, i] = state
-    write(dst, result.reshape(dst.shape), where)
+    write(dst, result.reshape(dst.shape))
     vectors = (initial,) if isinstance(initial, Tile) else ()
     current().emit(
         "tensor_tensor_scan",
@@ -89,7 +87,7 @@ def _moments(values: Array) -> Array:
 
 
 @instruction("bn_stats", Engine.VECTOR)
-def bn_stats(dst: Tile, data: Tile, *, where: Any = None) -> None:
+def bn_stats(dst: Tile, data: Tile) -> None:
     """Count, mean and variance * count of each partition's even, then odd, elements."""
     limit = current().machine.bn_stats_fmax
     values = as_float(compute_view(data))
@@ -101,12 +99,12 @@ def bn_stats(dst: Tile, data: Tile, *, where: Any = None) -> None:
             limit=f"{limit} (nl.tile_size.bn_stats_fmax)",
             remedy="call it on slices and aggregate with bn_aggr",
         )
-    write(dst, np.concatenate([_moments(rows[:, 0::2]), _moments(rows[:, 1::2])], axis=1), where)
+    write(dst, np.concatenate([_moments(rows[:, 0::2]), _moments(rows[:, 1::2])], axis=1))
     current().emit("bn_stats", Engine.VECTOR, (dst,), (data,))
 
 
 @instruction("bn_aggr", Engine.VECTOR)
-def bn_aggr(dst: Tile, data: Tile, *, where: Any = None) -> None:
+def bn_aggr(dst: Tile, data: Tile) -> None:
     """Mean and variance of each partition from bn_stats' tuples."""
     values = as_float(compute_view(data))
     rows = values.reshape(values.shape[0], -1)
@@ -120,7 +118,7 @@ def bn_aggr(dst: Tile, data: Tile, *, where: Any = None) -> None:
     total = count.sum(axis=1, keepdims=True)
     centre = (count * mean).sum(axis=1, keepdims=True) / total
     variance = (spread + count * (mean - centre) ** 2).sum(axis=1, keepdims=True) / total
-    write(dst, np.concatenate([centre, variance], axis=1), where)
+    write(dst, np.concatenate([centre, variance], axis=1))
     current().emit("bn_aggr", Engine.VECTOR, (dst,), (data,))
 
 

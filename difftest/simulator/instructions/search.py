@@ -1,4 +1,4 @@
-"""Search and gather within partitions: max8 and kin, local_gather, shuffles (``nki.isa`` v2.26.0)."""
+"""Search and gather within partitions: max8 and kin, local_gather, shuffles (``nki.isa``)."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _check_eight(tile: Tile, where: str) -> None:
 
 
 @instruction("max8", Engine.VECTOR)
-def max8(dst: Tile, src: Tile, *, where: Any = None) -> None:
+def max8(dst: Tile, src: Tile) -> None:
     """The 8 largest values of each partition, descending."""
     _check_length(src, "src", "max8", current().machine.max8_range[0])
     rows = as_float(_rows(src))
     top = -np.sort(-rows, axis=1)[:, :EIGHT]
-    write(dst, top, where)
+    write(dst, top)
     current().emit("max8", Engine.VECTOR, (dst,), (src,))
 
 
@@ -92,13 +92,13 @@ def _matches(data: Tile, vals: Tile, where: str) -> list[list[int]]:
 
 
 @instruction("nc_find_index8", Engine.VECTOR)
-def nc_find_index8(dst: Tile, data: Tile, vals: Tile, *, where: Any = None) -> None:
+def nc_find_index8(dst: Tile, data: Tile, vals: Tile) -> None:
     """The index of each of 8 values in its partition; duplicates take successive places."""
     _check_length(data, "data", "nc_find_index8", current().machine.max8_range[0])
     _check_eight(vals, "nc_find_index8")
     same_partitions("nc_find_index8", data=data, vals=vals)
     need_dtype(dst, "the result", "nc_find_index8", (UINT16, UINT32))
-    write(dst, np.asarray(_matches(data, vals, "nc_find_index8"), dtype=np.int64), where)
+    write(dst, np.asarray(_matches(data, vals, "nc_find_index8"), dtype=np.int64))
     current().emit("nc_find_index8", Engine.VECTOR, (dst,), (data, vals))
 
 
@@ -120,7 +120,7 @@ def nc_match_replace8(
     rows = as_float(_rows(data)).copy()
     np.put_along_axis(rows, np.asarray(places), np.float32(replacement), axis=1)
     write(dst, rows.reshape(dst.shape), where)
-    writes = (dst,)
+    writes: tuple[Tile, ...] = (dst,)
     if indices is not None:
         write(indices, np.asarray(places, dtype=np.int64).reshape(indices.shape))
         writes = (dst, indices)

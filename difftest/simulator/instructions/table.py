@@ -27,7 +27,7 @@ INSTRUCTIONS: dict[str, Instruction] = {}
 
 
 def instruction(name: str, *engines: Engine) -> Callable[[F], F]:
-    """Register a function as the meaning of an instruction; its docstring's first line sums it up."""
+    """Register a function as an instruction's meaning; its docstring's first line sums it up."""
 
     def register(function: F) -> F:
         if name in INSTRUCTIONS:
