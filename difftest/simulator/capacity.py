@@ -23,6 +23,9 @@ _QUADRANT = 32
 share the same bytes in different quadrants."""
 
 
+ON_CHIP = (Space.SBUF, Space.PSUM)
+
+
 def occupied_bytes(allocation: Allocation) -> int:
     """Bytes that a tensor takes of its memory: whole quadrants of partitions."""
     quadrants = -(-allocation.partitions // _QUADRANT)
@@ -38,18 +41,20 @@ class Occupancy:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.live = {Space.SBUF: 0, Space.PSUM: 0}
-        self.peak = {Space.SBUF: 0, Space.PSUM: 0}
+        self.live = {space.value: 0 for space in ON_CHIP}
+        self.peak = {space.value: 0 for space in ON_CHIP}
 
     def add(self, allocation: Allocation) -> None:
-        space = allocation.space
+        """Count a tensor that begins to live."""
+        space = allocation.space.value
         live = self.live[space] + occupied_bytes(allocation)
         self.live[space] = live
         if live > self.peak[space]:
             self.peak[space] = live
 
     def remove(self, allocation: Allocation) -> None:
-        self.live[allocation.space] -= occupied_bytes(allocation)
+        """Count a tensor whose data are gone."""
+        self.live[allocation.space.value] -= occupied_bytes(allocation)
 
     def limit(self, space: Space) -> int:
         """Bytes that a kernel's tensors can have of ``space``."""
@@ -64,8 +69,8 @@ class Occupancy:
         ------
         LimitError : they exceed PSUM. Beyond SBUF a :class:`SpillWarning` is given.
         """
-        for space in (Space.SBUF, Space.PSUM):
-            if self.peak[space] > self.limit(space):
+        for space in ON_CHIP:
+            if self.peak[space.value] > self.limit(space):
                 self._check_live_ranges([a for a in allocations if a.space is space], space)
 
     def _check_live_ranges(self, allocations: list[Allocation], space: Space) -> None:

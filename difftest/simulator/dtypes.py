@@ -54,6 +54,8 @@ def as_dtype(spec: object) -> np.dtype[Any]:
     ------
     DtypeError : the hardware has no such dtype (float64 and int64 among others).
     """
+    if isinstance(spec, np.dtype) and spec in _KNOWN:
+        return spec
     if isinstance(spec, str) and spec in NAMES:
         return NAMES[spec]
     try:

@@ -9,9 +9,20 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_INSIDE: dict[CodeType, bool] = {}
+"""Whether a code object is the simulator's own: asked for every instruction of a trace."""
+
+
+def is_inside(code: CodeType) -> bool:
+    """Whether a code object belongs to the simulator, not to a kernel."""
+    inside = _INSIDE.get(code)
+    if inside is None:
+        inside = _INSIDE[code] = code.co_filename.startswith(_PACKAGE)
+    return inside
 
 
 class Location(NamedTuple):
@@ -31,11 +42,11 @@ class Location(NamedTuple):
 
 def kernel_location() -> Location | None:
     """The innermost line outside the simulator: the kernel's line that is being executed."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if not is_inside(frame.f_code):
             return Location(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

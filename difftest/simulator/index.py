@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 Shape = tuple[int, ...]
-Affine = Union["Index", int]
+Affine = Union["Index", SupportsIndex]
 
 
 class ParDim(int):
@@ -55,6 +55,10 @@ def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
         raise ShapeError(
             f"{what} must have shapes that broadcast", received=f"shapes {a} and {b}"
         ) from None
+
+
+def _is_affine(value: object) -> bool:
+    return isinstance(value, (Index, SupportsIndex))
 
 
 class Index:
@@ -117,15 +121,13 @@ class Index:
             remedy="make a tile of it first: nisa.iota(index, dtype=nl.int32)",
         )
 
-    def _combine(self, other: object, sign: int) -> Any:
-        if isinstance(other, Index):
-            shape = broadcast_shapes(self.shape, other.shape, "index expressions")
-            mine, theirs = self.spread(shape), other.spread(shape)
-            steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
-            return Index(shape, self.start + sign * other.start, steps)
-        if isinstance(other, SupportsIndex):
+    def _combine(self, other: Affine, sign: int) -> Index:
+        if not isinstance(other, Index):
             return Index(self.shape, self.start + sign * int(other), self.steps)
-        return NotImplemented
+        shape = broadcast_shapes(self.shape, other.shape, "index expressions")
+        mine, theirs = self.spread(shape), other.spread(shape)
+        steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
+        return Index(shape, self.start + sign * other.start, steps)
 
     def spread(self, shape: Shape) -> Index:
         """The same values broadcast to ``shape``: step 0 along the axes that repeat."""
@@ -136,16 +138,16 @@ class Index:
         )
         return Index(shape, self.start, steps)
 
-    def __add__(self, other: object) -> Index:
-        return self._combine(other, 1)
+    def __add__(self, other: Affine) -> Index:
+        return self._combine(other, 1) if _is_affine(other) else NotImplemented
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Index:
-        return self._combine(other, -1)
+    def __sub__(self, other: Affine) -> Index:
+        return self._combine(other, -1) if _is_affine(other) else NotImplemented
 
-    def __rsub__(self, other: object) -> Index:
-        return (-self)._combine(other, 1)
+    def __rsub__(self, other: Affine) -> Index:
+        return (-self)._combine(other, 1) if _is_affine(other) else NotImplemented
 
     def __neg__(self) -> Index:
         return self * -1
@@ -195,7 +197,9 @@ class Index:
         return Mask((self - other - 1,))
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
-        difference = self - other
+        if not isinstance(other, (Index, SupportsIndex)):
+            return NotImplemented
+        difference = self._combine(other, -1)
         return Mask((difference, -difference))
 
     def __ne__(self, other: object) -> Mask:  # type: ignore[override]

@@ -38,7 +38,7 @@ def contiguous_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def check_partitions(partitions: int, what: str, machine: Machine) -> None:
+def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     """Raise :class:`LimitError` if a tensor has more partitions than the memory."""
     if partitions > machine.partitions:
         raise LimitError(
@@ -52,12 +52,12 @@ def check_partitions(partitions: int, what: str, machine: Machine) -> None:
 
 def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
     """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
-    check_partitions(allocation.partitions, str(allocation), machine)
+    check_partitions(allocation.partitions, allocation, machine)
     in_psum = allocation.space is Space.PSUM
     limit = machine.psum_partition_bytes if in_psum else machine.sbuf_usable_bytes
     received = allocation.partition_bytes
     for size in allocation.shape[:block_axes]:
-        received //= max(size, 1)
+        received //= size
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",

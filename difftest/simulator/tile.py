@@ -17,7 +17,6 @@ from difftest.simulator.index import (
     DynamicIndex,
     DynamicSlice,
     Index,
-    Mask,
     Shape,
     broadcast_shapes,
 )
@@ -270,7 +269,7 @@ class Tile:
                 strides[k] += step * stride
         if not self.space.is_hbm:
             _check_partition_walk(self, axes, shape)
-        over = any(_leaves(axis, shape) for axis in axes)
+        over = any(leaves(axis, shape) for axis in axes)
         return self._derive(offset, shape, tuple(strides), 0, tuple(axes) if over else None)
 
     def _indirect(self: T, items: tuple[Any, ...]) -> T:
@@ -326,7 +325,7 @@ class Tile:
         whole = (
             self
             if base == self.shape
-            else self._derive(self.offset, base, _padded_strides(self, base), 0, None)
+            else self._derive(self.offset, base, padded_strides(self, base), 0, None)
         )
         strides = (0,) * missing + tuple(
             stride if have == want else 0
@@ -353,79 +352,20 @@ class Tile:
         return self
 
 
-def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
-    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
-
-    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
-    """
-    shape = tile.tile_shape() if not tile.space.is_hbm else tile.shape
-    strides = _padded_strides(tile, shape)
-    if len(shape) < len(full):
-        box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
-    offset = tile.offset
-    lows = []
-    extents = []
-    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
-        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
-        lows.append(low)
-        extents.append(high - low)
-        offset += low * stride
-    axes = None
-    if tile.axes is not None:
-        axes = tuple(
-            Axis(
-                a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps
-            )
-            for a in tile.axes
-        )
-        if not any(_leaves(axis, tuple(extents)) for axis in axes):
-            axes = None
-    partition = tile.partition_axis if tile.space.is_hbm else 0
-    return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
-
-
-def mask_box(mask: Array) -> tuple[slice, ...] | None:
-    """The smallest box that holds a mask's true elements; None if there are none."""
-    if not mask.any():
-        return None
-    box = []
-    for axis in range(mask.ndim):
-        others = tuple(k for k in range(mask.ndim) if k != axis)
-        true = np.flatnonzero(mask.any(axis=others))
-        box.append(slice(int(true[0]), int(true[-1]) + 1))
-    return tuple(box)
-
-
-def as_mask(mask: object, shape: Shape) -> Array | bool:
-    """An instruction's ``mask`` argument as bools over ``shape``; True where there is none."""
-    if mask is None:
-        return True
-    if isinstance(mask, (bool, np.bool_)):
-        return bool(mask)
-    if isinstance(mask, Mask):
-        array = mask.array(shape)
-        return True if array.all() else array
-    raise KernelError(
-        "a mask is made of comparisons of nl.arange, loop and program indices",
-        received=f"{type(mask).__name__}",
-        remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
-    )
-
-
 def _span(axis: Axis, shape: Shape) -> tuple[int, int]:
     """The lowest and the highest index that the walk of one dimension reaches."""
     reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
     return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
 
 
-def _leaves(axis: Axis, shape: Shape) -> bool:
+def leaves(axis: Axis, shape: Shape) -> bool:
     """Whether the walk of one dimension goes below 0 or beyond its size."""
     low, high = _span(axis, shape)
     return low < 0 or high >= axis.size
 
 
 def _out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
-    number = next(k for k, axis in enumerate(axes) if _leaves(axis, tile.shape))
+    number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
     axis = axes[number]
     low, high = _span(axis, tile.shape)
     return OutOfBoundsError(
@@ -500,7 +440,7 @@ def _expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: Tile) -> tuple[Any
     return items + fill
 
 
-def _padded_strides(tile: Tile, shape: Shape) -> Shape:
+def padded_strides(tile: Tile, shape: Shape) -> Shape:
     """Strides for :meth:`Tile.tile_shape`, which may have one dimension more."""
     if len(shape) == len(tile.shape):
         return tile.strides

@@ -62,18 +62,16 @@ class Allocation:
     moves: int = 0
     """Reads that only moved the whole result into its destination (``tile[...] = f(...)``)."""
 
-    @property
-    def partitions(self) -> int:
-        return self.shape[self.partition_axis] if self.shape else 1
+    partitions: int = field(init=False)
+    partition_bytes: int = field(init=False)
+    """Bytes in each partition, block dimensions included."""
 
-    @property
-    def partition_bytes(self) -> int:
-        """Bytes in each partition, block dimensions included."""
-        elements = 1
-        for axis, size in enumerate(self.shape):
-            if axis != self.partition_axis:
-                elements *= size
-        return elements * self.dtype.itemsize
+    def __post_init__(self) -> None:
+        elements = self.dtype.itemsize
+        for size in self.shape:
+            elements *= size
+        self.partitions = self.shape[self.partition_axis] if self.shape else 1
+        self.partition_bytes = elements // self.partitions
 
     @property
     def is_temporary(self) -> bool:

@@ -114,6 +114,8 @@ def _space(buffer: object, where: str) -> Space:
 
 def _shape(shape: object, where: str) -> tuple[Shape, int]:
     """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
+    if type(shape) is tuple and all(type(size) is int and size > 0 for size in shape) and shape:
+        return shape, 0
     given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
     sizes = []
     marked = []

@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from types import FrameType
 
-from difftest.simulator.errors import _PACKAGE, KernelError
+from difftest.simulator.errors import KernelError, is_inside
 from difftest.simulator.frontend.tensor import Tensor
 
 
@@ -27,7 +27,7 @@ def _assignments(source: str) -> tuple[ast.Assign | ast.AnnAssign, ...]:
 
 def _caller() -> FrameType:
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while is_inside(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

@@ -31,7 +31,8 @@ from difftest.simulator.instructions.elementwise import (
 from difftest.simulator.instructions.matmul import check_bank
 from difftest.simulator.instructions.operands import ON_CHIP, as_float, need_tile, write
 from difftest.simulator.instructions.promotion import promote
-from difftest.simulator.tile import Tile, as_mask, mask_box, restrict
+from difftest.simulator.masking import as_mask, mask_box, restrict
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 Dst = TypeVar("Dst", bound=Tile)

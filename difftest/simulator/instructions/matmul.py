@@ -112,6 +112,8 @@ def check_bank(dst: Tile) -> None:
             limit="psum",
             remedy="accumulate in nl.zeros(..., buffer=nl.psum), then copy to SBUF",
         )
+    if dst.storage.allocation.partition_bytes <= machine.psum_bank_bytes:
+        return
     itemsize = dst.itemsize
     row = dst.strides[0] if dst.shape else 0
     first = (dst.offset % row if row else 0) * itemsize

@@ -23,8 +23,8 @@ from difftest.simulator.tile import Tile
 
 _UINT8 = np.dtype(np.uint8)
 
-_RANK = {FLOAT8_E4M3: 0, FLOAT8_E5M2: 0, FLOAT16: 1, BFLOAT16: 1, TFLOAT32: 2, FLOAT32: 3}
-_WIDENED = {0: BFLOAT16, 1: FLOAT32}
+_RANK: dict[np.dtype[Any], int] = {FLOAT8_E4M3: 0, FLOAT8_E5M2: 0, FLOAT16: 1, BFLOAT16: 1, TFLOAT32: 2, FLOAT32: 3}
+_WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
 """Two different floats of one rank: neither holds the other, so a wider type does."""
 
 
@@ -40,7 +40,7 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if is_float(a) or is_float(b):
         return a if is_float(a) else b
     wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
-    return FLOAT32 if wide.itemsize > 4 else np.dtype(wide)
+    return FLOAT32 if wide.itemsize > 4 else as_dtype(wide)
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:

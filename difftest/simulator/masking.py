@@ -1,0 +1,77 @@
+"""Masks on instructions: the box they leave, and the operands' parts inside it.
+
+A mask does no work on the hardware: the compiler issues a smaller instruction (AWS
+``nki.api.shared.rst`` at tag v2.26.0, "NKI API Masking").
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
+from difftest.simulator.index import Mask, Shape
+from difftest.simulator.tile import Axis, Tile, leaves, padded_strides
+
+T = TypeVar("T", bound=Tile)
+
+
+def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
+    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
+
+    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
+    """
+    shape = tile.tile_shape() if not tile.space.is_hbm else tile.shape
+    strides = padded_strides(tile, shape)
+    if len(shape) < len(full):
+        box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
+    offset = tile.offset
+    lows = []
+    extents = []
+    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
+        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
+        lows.append(low)
+        extents.append(high - low)
+        offset += low * stride
+    axes = None
+    if tile.axes is not None:
+        axes = tuple(
+            Axis(
+                a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps
+            )
+            for a in tile.axes
+        )
+        if not any(leaves(axis, tuple(extents)) for axis in axes):
+            axes = None
+    partition = tile.partition_axis if tile.space.is_hbm else 0
+    return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
+
+
+def mask_box(mask: Array) -> tuple[slice, ...] | None:
+    """The smallest box that holds a mask's true elements; None if there are none."""
+    if not mask.any():
+        return None
+    box = []
+    for axis in range(mask.ndim):
+        others = tuple(k for k in range(mask.ndim) if k != axis)
+        true = np.flatnonzero(mask.any(axis=others))
+        box.append(slice(int(true[0]), int(true[-1]) + 1))
+    return tuple(box)
+
+
+def as_mask(mask: object, shape: Shape) -> Array | bool:
+    """An instruction's ``mask`` argument as bools over ``shape``; True where there is none."""
+    if mask is None:
+        return True
+    if isinstance(mask, (bool, np.bool_)):
+        return bool(mask)
+    if isinstance(mask, Mask):
+        array = mask.array(shape)
+        return True if array.all() else array
+    raise KernelError(
+        "a mask is made of comparisons of nl.arange, loop and program indices",
+        received=f"{type(mask).__name__}",
+        remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
+    )
