@@ -1,0 +1,3 @@
+"""For all tests: pytester, which tests the plugin by running pytest."""
+
+pytest_plugins = ["pytester"]

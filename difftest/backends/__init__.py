@@ -1,0 +1,50 @@
+"""What runs kernels: the embedded simulator, the SDK's simulator, the device."""
+
+from __future__ import annotations
+
+from difftest.backends.base import Backend, BackendMissingError
+
+SIMULATORS = ("auto", "embedded", "sdk")
+
+
+def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
+    """The backends that were asked for, each ready to run.
+
+    Parameters
+    ----------
+    simulate : one of :data:`SIMULATORS`, or None for no simulator; "auto" is the SDK's simulator
+        where the SDK is installed, else the embedded one.
+    device : whether to run on the device too.
+
+    Raises
+    ------
+    BackendMissingError : one of them is not here.
+    """
+    backends: list[Backend] = []
+    if device:
+        from difftest.backends.device import Device
+
+        backends.append(Device())
+    if simulate == "auto":
+        simulate = "sdk" if _sdk_has_simulator() else "embedded"
+    if simulate == "embedded" and device:
+        raise BackendMissingError(
+            "the embedded simulator and the device cannot share a run: for the one, neuronxcc is "
+            "the embedded modules, for the other the SDK.\n"
+            "  remedy: --simulate=sdk --device, or one run for each"
+        )
+    if simulate == "sdk":
+        from difftest.backends.sdk import SdkSimulator
+
+        backends.insert(0, SdkSimulator())
+    elif simulate == "embedded":
+        from difftest.backends.simulator import EmbeddedSimulator
+
+        backends.insert(0, EmbeddedSimulator())
+    return tuple(backends)
+
+
+def _sdk_has_simulator() -> bool:
+    from difftest.backends.sdk import detect
+
+    return callable(getattr(detect().module, "simulate_kernel", None))

@@ -1,0 +1,126 @@
+"""The one interface between the harness and whatever runs a kernel.
+
+A backend gets a :class:`Call` and gives an :class:`Outcome`; it judges nothing. Each backend passes
+``tests/unit/backends/test_contract.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.rounding import is_float
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+_CANARY = 0xA5
+"""Each byte of an integer output before a run."""
+_NAN_MARK = 0x25
+"""Bits that mark the NaN in a floating-point output before a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A kernel and all it is called with.
+
+    Attributes
+    ----------
+    inputs : arrays that the kernel reads; it may not change them.
+    outputs : arrays that the kernel writes in place, poisoned (see :func:`poisoned`).
+    parameters : Python values, passed by name.
+    grid : of an SPMD launch; empty without one.
+    """
+
+    kernel: Callable[..., Any]
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    grid: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The kernel ran to its end.
+
+    Attributes
+    ----------
+    outputs : the outputs that were passed, if any were, else what the kernel returned.
+    unwritten : for each output None, or a mask that is True where it was never written; empty if
+        the backend cannot tell.
+    """
+
+    outputs: tuple[Array, ...]
+    unwritten: tuple[Mask | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The kernel's contract, or a rule of the machine, refused the call."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """Something broke that is no rule: a bug, whatever the reference says."""
+
+    error: BaseException
+
+
+Outcome: TypeAlias = Ran | Rejected | Crashed
+
+
+class Backend(Protocol):
+    """Something that runs kernels."""
+
+    @property
+    def name(self) -> str:
+        """One word, for tables and messages."""
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, and which version."""
+
+    def run(self, call: Call) -> Outcome:
+        """Run the kernel once. Whatever the kernel raises becomes part of the outcome."""
+
+
+class BackendMissingError(Exception):
+    """A backend was asked for and is not here: what was found, and how to get it."""
+
+
+def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array in which nothing is written yet: a marked NaN, or 0xA5 bytes in integers."""
+    array: Array = np.full(shape, np.nan if is_float(dtype) else 1, dtype)
+    if is_float(dtype):
+        bits = array.view(f"u{dtype.itemsize}")
+        bits |= bits.dtype.type(_NAN_MARK)
+    elif dtype.kind != "b":
+        array.view(np.uint8)[...] = _CANARY
+    return array
+
+
+def still_poisoned(array: Array) -> Mask | None:
+    """Where ``array`` still holds the NaN that :func:`poisoned` put there; None if nowhere.
+
+    For backends that cannot tell what was written. Integers have no value to spare for a mark: an
+    unwritten integer shows as a wrong value instead.
+    """
+    if not is_float(array.dtype):
+        return None
+    bits = f"u{array.dtype.itemsize}"
+    mask: Mask = array.view(bits) == poisoned((1,), array.dtype).view(bits)
+    return mask if mask.any() else None
+
+
+def as_outputs(returned: object) -> tuple[Array, ...]:
+    """What a kernel returned, as a tuple of arrays."""
+    if returned is None:
+        return ()
+    several = returned if isinstance(returned, (tuple, list)) else (returned,)
+    return tuple(np.asarray(array) for array in several)

@@ -1,0 +1,32 @@
+"""The embedded simulator: kernels run on NumPy, anywhere."""
+
+from __future__ import annotations
+
+from difftest.backends.base import Call, Crashed, Outcome, Ran, Rejected, still_poisoned
+from difftest.simulator import TRN2, NkiError, launch
+
+
+class EmbeddedSimulator:
+    """Runs kernels that were imported while the embedded modules stood for ``neuronxcc``."""
+
+    name = "embedded"
+    description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+
+    def run(self, call: Call) -> Outcome:
+        """Run the kernel; its own assertions and the machine's rules are rejections."""
+        try:
+            result = launch(
+                call.kernel,
+                (*call.inputs, *call.outputs),
+                dict(call.parameters),
+                grid=call.grid,
+                machine=getattr(call.kernel, "machine", TRN2),
+                record=False,
+            )
+        except (AssertionError, NkiError) as error:
+            return Rejected(error)
+        except Exception as error:  # a bug in the kernel's Python: becomes a failure, not hidden
+            return Crashed(error)
+        if call.outputs:
+            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)))
+        return Ran(result.outputs, result.unwritten)

@@ -1,0 +1,1 @@
+"""The command line, `difftest …`: each command a few lines over the package."""

@@ -1,0 +1,103 @@
+"""`difftest bench`: what things cost on this computer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import Progress
+from rich.table import Table
+
+from difftest.measurement import Measurement, measure
+
+Form = Callable[[], object]  # one way to compute an operation, bound to its operands
+
+SIZES = {"tiny": 4, "small": 8, "medium": 16, "large": 224}
+CHANNELS = 2  # the definition makes each product in Python: with more, 224x224 takes minutes
+
+
+@click.group()
+def bench() -> None:
+    """Measure time and memory on this computer (never a prediction for a device)."""
+
+
+@bench.command()
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.Choice(list(SIZES)),
+    help="Image size to measure, may be given again; all if not given.",
+)
+def reference(sizes: tuple[str, ...]) -> None:
+    """Compare the definitions in reference/ with their fast forms, side by side.
+
+    The definition (orig) makes every product in Python; the fast form (opt) works on views of
+    windows. All sizes take about half a minute.
+    """
+    operations = reference_forms(sizes or tuple(SIZES))
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=sum(map(len, operations.values())))
+        for operation, forms in operations.items():
+            measured = {}
+            for name, form in forms.items():
+                progress.update(task, description=f"{operation} {name}")
+                measured[name] = measure(form)
+                progress.advance(task)
+            Console().print(table(operation, measured))
+
+
+def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
+    """The definition and the fast form of each operation, on images of the SIZES named.
+
+    Raises
+    ------
+    click.ClickException
+        If the references cannot be imported: they are part of the source tree, not of the wheel.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        from reference.conv2d import conv2d, conv2d_direct
+        from reference.maxpool2d import maxpool2d, maxpool2d_direct
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"no module {error.name}: run this in the source tree of nki-difftest, which holds "
+            "the folder reference/"
+        ) from None
+    rng = np.random.default_rng(0)
+    filters = rng.standard_normal((CHANNELS, CHANNELS, 3, 3))
+    convolutions: dict[str, Form] = {}
+    poolings: dict[str, Form] = {}
+    for size in sizes:
+        side = SIZES[size]
+        images = rng.standard_normal((1, CHANNELS, side, side))
+        label = f"{size}_{side}x{side}"
+        convolutions[f"orig_{label}"] = partial(conv2d_direct, images, filters)
+        convolutions[f"opt_{label}"] = partial(conv2d, images, filters)
+        poolings[f"orig_{label}"] = partial(maxpool2d_direct, images, 2)
+        poolings[f"opt_{label}"] = partial(maxpool2d, images, 2)
+    return {"conv2d, 3x3 filters": convolutions, "maxpool2d, 2x2 windows": poolings}
+
+
+def table(title: str, measured: dict[str, Measurement]) -> Table:
+    """The measurements as a table, each time also relative to the shortest of them."""
+    fastest = min(measurement.seconds for measurement in measured.values())
+    result = Table(title=title, caption="Memory allocated: the most held at once during a run.")
+    result.add_column("Name", no_wrap=True)
+    for heading in ("Time/Run", "Memory allocated/Run", "vs Fastest"):
+        result.add_column(heading, justify="right", no_wrap=True)
+    for name, measurement in measured.items():
+        result.add_row(
+            name,
+            f"{measurement.seconds * 1e6:,.1f} µs",
+            decimal(measurement.peak_bytes),
+            f"{measurement.seconds / fastest:,.2%}",
+        )
+    return result

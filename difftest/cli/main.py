@@ -1,0 +1,18 @@
+"""The `difftest` command."""
+
+from __future__ import annotations
+
+import click
+
+from difftest.cli.bench import bench
+from difftest.cli.run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="nki-difftest")
+def main() -> None:
+    """Run, test and measure NKI kernels on the embedded simulator."""
+
+
+main.add_command(run)
+main.add_command(bench)

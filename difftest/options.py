@@ -1,0 +1,132 @@
+"""What a pytest session was asked for: command line options, and the ini keys beside them.
+
+Standard library and pytest alone, for every session reads this.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+SIMULATE = "--simulate"
+DEVICE = "--device"
+CASE = "--case"
+SIMULATE_KEY = "difftest_simulate"
+DEVICE_KEY = "difftest_device"
+CHOICES = ("auto", "embedded", "sdk")
+"""Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
+
+
+class SimulateAction(argparse.Action):
+    """``--simulate`` and ``--simulate=CHOICE``, each an option string without an argument.
+
+    An optional argument (``nargs="?"``) would swallow the path in ``pytest --simulate tests``.
+    """
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store what follows the equals sign, or "auto"."""
+        _, _, choice = (option_string or "").partition("=")
+        setattr(namespace, self.dest, choice or CHOICES[0])
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the session was asked for.
+
+    Attributes
+    ----------
+    simulate : one of :data:`CHOICES`, or None.
+    device : whether the device was asked for.
+    case : the JSON of ``--case``, or None.
+    options : the options that chose the backends, to run a case again.
+    """
+
+    simulate: str | None
+    device: bool
+    case: str | None
+    options: tuple[str, ...]
+
+    @property
+    def wants_backends(self) -> bool:
+        """Whether kernel tests are to run."""
+        return self.simulate is not None or self.device
+
+
+def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
+    """Declare ini keys, and those options whose key is not set."""
+    parser.addini(SIMULATE_KEY, f"instead of {SIMULATE}: {', '.join(CHOICES)} or no", default="")
+    parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
+    group = parser.getgroup("difftest", "kernels against their references (difftest)")
+    if not config.getini(SIMULATE_KEY):
+        group.addoption(
+            SIMULATE,
+            *(f"{SIMULATE}={choice}" for choice in CHOICES),
+            action=SimulateAction,
+            dest=SIMULATE_KEY,
+            help="run kernel tests on a simulator: the Neuron SDK's where it is installed, else "
+            "the embedded one; or the one named",
+        )
+    if not config.getini(DEVICE_KEY):
+        group.addoption(
+            DEVICE,
+            action="store_true",
+            dest=DEVICE_KEY,
+            help="run kernel tests on a NeuronCore",
+        )
+    group.addoption(
+        CASE,
+        metavar="JSON",
+        dest="difftest_case",
+        help="run one kernel test on exactly this case, without Hypothesis; a failure prints the "
+        "line to use",
+    )
+
+
+def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Request:
+    """The request of a session, from its options and ini keys.
+
+    Raises
+    ------
+    pytest.UsageError : an ini key has a value that it does not accept, or ``--case`` has no
+        backend.
+    """
+    options: list[str] = []
+    simulate: str | None = config.getini(SIMULATE_KEY)
+    if simulate:
+        _check_choice(SIMULATE_KEY, simulate, (*CHOICES, "no"))
+        simulate = None if simulate == "no" else simulate
+    else:
+        simulate = getattr(namespace, SIMULATE_KEY, None)
+        if simulate:
+            options.append(SIMULATE if simulate == CHOICES[0] else f"{SIMULATE}={simulate}")
+    device: Any = config.getini(DEVICE_KEY)
+    if device:
+        _check_choice(DEVICE_KEY, device, ("yes", "no"))
+        device = device == "yes"
+    else:
+        device = bool(getattr(namespace, DEVICE_KEY, False))
+        options += [DEVICE] if device else []
+    overrides = [key for key in namespace.override_ini or () if key.startswith("difftest_")]
+    options += [word for override in overrides for word in ("-o", override)]
+    request = Request(simulate, device, namespace.difftest_case, tuple(options))
+    if request.case is not None and not request.wants_backends:
+        raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")
+    return request
+
+
+def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:
+    if value not in accepted:
+        raise pytest.UsageError(f"{key} = {value}: accepted are {', '.join(accepted)}")

@@ -1,0 +1,41 @@
+"""Hypothesis profiles: how many cases a kernel test draws.
+
+``quick`` for a person who waits, ``ci`` for a branch (the same cases each time), ``nightly`` for a
+long look. All have no deadline, for the first case of a kernel may compile it, print the blob that
+``@reproduce_failure`` takes, and leave out the phase that explains: it would name lines of the
+harness.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+
+PROFILES: Mapping[str, Mapping[str, Any]] = {
+    "quick": {"max_examples": 50},
+    "ci": {"max_examples": 200, "derandomize": True, "database": None},
+    "nightly": {"max_examples": 2000},
+}
+
+
+def register_profiles() -> None:
+    """Make the profiles known to Hypothesis; ``ci`` replaces Hypothesis's own."""
+    parent = settings.get_profile("default")
+    for name, values in PROFILES.items():
+        settings.register_profile(
+            name,
+            parent,
+            deadline=None,
+            print_blob=True,
+            phases=[phase for phase in Phase if phase is not Phase.explain],
+            suppress_health_check=[HealthCheck.too_slow],
+            **values,
+        )
+
+
+def load_default_profile() -> None:
+    """``ci`` where the environment says CI, else ``quick``."""
+    settings.load_profile("ci" if os.environ.get("CI") else "quick")

@@ -1,0 +1,56 @@
+"""Rounding into a dtype: once, to nearest even; and the size of a unit in the last place.
+
+The harness keeps its own few lines for this, over ml_dtypes, and does not borrow the simulator's:
+what judges a simulator may not share its arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether ``dtype`` is a floating-point dtype of NumPy or ml_dtypes."""
+    return dtype.kind not in "iub"
+
+
+def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
+    """``values`` in ``dtype``: floats to nearest even, integers to nearest even and saturating."""
+    if values.dtype == dtype:
+        return values
+    if is_float(dtype):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            narrow: Array = values.astype(dtype)
+        return narrow
+    if dtype.kind == "b":
+        return values.astype(np.bool_)
+    info = np.iinfo(dtype)
+    rounded: Array = np.clip(np.rint(values), info.min, info.max).astype(dtype)
+    return rounded
+
+
+def float_info(dtype: np.dtype[Any]) -> Any:
+    """The ``finfo`` of a dtype of NumPy or ml_dtypes."""
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+
+
+def unit_roundoff(dtype: np.dtype[Any]) -> float:
+    """u: the largest relative error of one rounding to nearest into ``dtype``."""
+    return float(float_info(dtype).eps) / 2
+
+
+def ulp(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    """The distance between neighbours in ``dtype`` at each finite value; 1 for integers."""
+    if not is_float(dtype):
+        return np.ones_like(values)
+    info = float_info(dtype)
+    _, exponent = np.frexp(values)
+    distance = np.where(values == 0, 0.0, np.ldexp(1.0, exponent - 1 - int(info.nmant)))
+    smallest: NDArray[np.float64] = np.maximum(distance, float(info.smallest_subnormal))
+    return smallest

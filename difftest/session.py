@@ -1,0 +1,128 @@
+"""The state of one pytest session: what was asked for, the runner, and what was left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from difftest.options import CASE, Request
+
+if TYPE_CHECKING:
+    from difftest.report import Reproduction
+    from difftest.runner import Runner
+    from difftest.tally import Tally
+
+PROPERTY = "difftest"
+"""The name under which a test's report carries its tally."""
+
+
+@dataclass
+class Session:
+    """What the plugin keeps on ``config.stash``.
+
+    Attributes
+    ----------
+    request : what was asked for.
+    runner : of the backends; None if none was asked for.
+    uncollected : node ids of modules of kernel tests that were left out for want of a backend.
+    """
+
+    request: Request
+    runner: Runner | None = None
+    uncollected: set[str] = field(default_factory=set)
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def start_session(config: pytest.Config, request: Request) -> Session:
+    """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
+
+    Raises
+    ------
+    pytest.UsageError : a backend is not here.
+    """
+    session = Session(request)
+    if request.wants_backends:
+        session.runner = _make_runner(config, request)
+    return session
+
+
+def _make_runner(config: pytest.Config, request: Request) -> Runner:
+    from difftest.backends import select_backends
+    from difftest.backends.base import BackendMissingError
+    from difftest.profiles import load_default_profile, register_profiles
+    from difftest.runner import Runner
+
+    try:
+        backends = select_backends(request.simulate, request.device)
+    except BackendMissingError as error:
+        raise pytest.UsageError(str(error)) from None
+    if any(backend.name == "embedded" for backend in backends):
+        from difftest.simulator.frontend.install import embedded
+
+        modules = embedded()
+        modules.install()
+        config.add_cleanup(modules.uninstall)
+    register_profiles()
+    load_default_profile()
+    return Runner(backends)
+
+
+def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
+    """How to run this test again, from the directory where pytest was started."""
+    from difftest.report import Reproduction
+
+    path = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return Reproduction(f"{path}::{getattr(item, 'originalname', item.name)}", request.options)
+
+
+def tally_of(reports: Iterable[object]) -> Tally:
+    """The sum of the tallies that reports of tests carry, of this process or of workers."""
+    from difftest.tally import Tally, tally_from_json
+
+    total = Tally()
+    for report in reports:
+        if getattr(report, "when", None) == "call":
+            for name, value in getattr(report, "user_properties", ()):
+                if name == PROPERTY:
+                    total.merge(tally_from_json(value))
+    return total
+
+
+def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
+    """Keep the one kernel test that was selected, and run it on just the case of ``text``.
+
+    Raises
+    ------
+    pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
+    """
+    import functools
+
+    from difftest.case import CaseError, case_from_json
+    from difftest.collection import kernel_test_of
+
+    selected = [
+        (item, test)
+        for item in items
+        if isinstance(item, pytest.Function) and (test := kernel_test_of(item.obj))
+    ]
+    tests = {id(test): test for _, test in selected}
+    if len(tests) != 1:
+        raise pytest.UsageError(
+            f"{CASE}: {len(tests)} kernel tests are selected; accepted: one, named as PATH::TEST"
+        )
+    (test,) = tests.values()
+    try:
+        case = case_from_json(text, test.spec)
+    except CaseError as error:
+        raise pytest.UsageError(f"{CASE}: {error}") from None
+    for item, _ in selected:
+        item.obj = functools.partial(test.check_case, case=case)
+    kept = [item for item, _ in selected]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept

@@ -1,0 +1,90 @@
+"""What can come of one case on one backend: a closed set of five, and the numbers they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Match:
+    """Each element is right.
+
+    ``exact`` says that the comparison allowed no rounding: equal, element by element.
+    """
+
+    elements: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class WrongElement:
+    """The first wrong element in row-major order; numbers as they print in the output's dtype."""
+
+    index: tuple[int, ...]
+    got: str
+    expected: str
+    error: str
+    """Distance in units in the last place of the output's dtype, or in words."""
+    allowed: str
+    """The right values: one, or the two ends of an interval."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The kernel and its reference disagree.
+
+    Attributes
+    ----------
+    kind : which check found it: "outputs", "shape", "dtype", "unwritten", "nan", "infinity",
+        "value" or "empty", in the order in which they are made.
+    output : index of the output; None if their number is wrong.
+    message : one sentence.
+    elements, wrong : elements compared, and how many of them are wrong.
+    first : the first wrong element, where elements were compared.
+    box : the smallest box that holds all wrong elements, (start, stop) of each axis.
+    shape : the output's shape.
+    """
+
+    kind: str
+    output: int | None
+    message: str
+    elements: int = 0
+    wrong: int = 0
+    first: WrongElement | None = None
+    box: tuple[tuple[int, int], ...] = ()
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class BothRejected:
+    """The reference and the kernel both refuse the case."""
+
+    reference_error: BaseException
+    kernel_error: BaseException
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """One accepts the case and the other does not, or the kernel broke down: always a bug.
+
+    ``failed`` is "kernel" or "reference".
+    """
+
+    failed: str
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Inconclusive:
+    """The comparison can tell nothing, for this reason. Counted and shown, never taken as right."""
+
+    reason: str
+
+
+Verdict: TypeAlias = Match | Mismatch | BothRejected | OneSided | Inconclusive
+
+
+def is_failure(verdict: Verdict) -> bool:
+    """Whether the verdict makes a test fail."""
+    return isinstance(verdict, (Mismatch, OneSided))

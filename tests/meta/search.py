@@ -1,0 +1,31 @@
+"""The search for a failure: drawn cases of a spec on the embedded simulator, then shrinking."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+from hypothesis import Phase, settings
+
+from difftest.backends.simulator import EmbeddedSimulator
+from difftest.decorator import decorate
+from difftest.profiles import PROFILES
+from difftest.runner import DifferentialFailure, Runner
+from difftest.spec import KernelSpec
+
+
+def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
+    """What Hypothesis shrinks the spec's failure to, within the cases of the quick profile."""
+
+    def check(case):
+        case.check()
+
+    quick = settings(
+        max_examples=PROFILES["quick"]["max_examples"],
+        phases=[Phase.generate, Phase.shrink],
+        database=None,
+        deadline=None,
+    )
+    test = quick(hypothesis.seed(seed)(decorate(spec, check)))
+    with pytest.raises(DifferentialFailure) as caught:
+        test(difftest_runner=Runner((EmbeddedSimulator(),)))
+    return caught.value

@@ -1,0 +1,64 @@
+"""Arithmetic in a narrower dtype than the contract says: right to two digits, and wrong."""
+
+from difftest.simulator.frontend.install import embedded
+from tests.meta import specs
+from tests.meta.search import smallest_failure
+
+with embedded():
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.isa as nisa
+    import neuronxcc.nki.language as nl
+    import neuronxcc.nki.typing as nt
+
+
+@nki.jit
+def product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512):
+    """Adds the partial products in SBUF, in the dtype of the operands."""
+    K, M = lhsT.shape
+    _, N = rhs.shape
+    for m in nl.affine_range(M // TILE_M):
+        for n in nl.affine_range(N // TILE_N):
+            rows = slice(m * TILE_M, (m + 1) * TILE_M)
+            columns = slice(n * TILE_N, (n + 1) * TILE_N)
+            total = nl.zeros((TILE_M, TILE_N), lhsT.dtype, buffer=nl.sbuf)
+            for k in nl.sequential_range(K // TILE_K):
+                depth = slice(k * TILE_K, (k + 1) * TILE_K)
+                partial = nisa.nc_matmul(nl.load(lhsT[depth, rows]), nl.load(rhs[depth, columns]))
+                total[...] = nl.add(total, partial, dtype=lhsT.dtype)
+            nl.store(result[rows, columns], total)
+    return result
+
+
+def test_matmul():
+    failure = smallest_failure(specs.product(product))
+    values = failure.case.values
+    assert failure.case.dtype in ("float16", "bfloat16")
+    assert (values["M"], values["N"], values["K"] // values["TILE_K"]) == (1, 1, 2)
+
+
+def test_matmul_of_the_hardwares_tile_sizes():
+    failure = smallest_failure(specs.default_product(product))
+    assert failure.case.dtype in ("float16", "bfloat16")
+    assert failure.case.values == {"M": 128, "K": 256, "N": 512}
+
+
+@nki.jit
+def stream(a_vec, b_vec, FREE_DIM=2):
+    """Casts its tiles to bfloat16 on the way in."""
+    (n,) = a_vec.shape
+    width = n // 128
+    a_rows, b_rows = a_vec.reshape((128, width)), b_vec.reshape((128, width))
+    out = nl.ndarray((128, width), dtype=a_vec.dtype, buffer=nl.shared_hbm)
+    for m in nl.affine_range(width // FREE_DIM):
+        columns = slice(m * FREE_DIM, (m + 1) * FREE_DIM)
+        a_tile = nl.load(a_rows[:, columns], dtype=nl.bfloat16)
+        b_tile = nl.load(b_rows[:, columns], dtype=nl.bfloat16)
+        nl.store(out[:, columns], nl.add(a_tile, b_tile, dtype=a_vec.dtype))
+    return out.reshape((n,))
+
+
+def test_vector_add_stream():
+    failure = smallest_failure(specs.stream(stream))
+    assert failure.case.values == {"FREE_DIM": 1, "n": 128}
+    assert failure.case.dtype == "float32"
+    assert failure.verdicts["embedded"].message == "values differ by more than rounding explains"

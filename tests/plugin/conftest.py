@@ -1,0 +1,98 @@
+# pytester takes out of sys.modules what a run in this process imports, and NumPy cannot be imported
+# twice: so all that such a run needs is imported here.
+import ml_dtypes  # noqa: F401
+import numpy as np  # noqa: F401
+import pytest
+import rich.table  # noqa: F401
+from hypothesis import settings
+
+import difftest.backends.simulator
+import difftest.decorator
+import difftest.session
+import difftest.summary  # noqa: F401
+
+KERNEL = '''
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def add(a, b):
+    assert len(a.shape) == 2, "add takes matrices"
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(src=a, dst=left)
+    nisa.dma_copy(src=b, dst=right)
+    nisa.dma_copy(src=nisa.tensor_tensor(left, right, op=nl.add), dst=result)
+    return result
+
+
+@nki.jit
+def subtract(a, b):
+    """Wrong where it is taken for ``add``."""
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(src=a, dst=left)
+    nisa.dma_copy(src=b, dst=right)
+    nisa.dma_copy(src=nisa.tensor_tensor(left, right, op=nl.subtract), dst=result)
+    return result
+'''
+
+REFERENCE = """
+import numpy as np
+
+
+def add(a, b):
+    return a.astype(np.float64) + b.astype(np.float64)
+"""
+
+TEST = """
+from difftest import Rejection, kernel_test, sizes
+from kernel import {kernel}
+from reference_add import add as reference
+
+
+@kernel_test(
+    kernel={kernel},
+    reference=reference,
+    domain={{"m": sizes(1, 128), "n": sizes(1, 8)}},
+    inputs={{"a": "m n", "b": "m n"}},
+    dtypes=("float32", "float16"),
+    {more}
+)
+def test_add(case):
+    case.check()
+"""
+
+
+class Project:
+    """A repository of someone who has installed the plugin, in pytester's folder."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        pytester.makepyfile(kernel=KERNEL, reference_add=REFERENCE)
+        pytester.makeini("[pytest]\npythonpath = .\n")
+
+    def add_test(self, kernel: str = "add", more: str = "", name: str = "test_add") -> None:
+        self.pytester.makepyfile(**{name: TEST.format(kernel=kernel, more=more)})
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess(*arguments)
+
+    def run_apart(self, *arguments: str) -> pytest.RunResult:
+        """In a process of its own, where Hypothesis finds the same modules each time: it draws
+        from the constants in them."""
+        return self.pytester.runpytest_subprocess(*arguments)
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """Runs are in this process: what they leave in Hypothesis is put back."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    profile = settings.get_current_profile_name()
+    yield Project(pytester)
+    settings.load_profile(profile)

@@ -1,0 +1,145 @@
+import sys
+import textwrap
+
+import pytest
+from pytest import ExitCode
+
+NOT_COLLECTED = (
+    "1 module of kernel tests was not collected, for no backend was asked for: "
+    "run with --simulate (a simulator) or --device (a NeuronCore)"
+)
+
+
+def test_without_a_backend_kernel_tests_are_not_collected_and_the_summary_says_so(project):
+    project.add_test()
+    project.pytester.makepyfile(test_other="def test_other(): ...")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert result.ret == ExitCode.OK
+    result.stdout.fnmatch_lines(["*kernels against their references*", NOT_COLLECTED])
+
+
+@pytest.mark.parametrize("arguments", [[], ["test_add.py"], ["--doctest-modules", "test_add.py"]])
+def test_with_nothing_else_no_test_is_collected(project, arguments):
+    project.add_test()
+    result = project.run(*arguments)
+    assert result.ret == ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines([NOT_COLLECTED, "*no tests ran*"])
+
+
+def test_a_kernel_test_named_alone_is_explained_too(project):
+    project.add_test()
+    result = project.run("test_add.py::test_add")
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines([NOT_COLLECTED])
+
+
+def test_modules_that_are_not_collected_are_not_imported(project):
+    project.pytester.makepyfile(
+        test_add="from difftest import kernel_test\nraise RuntimeError('imported')"
+    )
+    assert project.run().ret == ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_session_without_kernel_tests_says_nothing_of_kernels(project):
+    project.pytester.makepyfile(test_other="def test_other(): ...")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "kernels against" not in result.stdout.str()
+    assert "difftest:" not in result.stdout.str()
+
+
+def test_the_plugin_is_light(project):
+    """A session that asks for no backend does not pay for NumPy, Hypothesis or a simulator."""
+    project.pytester.makepyfile(
+        test_light="""
+        import sys
+
+        def test_light():
+            heavy = {"numpy", "hypothesis", "rich", "difftest.simulator", "neuronxcc"}
+            assert not heavy & set(sys.modules)
+        """
+    )
+    project.add_test()
+    project.pytester.runpytest_subprocess("-p", "no:benchmark").assert_outcomes(passed=1)
+
+
+def test_the_embedded_modules_are_there_for_conftests_and_gone_after_the_run(project):
+    before = sys.modules.get("neuronxcc")
+    project.add_test()
+    project.pytester.makeconftest("import neuronxcc.nki.language")
+    project.run("--simulate").assert_outcomes(passed=1)
+    assert sys.modules.get("neuronxcc") is before
+
+
+def test_the_embedded_modules_are_gone_after_a_usage_error(project):
+    before = sys.modules.get("neuronxcc")
+    project.add_test()
+    assert project.run("--simulate", "--no-such-option").ret == ExitCode.USAGE_ERROR
+    assert sys.modules.get("neuronxcc") is before
+
+
+MORE = """
+    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
+    examples=[{"m": 128, "n": 2048}],
+"""
+
+
+def test_examples_and_rejections_are_tests_of_their_own(project):
+    project.add_test(more=MORE)
+    result = project.run("--simulate", "-v")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "test_add.py::test_add PASSED*",
+            "test_add.py::test_add[[]m=128-n=2048-float32[]] PASSED*",
+            "test_add.py::test_add[[]m=128-n=2048-float16[]] PASSED*",
+            "test_add.py::test_add[[]rejects-m=129-n=2[]] PASSED*",
+        ]
+    )
+
+
+def test_a_test_of_its_own_can_be_named(project):
+    project.add_test(more=MORE)
+    result = project.run("--simulate", "test_add.py::test_add[rejects-m=129-n=2]")
+    result.assert_outcomes(passed=1)
+
+
+def test_marks_and_parametrization_hold_for_them_too(project):
+    project.pytester.makepyfile(
+        test_marked=textwrap.dedent(
+            """
+            import pytest
+            from difftest import kernel_test
+            from kernel import add
+            from reference_add import add as reference
+
+            @pytest.fixture(params=["x", "y"], scope="session")
+            def letter(request):
+                return request.param
+
+            @pytest.mark.slow
+            @pytest.mark.parametrize("number", [1, 2])
+            @kernel_test(
+                kernel=add,
+                reference=reference,
+                domain={"n": (1, 2)},
+                inputs={"a": "n 2", "b": "n 2"},
+                examples=[{"n": 3}],
+            )
+            def test_add(letter, case, number, tmp_path_factory):
+                assert letter in "xy" and number in (1, 2) and tmp_path_factory.getbasetemp()
+                case.check()
+            """
+        )
+    )
+    markers = ["-o", "markers=slow"]
+    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(passed=8)
+    project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=8)
+
+
+def test_a_contradictory_spec_is_a_collection_error_with_its_text(project):
+    project.add_test(more='parameters=("K",),')
+    result = project.run("--simulate")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*SpecError: parameters: received the name 'K'; accepted: m, n"])

@@ -1,0 +1,125 @@
+import pytest
+from pytest import ExitCode
+
+
+@pytest.mark.parametrize("option", ["--simulate", "--simulate=embedded", "--simulate=auto"])
+def test_the_option_does_not_swallow_the_path_after_it(project, option):
+    project.add_test()
+    project.add_test(name="test_other")
+    result = project.run(option, "test_add.py")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["difftest: the embedded simulator, in NumPy*"])
+
+
+def test_the_option_works_in_addopts(project):
+    project.add_test()
+    project.pytester.makeini("[pytest]\npythonpath = .\naddopts = --simulate")
+    project.run().assert_outcomes(passed=1)
+
+
+def test_another_value_is_a_usage_error_that_names_those_accepted(project):
+    result = project.run("--simulate=hardware")
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "*error: argument --simulate/--simulate=auto/--simulate=embedded/--simulate=sdk: "
+            "ignored explicit argument 'hardware'"
+        ]
+    )
+
+
+def test_help_names_the_options(project):
+    result = project.run("--help", "--simulate")
+    result.stdout.fnmatch_lines(
+        [
+            "kernels against their references (difftest):",
+            "*--simulate, --simulate=auto, --simulate=embedded, --simulate=sdk",
+            "*--device*",
+            "*--case=JSON*",
+            "*difftest_simulate*",
+        ]
+    )
+
+
+def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
+    project.add_test()
+    result = project.run("--simulate=sdk")
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
+            "  found:  *",
+            "  remedy: on Linux x86-64, pip install neuronx-cc --extra-index-url=*",
+        ]
+    )
+    assert "passed" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("options", [["--device"], ["--simulate", "--device"]])
+def test_a_missing_device_is_a_usage_error_never_a_fallback(project, options):
+    project.add_test()
+    result = project.run(*options)
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: a Neuron device cannot be used here.",
+            "  found:  no Neuron device: /dev shows no neuron0",
+            "  found:  no Neuron SDK: *",
+            "  remedy: run on a Trn1, Trn2 or Inf2 instance*",
+        ]
+    )
+    assert "passed" not in result.stdout.str()
+
+
+CONFTEST = """
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu")
+    parser.addoption("--simulate", action="store_true")
+"""
+
+
+def test_ini_keys_leave_the_options_to_a_conftest_that_declares_them(project):
+    project.add_test()
+    project.pytester.makeconftest(CONFTEST)
+    project.pytester.makeini(
+        "[pytest]\npythonpath = .\ndifftest_simulate = embedded\ndifftest_device = no\n"
+    )
+    result = project.run("--device", "gpu", "--simulate")
+    result.assert_outcomes(passed=1)
+
+
+def test_an_ini_key_can_be_overridden_on_the_command_line(project):
+    project.add_test("subtract")
+    project.pytester.makeconftest(CONFTEST)
+    project.pytester.makeini(
+        "[pytest]\npythonpath = .\ndifftest_simulate = no\ndifftest_device = no\n"
+    )
+    assert project.run().ret == ExitCode.NO_TESTS_COLLECTED
+    result = project.run("-o", "difftest_simulate=embedded")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*run again:   pytest -o difftest_simulate=embedded test_add.py::test_add --case *"]
+    )
+
+
+def test_a_key_of_another_value_is_a_usage_error(project):
+    project.pytester.makeini("[pytest]\ndifftest_simulate = yes\n")
+    result = project.run()
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: difftest_simulate = yes: accepted are auto, embedded, sdk, no"]
+    )
+
+
+def test_a_device_key_of_another_value_is_a_usage_error(project):
+    project.pytester.makeini("[pytest]\ndifftest_device = trn2\n")
+    result = project.run()
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: difftest_device = trn2: accepted are yes, no"])
+
+
+def test_a_device_asked_for_by_key_and_missing_is_a_usage_error(project):
+    project.pytester.makeini("[pytest]\ndifftest_device = yes\n")
+    result = project.run()
+    assert result.ret == ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: a Neuron device cannot be used here."])

@@ -1,0 +1,44 @@
+"""What the README shows is what happens: its kernel, its test, and the failure it prints."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(?:python)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def block(start: str) -> str:
+    """The one code block of the README that begins so."""
+    (found,) = (text for text in BLOCKS if text.lstrip().startswith(start))
+    return found
+
+
+@pytest.fixture
+def repository(pytester, monkeypatch):
+    """The repository that the README describes."""
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyfile(
+        scale=block("import neuronxcc.nki as nki"), test_scale=block("import numpy as np")
+    )
+    return pytester
+
+
+def test_the_example_passes(repository):
+    result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    result.assert_outcomes(passed=1)
+
+
+def test_the_broken_example_fails_as_shown(repository):
+    kernel = repository.path / "scale.py"
+    source = kernel.read_text()
+    right, wrong = "tile = nl.load(x[first:last, :])", "tile = nl.load(x[0 : last - first, :])"
+    assert right in source
+    assert wrong in README
+    kernel.write_text(source.replace(right, wrong))
+    result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    result.assert_outcomes(failed=1)
+    shown = block("scale_rows disagrees with its reference").splitlines()
+    said = [line.removeprefix("E").strip() for line in result.outlines]
+    assert [line for line in shown if line.strip() not in "\n".join(said)] == []

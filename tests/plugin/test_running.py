@@ -1,0 +1,236 @@
+import json
+import re
+import shlex
+
+import pytest
+
+SUMMARY = re.compile(r"^(\w+) +embedded +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
+
+
+def counts(result):
+    """The rows of the summary: kernel -> its numbers."""
+    return {row[0]: tuple(map(int, row[1:])) for row in SUMMARY.findall(result.stdout.str())}
+
+
+MORE = """
+    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
+    examples=[{"m": 128, "n": 2048}],
+"""
+
+
+def test_the_summary_counts_what_was_compared_and_says_what_did_not_run(project):
+    project.add_test(more=MORE)
+    result = project.run("--simulate")
+    cases, elements, exact, rejections, both, inconclusive = counts(result)["add"]
+    assert cases == 50 + 2
+    assert elements >= 2 * 128 * 2048 + 50
+    assert 0 < exact < cases
+    assert (rejections, both, inconclusive) == (1, 0, 0)
+    result.stdout.fnmatch_lines(
+        ["not run: sdk (--simulate=sdk was not given)", "not run: device (--device was not given)"]
+    )
+
+
+def test_a_backend_without_kernel_tests_says_so(project):
+    project.pytester.makepyfile(test_other="def test_other(): ...")
+    result = project.run("--simulate")
+    result.stdout.fnmatch_lines(["no kernel test ran"])
+
+
+def test_a_failure_says_what_where_and_how_to_run_it_again(project):
+    project.add_test("subtract")
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*subtract disagrees with its reference",
+            "E         case:        m=1, n=1, float32",
+            "E         a:           (1, 1) Zeros()",
+            "E         b:           (1, 1) Ones()",
+            "E         embedded:    values differ, and nothing here rounds: each must be equal",
+            "E         first wrong: output 0 at [[]0, 0[]]: got -1.0, expected 1.0, error *",
+            "E         allowed:     exactly 1.0",
+            "E         wrong:       1 of 1 elements, which is all of them",
+            "E         run again:   pytest --simulate test_add.py::test_add --case '{*}'",
+            "E*case=Case(values={'m': 1, 'n': 1},*",
+            "E*@reproduce_failure(*",
+        ]
+    )
+
+
+def failing_command(result):
+    """The words of the line that runs the failing case again, without `pytest`."""
+    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
+    return shlex.split(line)
+
+
+def test_the_printed_line_runs_exactly_the_failing_case(project):
+    project.add_test("subtract")
+    words = failing_command(project.run("--simulate"))
+    again = project.run(*words)
+    again.assert_outcomes(failed=1)
+    assert counts(again)["subtract"][:2] == (1, 1)
+    again.stdout.fnmatch_lines(["*first wrong: output 0 at [[]0, 0[]]: got -1.0, expected 1.0*"])
+    assert "Hypothesis" not in again.stdout.str()
+
+
+def test_the_printed_line_is_right_in_another_folder(project):
+    folder = project.pytester.mkdir("deep")
+    project.add_test("subtract")
+    (folder / "test_deep.py").write_text((project.pytester.path / "test_add.py").read_text())
+    words = failing_command(project.run("--simulate", "deep"))
+    assert words[1] == "deep/test_deep.py::test_add"
+
+
+def test_the_traceback_does_not_show_the_harness(project):
+    project.add_test("subtract")
+    text = project.run("--simulate").stdout.str()
+    assert "runner.py" not in text
+    assert "decorator.py" not in text
+
+
+def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
+    project.add_test(
+        "subtract",
+        more="""
+    rejects=[Rejection({"m": 3, "n": 2}, match="partition")],
+    examples=[{"m": 128, "n": 4}],
+""",
+    )
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "E*case:        m=128, n=4, float32",
+            "subtract must refuse this case",
+            "  case:        m=3, n=2",
+            "  embedded:    accepted it",
+        ]
+    )
+
+
+def test_a_refusal_shows_the_kernels_line(project):
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
+    result.stdout.fnmatch_lines(
+        [
+            "E*embedded:    the kernel refuses what its reference accepts: LimitError: the part*",
+            "E*where:    *kernel.py:*",
+        ]
+    )
+
+
+BODY = """
+from hypothesis import HealthCheck, Phase, example, reproduce_failure, seed, settings
+from difftest import Case, Ones, Zeros, kernel_test
+from kernel import add, subtract
+from reference_add import add as reference
+
+SPEC = dict(reference=reference, domain={"n": range(1, 9)}, inputs={"a": "n 2", "b": "n 2"})
+
+"""
+
+
+def run_body(project, body, *options):
+    project.pytester.makepyfile(test_body=BODY + body)
+    return project.run("--simulate", *options)
+
+
+def test_a_test_that_never_checks_fails(project):
+    result = run_body(project, "@kernel_test(kernel=add, **SPEC)\ndef test_add(case): ...\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*NothingComparedError: the test of add compared nothing: *"])
+
+
+def test_a_test_whose_every_case_is_refused_by_both_fails(project):
+    result = run_body(
+        project,
+        "SPEC['domain'] = {'n': (500,)}\n"
+        "SPEC['reference'] = lambda a, b: 1 // 0\n"
+        "@kernel_test(kernel=add, **SPEC)\n"
+        "def test_add(case):\n    case.check()\n",
+    )
+    result.assert_outcomes(failed=1)
+    assert counts(result)["add"][4] > 0
+    result.stdout.fnmatch_lines(["the kernel test compared nothing: no case ran to a comparison"])
+
+
+def test_settings_of_hypothesis_stack_on_top(project):
+    result = run_body(
+        project,
+        "@settings(max_examples=7)\n"
+        "@kernel_test(kernel=add, **SPEC)\n"
+        "def test_add(case):\n    case.check()\n",
+    )
+    assert counts(result)["add"][0] == 7
+
+
+def test_an_example_of_hypothesis_is_checked(project):
+    result = run_body(
+        project,
+        "@settings(phases=[Phase.explicit])\n"
+        "@example(case=Case({'n': 500}, 'float32', {'a': Ones(), 'b': Zeros()}))\n"
+        "@kernel_test(kernel=subtract, **SPEC)\n"
+        "def test_add(case):\n    case.check()\n",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*the kernel refuses what its reference accepts: LimitError*"])
+
+
+def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
+    body = (
+        "@kernel_test(kernel=subtract, **SPEC)\n"
+        "def test_add(case):\n    seen.append(case.case)\n    case.check()\n"
+        "\nseen = []\n\ndef test_last():\n    print('SEEN', len(seen), seen[-1])\n    assert 0\n"
+    )
+    first = run_body(project, body).stdout.str()
+    decorator = re.search(r"@reproduce_failure\(.*?\)", first).group()
+    again = run_body(project, f"{decorator}\n{body}").stdout.str()
+    shrunk = "Case(values={'n': 1}, dtype='float32', data={'a': Zeros(), 'b': Ones()})"
+    assert f"SEEN 1 {shrunk}" in again or f"SEEN 2 {shrunk}" in again
+
+
+def test_a_seed_gives_the_same_cases(project):
+    body = (
+        "seen = []\n\n"
+        "@kernel_test(kernel=add, **SPEC)\n"
+        "def test_add(case):\n    seen.append(case.case.to_json())\n    case.check()\n"
+        "\ndef test_last():\n    import json\n    open('seen.json', 'w').write(json.dumps(seen))\n"
+    )
+
+    def seen(seed):
+        project.pytester.makepyfile(test_body=BODY + body)
+        project.run_apart("--simulate", f"--hypothesis-seed={seed}").assert_outcomes(passed=2)
+        return json.loads((project.pytester.path / "seen.json").read_text())
+
+    assert seen(1) == seen(1) != seen(2)
+
+
+@pytest.mark.parametrize(("profile", "cases"), [("quick", 50), ("ci", 200)])
+def test_profiles_set_how_many_cases(project, profile, cases):
+    project.add_test()
+    result = project.run("--simulate", f"--hypothesis-profile={profile}")
+    assert counts(result)["add"][0] == cases
+
+
+def test_in_ci_the_profile_is_ci(project, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    project.add_test()
+    assert counts(project.run("--simulate"))["add"][0] == 200
+
+
+def test_a_profile_that_a_conftest_loads_stays(project):
+    project.add_test()
+    project.pytester.makeconftest(
+        "from hypothesis import settings\n"
+        "settings.register_profile('mine', max_examples=3, deadline=None)\n"
+        "settings.load_profile('mine')\n"
+    )
+    assert counts(project.run("--simulate"))["add"][0] == 3
+
+
+def test_junit_properties_carry_the_counts(project):
+    project.add_test()
+    project.run("--simulate", "--junitxml=report.xml", "-o", "junit_family=xunit1")
+    text = (project.pytester.path / "report.xml").read_text()
+    assert '<property name="difftest" value="{&quot;rows&quot;: [[&quot;add&quot;' in text

@@ -1,0 +1,53 @@
+import sys
+
+import numpy as np
+from click.testing import CliRunner
+
+from difftest.cli.bench import reference_forms, table
+from difftest.cli.main import main
+from difftest.measurement import Measurement
+
+
+def test_original_and_optimised_forms_stand_side_by_side():
+    result = CliRunner().invoke(main, ["bench", "reference", "--size", "tiny"])
+    assert result.exit_code == 0, result.output
+    for heading in ("Name", "Time/Run", "Memory allocated/Run", "vs Fastest"):
+        assert heading in result.stdout
+    names = [line.strip("│ ").split()[0] for line in result.stdout.splitlines() if "4x4" in line]
+    assert names == ["orig_tiny_4x4", "opt_tiny_4x4"] * 2  # of the convolution, of the pooling
+    assert result.stdout.count(" 100.00%") == 2
+
+
+def test_the_forms_compared_give_the_same_result():
+    for forms in reference_forms(("tiny", "small", "medium")).values():
+        results = [form() for form in forms.values()]
+        assert len(results) == 6
+        for original, optimised in zip(results[::2], results[1::2], strict=True):
+            np.testing.assert_allclose(optimised, original, rtol=0, atol=1e-13)
+
+
+def test_times_are_relative_to_the_fastest():
+    measured = {"slow": Measurement(3e-3, 2_000, 1), "fast": Measurement(2e-3, 0, 1)}
+    columns = [list(column.cells) for column in table("a title", measured).columns]
+    assert columns == [
+        ["slow", "fast"],
+        ["3,000.0 µs", "2,000.0 µs"],
+        ["2.0 kB", "0 bytes"],
+        ["150.00%", "100.00%"],
+    ]
+
+
+def test_an_unknown_size_is_one_clear_error():
+    result = CliRunner().invoke(main, ["bench", "reference", "--size", "huge"])
+    assert result.exit_code == 2
+    assert "'huge' is not one of 'tiny', 'small', 'medium', 'large'" in result.stderr
+
+
+def test_outside_the_source_tree_the_error_says_where_to_run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("reference", "reference.conv2d"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = CliRunner().invoke(main, ["bench", "reference", "--size", "tiny"])
+    assert result.exit_code == 1
+    assert result.stderr.strip().startswith("Error: no module reference")
+    assert "run this in the source tree of nki-difftest" in result.stderr

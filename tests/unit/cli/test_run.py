@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+
+COMMAND = [sys.executable, "-c", "from difftest.cli.main import main; main()", "run"]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script; return its path."""
+
+    def write(source: str) -> str:
+        path = tmp_path / "script.py"
+        path.write_text(source)
+        return str(path)
+
+    return write
+
+
+def test_options_after_the_script_belong_to_the_script(script):
+    path = script("import sys; print(sys.argv[1:])")
+    result = CliRunner().invoke(main, ["run", path, "--help", "-n", "5", "--", "--version"])
+    assert result.stdout == "['--help', '-n', '5', '--', '--version']\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "code"), [("", 0), ("raise SystemExit(7)", 7), ("import sys; sys.exit('no')", 1)]
+)
+def test_the_exit_code_is_the_scripts(script, source, code):
+    ended = subprocess.run([*COMMAND, script(source)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (code, "")
+
+
+@pytest.mark.parametrize("missing", ["absent.py", "."])
+def test_a_script_that_is_no_file_is_one_clear_error(missing):
+    result = CliRunner().invoke(main, ["run", missing])
+    assert result.exit_code == 2
+    assert f"Invalid value for 'SCRIPT.py': File '{missing}'" in result.stderr

@@ -1,0 +1,52 @@
+"""A backend that calls a kernel written in plain NumPy, to test the harness without a simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.backends.base import (
+    Call,
+    Crashed,
+    Outcome,
+    Ran,
+    Rejected,
+    as_outputs,
+    still_poisoned,
+)
+from difftest.spec import KernelSpec
+
+
+class PlainBackend:
+    def __init__(self, name: str = "plain") -> None:
+        self.name = name
+        self.description = "NumPy called directly"
+
+    def run(self, call: Call) -> Outcome:
+        try:
+            returned = call.kernel(*call.inputs, *call.outputs, **call.parameters)
+        except AssertionError as error:
+            return Rejected(error)
+        except Exception as error:
+            return Crashed(error)
+        outputs = call.outputs or as_outputs(returned)
+        return Ran(outputs, tuple(map(still_poisoned, call.outputs)))
+
+
+def add(a, b):
+    """Adds as the engines do: in float32, rounded once."""
+    return (a.astype(np.float32) + b.astype(np.float32)).astype(a.dtype)
+
+
+def add_reference(a, b):
+    return a.astype(np.float64) + b.astype(np.float64)
+
+
+def add_spec(kernel=add, **changes) -> KernelSpec:
+    """A spec of ``add`` on vectors of 1 to 8 elements, with these fields changed."""
+    fields = {
+        "kernel": kernel,
+        "reference": add_reference,
+        "domain": {"n": range(1, 9)},
+        "inputs": {"a": "n", "b": "n"},
+    }
+    return KernelSpec(**{**fields, **changes})

@@ -1,0 +1,288 @@
+"""Who may import whom: the rules of docs/architecture.md, read from the syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: `from a import b` is a.b, whether b is a module or not."""
+
+    name: str
+    file: Path
+    line: int
+    deferred: bool  # inside a function: nothing is imported until it is called
+    typing_only: bool  # under `if TYPE_CHECKING:`: never imported
+
+    @property
+    def importer(self) -> str:
+        """Dotted name of the importing module."""
+        parts = self.file.with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def within(self, *packages: str) -> bool:
+        """Whether the name is one of `packages`, or lies in one."""
+        return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
+
+    def of_standard_library(self) -> bool:
+        return self.name.split(".")[0] in sys.stdlib_module_names
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.name}"
+
+
+def imports(root: Path, file: Path) -> Iterator[Import]:
+    """Every import of a file, wherever it stands in it."""
+    relative = file.relative_to(root)
+
+    def visit(node: ast.AST, deferred: bool, typing_only: bool) -> Iterator[Import]:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [*relative.parts[: -node.level]] if node.level else []
+            base += [node.module] if node.module else []
+            names = [".".join([*base, alias.name]) for alias in node.names]
+        for name in names:
+            yield Import(name, relative, node.lineno, deferred, typing_only)
+        for child in ast.iter_child_nodes(node):
+            in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            yield from visit(
+                child,
+                deferred or in_function,
+                typing_only or (for_types and child in node.body),
+            )
+
+    yield from visit(ast.parse(file.read_text(encoding="utf-8")), False, False)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Files that may import the standard library, the packages named, and nothing else."""
+
+    files: str  # a pattern, from the root of the repository
+    allowed: tuple[str, ...]
+    when_loaded: bool = False  # holds what loading the file imports; else every import in it
+
+    def violations(self, root: Path) -> list[str]:
+        """The imports that break the rule; a rule over no file is itself broken."""
+        files = sorted(root.glob(self.files))
+        if not files:
+            return [f"no file matches {self.files}: the rule holds nothing"]
+        return [
+            str(found)
+            for file in files
+            for found in imports(root, file)
+            if not (self.when_loaded and (found.deferred or found.typing_only))
+            and not found.of_standard_library()
+            and not found.within(*self.allowed)
+        ]
+
+
+# The oracle and the kernels are independent of each other and of what judges them.
+REFERENCE = Rule("reference/**/*.py", ("numpy", "reference"))
+KERNELS = Rule("kernels/**/*.py", ("neuronxcc", "kernels"))
+# The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
+SIMULATOR = Rule("difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "difftest.simulator"))
+# Meaning never depends on time, so time sees of meaning only what happened and on what machine.
+TIMING = Rule(
+    "difftest/timing/**/*.py",
+    (
+        "numpy",
+        "rich",
+        "difftest.timing",
+        "difftest.simulator.trace",
+        "difftest.simulator.machine",
+    ),
+)
+# pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
+PLUGIN = Rule("difftest/plugin.py", ("pytest", "_pytest"), when_loaded=True)
+
+RULES = [REFERENCE, KERNELS, SIMULATOR, PLUGIN]
+
+# A part of the simulator imports the parts before it, itself, and no part after it.
+LAYERS = (
+    "errors",
+    "machine",
+    "trace",
+    "fuse",
+    "dtypes",
+    "capacity",
+    "memory",
+    "index",
+    "core",
+    "tile",
+    "indirect",
+    "instructions.operands",
+    "instructions",
+    "frontend",
+    "launch",
+    "",  # the package itself, which gathers its public names
+)
+
+
+def layer_of(module: str) -> int | None:
+    """Where a module of the simulator stands in LAYERS; None if it has no place there."""
+    inside = module.removeprefix("difftest.simulator").lstrip(".")
+    fitting = [layer for layer in LAYERS if f"{inside}.".startswith(f"{layer}.")]
+    return LAYERS.index(max(fitting, key=len)) if fitting else None
+
+
+def ways_back(root: Path) -> list[str]:
+    """The imports inside the simulator that lead from a layer to a later one."""
+    files = sorted(root.glob("difftest/simulator/**/*.py"))
+    if not files:
+        return ["no file matches difftest/simulator: the rule holds nothing"]
+    found = []
+    for file in files:
+        for one in imports(root, file):
+            if one.typing_only or not one.within("difftest.simulator"):
+                continue
+            importer, imported = layer_of(one.importer), layer_of(one.name)
+            if importer is None:
+                found.append(f"{one.file} has no place in LAYERS")
+            elif imported is None:
+                found.append(f"{one}, which has no place in LAYERS")
+            elif imported > importer:
+                found.append(f"{one}, a later layer")
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.files)
+def test_rule_holds(rule):
+    assert rule.violations(ROOT) == []
+
+
+def test_the_simulator_has_no_way_back():
+    assert ways_back(ROOT) == []
+
+
+def test_each_layer_is_there():
+    folder = ROOT / "difftest" / "simulator"
+    for layer in filter(None, LAYERS):
+        path = folder.joinpath(*layer.split("."))
+        assert path.with_suffix(".py").is_file() or path.is_dir(), f"LAYERS names {layer}"
+
+
+def test_the_timing_rule_joins_the_others_with_the_first_file_it_is_for():
+    assert (TIMING in RULES) == (ROOT / "difftest" / "timing").exists()
+
+
+def test_the_wheel_needs_nothing_of_the_source_tree():
+    """Except one command, which measures reference/ and says so where it is not there."""
+    files = sorted((ROOT / "difftest").rglob("*.py"))
+    found = [one for file in files for one in imports(ROOT, file)]
+    of_tree = [one for one in found if one.within("reference", "kernels", "tests", "benchmarks")]
+    assert {str(one.file) for one in of_tree} == {str(Path("difftest", "cli", "bench.py"))}
+    assert all(one.deferred and one.within("reference") for one in of_tree)
+
+
+# Each rule must be able to fail: trees with one planted violation each.
+def planted(root: Path, file: str, source: str) -> Path:
+    path = root / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source", "name"),
+    [
+        (REFERENCE, "reference/a.py", "from difftest.case import Case", "difftest.case.Case"),
+        (REFERENCE, "reference/a.py", "def f():\n    import kernels.a", "kernels.a"),
+        (REFERENCE, "reference/deep/a.py", "import ml_dtypes", "ml_dtypes"),
+        (REFERENCE, "reference/a.py", "from .. import kernels", "kernels"),
+        (KERNELS, "kernels/a.py", "import reference.matmul as oracle", "reference.matmul"),
+        (KERNELS, "kernels/a.py", "from difftest import simulator", "difftest.simulator"),
+        (KERNELS, "kernels/a.py", "import numpy as np", "numpy"),
+        (SIMULATOR, "difftest/simulator/a.py", "import pytest", "pytest"),
+        (
+            SIMULATOR,
+            "difftest/simulator/b/a.py",
+            "from hypothesis import given",
+            "hypothesis.given",
+        ),
+        (SIMULATOR, "difftest/simulator/a.py", "from ..case import Case", "difftest.case.Case"),
+        (SIMULATOR, "difftest/simulator/a.py", "import difftest.timing", "difftest.timing"),
+        (SIMULATOR, "difftest/simulator/a.py", "import difftest.simulators", "difftest.simulators"),
+        (
+            TIMING,
+            "difftest/timing/a.py",
+            "from difftest.simulator.tile import Tile",
+            "difftest.simulator.tile.Tile",
+        ),
+        (TIMING, "difftest/timing/a.py", "from difftest import simulator", "difftest.simulator"),
+        (PLUGIN, "difftest/plugin.py", "import numpy", "numpy"),
+        (
+            PLUGIN,
+            "difftest/plugin.py",
+            "try:\n    from . import spec\nfinally:\n    pass",
+            "difftest.spec",
+        ),
+        (PLUGIN, "difftest/plugin.py", "class A:\n    import rich", "rich"),
+        (
+            PLUGIN,
+            "difftest/plugin.py",
+            "if TYPE_CHECKING:\n    pass\nelse:\n    import rich",
+            "rich",
+        ),
+    ],
+)
+def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
+    (found,) = rule.violations(planted(tmp_path, file, source))
+    assert found.startswith(f"{file}:")
+    assert found.endswith(f" imports {name}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source"),
+    [
+        (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
+        (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
+        (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
+        (PLUGIN, "difftest/plugin.py", "import pytest\ndef hook():\n    import difftest.spec"),
+        (PLUGIN, "difftest/plugin.py", "if TYPE_CHECKING:\n    from difftest.spec import A"),
+    ],
+)
+def test_what_is_allowed_passes(tmp_path, rule, file, source):
+    assert rule.violations(planted(tmp_path, file, source)) == []
+
+
+@pytest.mark.parametrize("rule", [*RULES, TIMING], ids=lambda rule: rule.files)
+def test_a_rule_over_no_file_fails(tmp_path, rule):
+    assert rule.violations(tmp_path) == [f"no file matches {rule.files}: the rule holds nothing"]
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "message"),
+    [
+        ("tile.py", "from difftest.simulator.launch import launch", "launch.launch, a later layer"),
+        ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a later layer"),
+        ("instructions/operands.py", "from . import dma", "instructions.dma, a later layer"),
+        ("frontend/nki.py", "import difftest.simulator", "difftest.simulator, a later layer"),
+        ("extra.py", "from difftest.simulator import errors", "extra.py has no place in LAYERS"),
+        ("tile.py", "from difftest.simulator import extra", "extra, which has no place in LAYERS"),
+    ],
+)
+def test_a_planted_way_back_is_found(tmp_path, file, source, message):
+    (found,) = ways_back(planted(tmp_path, f"difftest/simulator/{file}", source))
+    assert found.endswith(message)
+
+
+def test_a_way_forward_passes(tmp_path):
+    source = "from difftest.simulator.errors import NkiError\nfrom . import operands, table"
+    assert ways_back(planted(tmp_path, "difftest/simulator/instructions/dma.py", source)) == []
+
+
+def test_a_simulator_without_files_fails(tmp_path):
+    assert ways_back(tmp_path) == ["no file matches difftest/simulator: the rule holds nothing"]
