@@ -77,13 +77,12 @@ def recipes(dtype: str, *, nonfinite: bool = False) -> SearchStrategy[Recipe]:
 
 def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
     if is_float(dtype):
-        values = st.sampled_from(_PLAIN_VALUES + (_NONFINITE if nonfinite else ()))
+        values = _PLAIN_VALUES + (_NONFINITE if nonfinite else ())
     else:
-        low = 0 if dtype.kind in "ub" else -1
-        values = st.integers(low, 2).map(float)
+        values = (0.0, 1.0, 2.0) if dtype.kind in "ub" else (0.0, 1.0, 2.0, -1.0)
     positions = st.one_of(st.integers(0, _MAX_SEED), st.integers(-3, -1))
-    overrides = st.lists(st.tuples(positions, values), max_size=3).map(tuple)
-    return st.builds(Fill, values, overrides)
+    override = st.tuples(positions, st.sampled_from(values))
+    return st.builds(Fill, st.sampled_from(values), st.lists(override, max_size=3).map(tuple))
 
 
 def _values(source: Source, earlier: dict[str, Any]) -> SearchStrategy[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -15,6 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from difftest.measurement import Measurement, measure
+from difftest.shipped import import_shipped
 
 Form = Callable[[], object]  # one way to compute an operation, bound to its operands
 
@@ -54,23 +53,9 @@ def reference(sizes: tuple[str, ...]) -> None:
 
 
 def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
-    """The definition and the fast form of each operation, on images of the SIZES named.
-
-    Raises
-    ------
-    click.ClickException
-        If the references cannot be imported: they are part of the source tree, not of the wheel.
-    """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        from reference.conv2d import conv2d, conv2d_direct
-        from reference.maxpool2d import maxpool2d, maxpool2d_direct
-    except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"no module {error.name}: run this in the source tree of nki-difftest, which holds "
-            "the folder reference/"
-        ) from None
+    """The definition and the fast form of each operation, on images of the SIZES named."""
+    convolution = import_shipped("reference.conv2d")
+    pooling = import_shipped("reference.maxpool2d")
     rng = np.random.default_rng(0)
     filters = rng.standard_normal((CHANNELS, CHANNELS, 3, 3))
     convolutions: dict[str, Form] = {}
@@ -79,10 +64,10 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
         side = SIZES[size]
         images = rng.standard_normal((1, CHANNELS, side, side))
         label = f"{size}_{side}x{side}"
-        convolutions[f"orig_{label}"] = partial(conv2d_direct, images, filters)
-        convolutions[f"opt_{label}"] = partial(conv2d, images, filters)
-        poolings[f"orig_{label}"] = partial(maxpool2d_direct, images, 2)
-        poolings[f"opt_{label}"] = partial(maxpool2d, images, 2)
+        convolutions[f"orig_{label}"] = partial(convolution.conv2d_direct, images, filters)
+        convolutions[f"opt_{label}"] = partial(convolution.conv2d, images, filters)
+        poolings[f"orig_{label}"] = partial(pooling.maxpool2d_direct, images, 2)
+        poolings[f"opt_{label}"] = partial(pooling.maxpool2d, images, 2)
     return {"conv2d, 3x3 filters": convolutions, "maxpool2d, 2x2 windows": poolings}
 
 

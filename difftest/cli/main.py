@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from difftest.cli.bench import bench
+from difftest.cli.bench_kernel import kernel
+from difftest.cli.grade import grade
 from difftest.cli.run import run
 
 
@@ -15,4 +17,6 @@ def main() -> None:
 
 
 main.add_command(run)
+bench.add_command(kernel)
 main.add_command(bench)
+main.add_command(grade)

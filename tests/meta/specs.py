@@ -94,7 +94,7 @@ def default_product(kernel) -> KernelSpec:
         domain={
             "M": multiples(128, at_most=256),
             "K": multiples(128, at_most=384),
-            "N": multiples(512, at_most=1024),
+            "N": (512,),
         },
         inputs={"lhsT": "K M", "rhs": "K N"},
         outputs={"result": "M N"},

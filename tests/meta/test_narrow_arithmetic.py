@@ -12,17 +12,16 @@ with embedded():
 
 
 @nki.jit
-def product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512):
+def product(lhsT, rhs, result: nt.mutable_tensor):
     """Adds the partial products in SBUF, in the dtype of the operands."""
     K, M = lhsT.shape
     _, N = rhs.shape
-    for m in nl.affine_range(M // TILE_M):
-        for n in nl.affine_range(N // TILE_N):
-            rows = slice(m * TILE_M, (m + 1) * TILE_M)
-            columns = slice(n * TILE_N, (n + 1) * TILE_N)
-            total = nl.zeros((TILE_M, TILE_N), lhsT.dtype, buffer=nl.sbuf)
-            for k in nl.sequential_range(K // TILE_K):
-                depth = slice(k * TILE_K, (k + 1) * TILE_K)
+    for m in nl.affine_range(M // 128):
+        for n in nl.affine_range(N // 512):
+            rows, columns = slice(m * 128, (m + 1) * 128), slice(n * 512, (n + 1) * 512)
+            total = nl.zeros((128, 512), lhsT.dtype, buffer=nl.sbuf)
+            for k in nl.sequential_range(K // 128):
+                depth = slice(k * 128, (k + 1) * 128)
                 partial = nisa.nc_matmul(nl.load(lhsT[depth, rows]), nl.load(rhs[depth, columns]))
                 total[...] = nl.add(total, partial, dtype=lhsT.dtype)
             nl.store(result[rows, columns], total)
@@ -30,16 +29,11 @@ def product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N
 
 
 def test_matmul():
-    failure = smallest_failure(specs.product(product))
-    values = failure.case.values
-    assert failure.case.dtype in ("float16", "bfloat16")
-    assert (values["M"], values["N"], values["K"] // values["TILE_K"]) == (1, 1, 2)
-
-
-def test_matmul_of_the_hardwares_tile_sizes():
+    """With one tile along K nothing is added, with two the sum is rounded once too often."""
     failure = smallest_failure(specs.default_product(product))
-    assert failure.case.dtype in ("float16", "bfloat16")
+    assert failure.case.dtype == "float16"
     assert failure.case.values == {"M": 128, "K": 256, "N": 512}
+    assert failure.verdicts["embedded"].kind == "value"
 
 
 @nki.jit

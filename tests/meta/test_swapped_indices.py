@@ -69,7 +69,7 @@ def test_vector_add_tiled():
 
 @nki.jit
 def product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512):
-    """Takes rows and columns of the result's tiles for each other where they have one size."""
+    """Takes row and column of the tile for each other where it writes the result."""
     K, M = lhsT.shape
     _, N = rhs.shape
     for m in nl.affine_range(M // TILE_M):
@@ -80,17 +80,29 @@ def product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N
             for k in nl.affine_range(K // TILE_K):
                 depth = slice(k * TILE_K, (k + 1) * TILE_K)
                 total += nisa.nc_matmul(nl.load(lhsT[depth, rows]), nl.load(rhs[depth, columns]))
-            if M == N and TILE_M == TILE_N:
-                rows, columns = columns, rows
+            rows = slice(n * TILE_M, (n + 1) * TILE_M)
+            columns = slice(m * TILE_N, (m + 1) * TILE_N)
             nl.store(result[rows, columns], nl.copy(total, dtype=result.dtype))
     return result
 
 
 def test_matmul():
-    tiles = {"TILE_M": (1, 2), "TILE_K": (1, 2), "TILE_N": (1, 2)}
-    spec = specs.product(product)
-    failure = smallest_failure(replace(spec, domain={**spec.domain, **tiles}))
-    values = failure.case.values
-    assert (values["TILE_M"], values["TILE_N"], values["K"]) == (1, 1, 1)
-    assert (values["M"], values["N"]) == (2, 2)
+    failure = smallest_failure(specs.product(product))
+    tiles = {"TILE_M": 1, "TILE_K": 1, "TILE_N": 1}
+    assert failure.case.values == {**tiles, "M": 1, "K": 1, "N": 2}
+    assert failure.case.data == {"lhsT": Zeros(), "rhs": Zeros()}
+    assert isinstance(failure.verdicts["embedded"].error, OutOfBoundsError)
+
+
+def test_matmul_of_squares():
+    square = replace(specs.product(product), inputs={"lhsT": "K M", "rhs": "K M"})
+    square = replace(square, outputs={"result": "M M"}, parameters=("TILE_M", "TILE_K"))
+    failure = smallest_failure(replace(square, kernel=square_product))
+    assert failure.case.values["TILE_M"] == failure.case.values["K"] == 1
+    assert failure.case.values["M"] == 2
     assert Iota() in failure.case.data.values()
+
+
+@nki.jit
+def square_product(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128):
+    return product(lhsT, rhs, result, TILE_M, TILE_K, TILE_M)

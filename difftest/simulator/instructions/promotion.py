@@ -23,7 +23,14 @@ from difftest.simulator.tile import Tile
 
 _UINT8 = np.dtype(np.uint8)
 
-_RANK: dict[np.dtype[Any], int] = {FLOAT8_E4M3: 0, FLOAT8_E5M2: 0, FLOAT16: 1, BFLOAT16: 1, TFLOAT32: 2, FLOAT32: 3}
+_RANK: dict[np.dtype[Any], int] = {
+    FLOAT8_E4M3: 0,
+    FLOAT8_E5M2: 0,
+    FLOAT16: 1,
+    BFLOAT16: 1,
+    TFLOAT32: 2,
+    FLOAT32: 3,
+}
 _WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
 """Two different floats of one rank: neither holds the other, so a wider type does."""
 

@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 from click.testing import CliRunner
 
@@ -43,11 +41,7 @@ def test_an_unknown_size_is_one_clear_error():
     assert "'huge' is not one of 'tiny', 'small', 'medium', 'large'" in result.stderr
 
 
-def test_outside_the_source_tree_the_error_says_where_to_run(monkeypatch, tmp_path):
+def test_the_folder_it_runs_in_does_not_matter(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for name in ("reference", "reference.conv2d"):
-        monkeypatch.setitem(sys.modules, name, None)
     result = CliRunner().invoke(main, ["bench", "reference", "--size", "tiny"])
-    assert result.exit_code == 1
-    assert result.stderr.strip().startswith("Error: no module reference")
-    assert "run this in the source tree of nki-difftest" in result.stderr
+    assert result.exit_code == 0, result.output

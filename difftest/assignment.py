@@ -1,0 +1,122 @@
+"""The course assignment's tests of the fused convolution: cases, points and thresholds as data.
+
+Source: the assignment's handout ("Grading Guidelines") and its public starter code
+(stanford-cs149/asst4-trainium2, `part2/test_harness.py`), in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+SEED = 42
+"""The starter code's default."""
+BATCH = 4
+FILTER = 3
+SMALL = (32, 16)
+LARGE = (224, 224)
+MAX_POOL = 2
+RELAXED_SHARE = 0.95
+"""Of a performance test's points, for meeting the relaxed threshold alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectnessTest:
+    """One correctness test: all its cases must pass for its points."""
+
+    name: str
+    image: tuple[int, int]
+    channels: tuple[tuple[int, int], ...]
+    """Pairs of input and output channels, one case each."""
+    bias: bool
+    pool_size: int
+    points: float = 2.5
+
+    def cases(self, random: np.random.RandomState) -> Iterator[tuple[str, Array, Array, Array]]:
+        """Name, X, W and bias of each case, float32, drawn in the starter code's order."""
+        for c_in, c_out in self.channels:
+            X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
+            W = random.rand(c_out, c_in, FILTER, FILTER).astype(np.float32)
+            zeros = np.zeros(c_out, np.float32)
+            bias = random.rand(c_out).astype(np.float32) if self.bias else zeros
+            yield f"{c_in} -> {c_out} channels", X, W, bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerformanceTest:
+    """One performance test: p99 latency in microseconds on a NeuronCore against two limits."""
+
+    name: str
+    image: tuple[int, int]
+    dtype: str
+    pool_size: int
+    points: float
+    relaxed_us: float
+    full_us: float
+    extra_credit: bool = False
+
+    def points_for(self, p99_us: float) -> float:
+        """The points that a p99 latency earns."""
+        if p99_us > self.relaxed_us:
+            return 0.0
+        return self.points if p99_us <= self.full_us else self.points * RELAXED_SHARE
+
+
+_PAIRS = tuple((c_in, c_out) for c_in in (128, 256) for c_out in (128, 256))
+
+CORRECTNESS = (
+    CorrectnessTest(name="small images", image=SMALL, channels=_PAIRS, bias=False, pool_size=1),
+    CorrectnessTest(
+        name="large images", image=LARGE, channels=((256, 256),), bias=False, pool_size=1
+    ),
+    CorrectnessTest(
+        name="large images, bias", image=LARGE, channels=((256, 256),), bias=True, pool_size=1
+    ),
+    CorrectnessTest(
+        name="large images, bias, max pool",
+        image=LARGE,
+        channels=((256, 256),),
+        bias=True,
+        pool_size=MAX_POOL,
+    ),
+)
+
+_LIMITS = {
+    (LARGE, "float32"): (4964.0, 4596.0),
+    (LARGE, "float16"): (1365.0, 1002.0),
+    (SMALL, "float32"): (110.0, 110.0),
+    (SMALL, "float16"): (84.0, 84.0),
+}
+_POINTS = {(LARGE, 1): 17.5, (LARGE, MAX_POOL): 7.5, (SMALL, 1): 1.25, (SMALL, MAX_POOL): 1.25}
+
+PERFORMANCE = tuple(
+    PerformanceTest(
+        name=f"{image[0]}x{image[1]}, {dtype}, {'max pool' if pool > 1 else 'no pool'}",
+        image=image,
+        dtype=dtype,
+        pool_size=pool,
+        points=_POINTS[image, pool],
+        relaxed_us=_LIMITS[image, dtype][0],
+        full_us=_LIMITS[image, dtype][1],
+        extra_credit=image == SMALL,
+    )
+    for image in (LARGE, SMALL)
+    for pool in (1, MAX_POOL)
+    for dtype in ("float32", "float16")
+)
+
+
+def correctness_tests(*, max_pool: bool) -> tuple[CorrectnessTest, ...]:
+    """The tests that count, without max pooling or with it."""
+    return tuple(test for test in CORRECTNESS if max_pool or test.pool_size == 1)
+
+
+def performance_tests(*, max_pool: bool) -> tuple[PerformanceTest, ...]:
+    """The tests that count, without max pooling or with it; extra credit last."""
+    return tuple(test for test in PERFORMANCE if max_pool or test.pool_size == 1)

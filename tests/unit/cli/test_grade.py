@@ -1,0 +1,68 @@
+import pytest
+from click.testing import CliRunner
+
+from difftest.assignment import CorrectnessTest
+from difftest.cli import grade as command
+from difftest.cli.main import main
+from tests.unit import student
+
+SMALL = CorrectnessTest(
+    name="small images", image=(6, 6), channels=((128, 128),), bias=True, pool_size=1
+)
+POOLED = CorrectnessTest(
+    name="with max pool", image=(6, 6), channels=((128, 128),), bias=True, pool_size=2
+)
+
+
+@pytest.fixture
+def grade(tmp_path, monkeypatch):
+    def tests(*, max_pool):
+        return (SMALL, POOLED) if max_pool else (SMALL,)
+
+    monkeypatch.setattr(command, "correctness_tests", tests)
+
+    def run(source, *options):
+        file = tmp_path / "conv2d.py"
+        file.write_text(source)
+        return CliRunner().invoke(main, ["grade", str(file), *options])
+
+    return run
+
+
+def test_a_right_kernel(grade):
+    result = grade(student.SOURCE, "--test-maxpool")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert "passed  small images: 128 -> 128 channels" in lines
+    assert "passed  with max pool: 128 -> 128 channels" in lines
+    assert "Correctness: 5 of 5 points" in lines
+    assert "Performance: not measured (needs a device), of 50 points" in lines
+    assert "Extra credit: not measured (needs a device), of 5 points" in lines
+    assert any("17.5 points under 4596 us p99, 4964 relaxed" in line for line in lines)
+
+
+def test_without_max_pool(grade):
+    result = grade(student.SOURCE)
+    assert "Correctness: 2.5 of 2.5 points" in result.output
+    assert "of 35 points" in result.output
+
+
+def test_a_wrong_kernel_exits_with_1(grade):
+    result = grade(student.SWAPPED_TAPS)
+    assert result.exit_code == 1
+    assert "FAILED  small images: 128 -> 128 channels" in result.output
+    assert "elements are wrong" in result.output
+    assert "Correctness: 0 of 2.5 points" in result.output
+    assert "not measured (correctness comes first)" in result.output
+
+
+def test_no_such_file():
+    result = CliRunner().invoke(main, ["grade", "nowhere.py"])
+    assert result.exit_code == 1
+    assert "Error: no file at nowhere.py" in result.output
+
+
+def test_a_file_without_the_kernel(grade):
+    result = grade(student.OTHER_NAME)
+    assert result.exit_code == 1
+    assert "no function fused_conv2d_maxpool" in result.output
