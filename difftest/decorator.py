@@ -127,7 +127,6 @@ def _with_signature(
 ) -> TestFunction:
     """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
 
-    @functools.wraps(function)
     def wrapper(**arguments: Any) -> None:
         __tracebackhide__ = True
         run(**arguments)
@@ -140,5 +139,6 @@ def _with_signature(
         co_filename=function.__code__.co_filename,
         co_firstlineno=function.__code__.co_firstlineno,
     )
+    functools.update_wrapper(wrapper, function)
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return wrapper

@@ -98,23 +98,6 @@ def _round_tfloat32(values: Array) -> Array:
     return result
 
 
-def _round_bfloat16(values: Array) -> Array:
-    """As ml_dtypes rounds (to nearest even), in integer arithmetic: several times faster.
-
-    ``tests/unit/simulator/test_dtypes.py`` holds it to ml_dtypes over every bit pattern.
-    """
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    rounded = (bits >> np.uint32(16)) & np.uint32(1)
-    rounded += np.uint32(0x7FFF)
-    rounded += bits
-    rounded &= np.uint32(0xFFFF0000)
-    result: Array = rounded.view(np.float32)
-    nan = np.isnan(values)
-    if nan.any():
-        result[nan] = np.copysign(np.float32(np.nan), values[nan])
-    return result
-
-
 def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
     """Float to integer: to nearest even, saturating; NaN becomes 0 (assumed, not documented)."""
     if values.dtype.kind in "iub":
@@ -131,7 +114,7 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     """``values`` (an engine's float32 results, or integers) rounded once into ``dtype``.
 
     Returns an array of :func:`storage_dtype`; it may be ``values`` itself where nothing is lost.
-    Floats round to nearest even (float8 and bfloat16 as ml_dtypes does); float to integer rounds
+    Floats round to nearest even (ml_dtypes' casts); float to integer rounds
     to nearest even and saturates.
     """
     if dtype == FLOAT32:
@@ -141,8 +124,6 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype not in _FLOAT_SET:
         return values if values.dtype == dtype else _round_integer(values, dtype)
     exact = values if values.dtype == FLOAT32 else values.astype(np.float32)
-    if dtype == BFLOAT16:
-        return _round_bfloat16(exact)
     if dtype == TFLOAT32:
         return _round_tfloat32(exact)
     with np.errstate(over="ignore"):
@@ -151,10 +132,6 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
 
 def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
     """An HBM array of ``dtype``'s own bits as an on-chip array (a DMA's read)."""
-    if dtype == BFLOAT16:
-        wide = array.view(np.uint16).astype(np.uint32)
-        wide <<= np.uint32(16)
-        return wide.view(np.float32)
     if dtype == TFLOAT32:
         return array.view(np.float32)
     return array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array

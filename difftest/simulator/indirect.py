@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ class IndirectTile:
 
     def __repr__(self) -> str:
         return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:

@@ -23,7 +23,7 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
 
     Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
     """
-    shape = tile.tile_shape() if not tile.space.is_hbm else tile.shape
+    shape = tile.tile_shape() if not tile.in_hbm else tile.shape
     strides = padded_strides(tile, shape)
     if len(shape) < len(full):
         box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
@@ -45,7 +45,7 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
         )
         if not any(leaves(axis, tuple(extents)) for axis in axes):
             axes = None
-    partition = tile.partition_axis if tile.space.is_hbm else 0
+    partition = tile.partition_axis if tile.in_hbm else 0
     return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
 
 

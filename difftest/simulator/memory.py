@@ -77,6 +77,7 @@ class Storage:
         "allocation",
         "data",
         "dtype",
+        "in_hbm",
         "masked",
         "mutable",
         "producer",
@@ -97,6 +98,7 @@ class Storage:
         self.allocation = allocation
         self.data = data
         self.dtype = allocation.dtype
+        self.in_hbm = allocation.space.is_hbm
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable

@@ -7,6 +7,7 @@ mask may still cut it back (see :func:`restrict`), and any use of it without one
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 import numpy as np
@@ -76,15 +77,17 @@ class Tile:
         return self.storage.allocation.space
 
     @property
+    def in_hbm(self) -> bool:
+        """Whether the tile lies in HBM, where elements are the dtype's own bits."""
+        return self.storage.in_hbm
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -131,7 +134,7 @@ class Tile:
     def values(self) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
         array = self.read()
-        return from_bits(array, self.dtype) if self.space.is_hbm else array
+        return from_bits(array, self.dtype) if self.in_hbm else array
 
     def tile_shape(self) -> Shape:
         """The shape with the partition axis first and at least two dimensions.
@@ -253,7 +256,7 @@ class Tile:
         for item in items:
             if isinstance(item, Index):
                 shape = broadcast_shapes(shape, item.shape, "index expressions")
-        if len(shape) < 2 and not self.space.is_hbm:
+        if len(shape) < 2 and not self.in_hbm:
             raise _one_dimensional(self)
         offset = self.offset
         strides = [0] * len(shape)
@@ -267,7 +270,7 @@ class Tile:
             offset += start * stride
             for k, step in enumerate(steps):
                 strides[k] += step * stride
-        if not self.space.is_hbm:
+        if not self.in_hbm:
             _check_partition_walk(self, axes, shape)
         over = any(leaves(axis, shape) for axis in axes)
         return self._derive(offset, shape, tuple(strides), 0, tuple(axes) if over else None)
@@ -299,7 +302,7 @@ class Tile:
                 received=f"{self!r} to {list(wanted)}: {self.size} to {total} elements",
             )
         self.check_bounds()
-        if not self.space.is_hbm and self.partition_axis == 0 and self.shape[0] != wanted[0]:
+        if not self.in_hbm and self.partition_axis == 0 and self.shape[0] != wanted[0]:
             raise ShapeError(
                 "reshape of an on-chip tile keeps its partition dimension",
                 received=f"{self!r} to {list(wanted)}",
@@ -312,7 +315,7 @@ class Tile:
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = tuple(int(s) for s in shape)
-        base = self.tile_shape() if not self.space.is_hbm else self.shape
+        base = self.tile_shape() if not self.in_hbm else self.shape
         missing = len(wanted) - len(base)
         fits = missing >= 0 and all(
             have in (1, want) for have, want in zip(base, wanted[missing:], strict=True)
@@ -336,7 +339,7 @@ class Tile:
     def expand_dims(self: T, axis: int) -> T:
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
         at = axis + self.ndim + 1 if axis < 0 else axis
-        if not self.space.is_hbm and at == 0:
+        if not self.in_hbm and at == 0:
             raise ShapeError(
                 "the partition dimension stays first",
                 received=f"expand_dims(axis={axis}) of {self!r}",

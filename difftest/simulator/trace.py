@@ -25,9 +25,8 @@ class Space(Enum):
     SBUF = "sbuf"
     PSUM = "psum"
 
-    @property
-    def is_hbm(self) -> bool:
-        return self in (Space.SHARED_HBM, Space.PRIVATE_HBM)
+    def __init__(self, label: str) -> None:
+        self.is_hbm = label.endswith("hbm")
 
 
 class Engine(Enum):

@@ -112,9 +112,17 @@ def _space(buffer: object, where: str) -> Space:
     )
 
 
+def _are_plain(shape: tuple[Any, ...]) -> bool:
+    """Whether a shape needs no conversion: positive integers, none of them marked."""
+    for size in shape:
+        if type(size) is not int or size < 1:
+            return False
+    return bool(shape)
+
+
 def _shape(shape: object, where: str) -> tuple[Shape, int]:
     """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
-    if type(shape) is tuple and all(type(size) is int and size > 0 for size in shape) and shape:
+    if type(shape) is tuple and _are_plain(shape):
         return shape, 0
     given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
     sizes = []
@@ -141,8 +149,9 @@ def ndarray(
     shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
 ) -> Tensor:
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
-    no_extras("nl.ndarray", kwargs)
-    space = _space(buffer, "nl.ndarray")
+    if kwargs:
+        no_extras("nl.ndarray", kwargs)
+    space = buffer.space if isinstance(buffer, Buffer) else _space(buffer, "nl.ndarray")
     sizes, axis = _shape(shape, "nl.ndarray")
     storage = current().allocate(
         sizes, as_dtype(dtype), space, partition_axis=0 if space.is_hbm else axis, name=name

@@ -73,7 +73,7 @@ class Tensor(Tile):
         wanted = as_dtype(dtype)
         storage = self.storage
         whole = self.shape == storage.data.shape and self.offset == 0
-        if not self.space.is_hbm or not whole or storage.unwritten:
+        if not self.in_hbm or not whole or storage.unwritten:
             raise not_modelled(
                 "tensor.view of anything but a whole, written HBM tensor", f"{self!r}"
             )
@@ -218,7 +218,7 @@ def issue_into(
     if chosen is True:
         execute(dst, *operands, None)
         return
-    if not dst.space.is_hbm:
+    if not dst.in_hbm:
         dst.storage.leave_out()
     box = None if isinstance(chosen, bool) else mask_box(chosen)
     if box is None or isinstance(chosen, bool):
@@ -264,7 +264,7 @@ def issue_reduction(
 
 def assign(target: Tile, value: Any) -> None:
     """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
-    if target.space.is_hbm:
+    if target.in_hbm:
         raise KernelError(
             "tensors in HBM are written by DMA",
             received=f"assignment to {target!r}",

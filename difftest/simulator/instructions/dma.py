@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array, from_bits, round_to, to_bits
+from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array, from_bits, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
@@ -32,10 +32,14 @@ TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
 
 
+_CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
+"""Dtypes that NumPy itself converts to float32 and back while it copies, without a detour."""
+
+
 def dma_tile(value: object, name: str, where: str = "dma_copy") -> Tile:
     """``value`` as a tile that DMA can reach: HBM or SBUF, never PSUM."""
     tile = need_tile(value, name, where, DMA_SPACES)
-    if not tile.space.is_hbm:
+    if not tile.in_hbm:
         tile.tile_shape()
     return tile
 
@@ -43,24 +47,22 @@ def dma_tile(value: object, name: str, where: str = "dma_copy") -> Tile:
 def _cast(values: Array, src: Tile, dst: Tile) -> Array:
     """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
     if src.dtype == dst.dtype:
-        if src.space.is_hbm == dst.space.is_hbm:
+        if src.in_hbm == dst.in_hbm or src.dtype in _CAST_BY_ASSIGNMENT:
             return values
-        return from_bits(values, src.dtype) if src.space.is_hbm else to_bits(values, dst.dtype)
-    plain = from_bits(values, src.dtype) if src.space.is_hbm else values
+        return from_bits(values, src.dtype) if src.in_hbm else to_bits(values, dst.dtype)
+    plain = from_bits(values, src.dtype) if src.in_hbm else values
     rounded = round_to(as_float(plain), dst.dtype)
-    return to_bits(rounded, dst.dtype) if dst.space.is_hbm else rounded
+    return to_bits(rounded, dst.dtype) if dst.in_hbm else rounded
 
 
 def _check_sizes(dst: Tile | IndirectTile, src: Tile | IndirectTile) -> None:
-    sizes = [1, 1]
-    for k, tile in enumerate((dst, src)):
-        for extent in tile.shape:
-            sizes[k] *= extent
-    if sizes[0] != sizes[1]:
+    if dst.shape == src.shape:
+        return
+    if dst.size != src.size:
         raise ShapeError(
             "dma_copy moves as many elements as both sides have",
-            received=f"src {list(src.shape)} ({sizes[1]} elements), "
-            f"dst {list(dst.shape)} ({sizes[0]} elements)",
+            received=f"src {list(src.shape)} ({src.size} elements), "
+            f"dst {list(dst.shape)} ({dst.size} elements)",
             remedy="index both sides so that they cover the same elements",
         )
 
@@ -85,10 +87,10 @@ def dma_copy(
     dst.check_bounds()
     values = src.read()
     if rmw is not None:
-        old = as_float(from_bits(dst.read(), dst.dtype) if dst.space.is_hbm else dst.read())
-        new = from_bits(values, src.dtype) if src.space.is_hbm else values
+        old = as_float(from_bits(dst.read(), dst.dtype) if dst.in_hbm else dst.read())
+        new = from_bits(values, src.dtype) if src.in_hbm else values
         total = round_to(rmw.compute(old, as_float(_arrange(new, dst.shape))), dst.dtype)
-        moved = to_bits(total, dst.dtype) if dst.space.is_hbm else total
+        moved = to_bits(total, dst.dtype) if dst.in_hbm else total
     else:
         moved = _cast(values, src, dst)
     moved = _arrange(moved, dst.shape)
@@ -144,7 +146,7 @@ def dma_scatter(
         view[place] = _cast(values, src, base)
     else:
         dst.check_written(arrays, inside)
-        plain = from_bits(values, src.dtype) if src.space.is_hbm else values
+        plain = from_bits(values, src.dtype) if src.in_hbm else values
         whole = as_float(from_bits(view, base.dtype)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(plain))
         view[place] = to_bits(round_to(whole[place], base.dtype), base.dtype)

@@ -49,7 +49,7 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 
 def wrong_space(tile: Tile, name: str, where: str, spaces: tuple[Space, ...]) -> BufferError:
     """The error for a tile in the wrong memory."""
-    if tile.space.is_hbm:
+    if tile.in_hbm:
         remedy = "load it into SBUF first (nisa.dma_copy or nl.load)"
     elif tile.space is Space.PSUM:
         remedy = "copy it to SBUF first (nisa.tensor_copy or nl.copy)"
@@ -133,7 +133,7 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
     if not storage.mutable:
         raise immutable(dst)
     rounded = round_to(values, storage.dtype)
-    if dst.storage.allocation.space.is_hbm:
+    if dst.in_hbm:
         rounded = to_bits(rounded, storage.dtype)
     if (
         where is None
@@ -158,11 +158,16 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
 
 def store(view: Array, values: Array, dst: Tile) -> None:
     """``view[...] = values`` for shapes that broadcast, or hold the same elements in each row."""
+    if 0 in dst.strides:
+        _refuse_broadcast(dst)
+    view[...] = _fit(values, view.shape)
+
+
+def _refuse_broadcast(dst: Tile) -> None:
     if any(stride == 0 and size > 1 for size, stride in zip(dst.shape, dst.strides, strict=True)):
         raise ShapeError(
             "a broadcast view cannot be written", received=f"{dst!r} with strides {dst.strides}"
         )
-    view[...] = _fit(values, view.shape)
 
 
 def _fit(values: Array, shape: Shape) -> Array:
