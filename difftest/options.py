@@ -119,8 +119,10 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
     else:
         device = bool(getattr(namespace, DEVICE_KEY, False))
         options += [DEVICE] if device else []
-    overrides = [key for key in namespace.override_ini or () if key.startswith("difftest_")]
-    options += [word for override in overrides for word in ("-o", override)]
+    # Once each: pytest parses the command line more than once, and older ones collect them twice.
+    overrides = dict.fromkeys(namespace.override_ini or ())
+    for override in overrides:
+        options += ["-o", override] if override.startswith("difftest_") else []
     request = Request(simulate, device, namespace.difftest_case, tuple(options))
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")

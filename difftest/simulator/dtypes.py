@@ -47,8 +47,10 @@ def name_of(dtype: np.dtype[Any]) -> str:
     return "tfloat32" if dtype == TFLOAT32 else str(dtype)
 
 
-def as_dtype(spec: object) -> np.dtype[Any]:
+def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     """The NKI dtype that ``spec`` (a dtype, a NumPy scalar type or a name) stands for.
+
+    ``what`` has it, for the error's text.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def as_dtype(spec: object) -> np.dtype[Any]:
     if known is None:
         raise DtypeError(
             "NKI has no such dtype",
-            received=f"dtype {spec!r}",
+            received=f"{what} of dtype {spec!r}" if what else f"dtype {spec!r}",
             limit=", ".join(sorted(NAMES)),
             remedy="convert on the host, e.g. array.astype(np.float32)",
         )

@@ -28,21 +28,38 @@ class ParDim(int):
         return f"par_dim({int(self)})"
 
 
+def as_integer(value: object, what: str) -> int:
+    """``value`` as a Python integer.
+
+    Raises
+    ------
+    KernelError : it is none; a float is refused, not cut off.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, SupportsIndex):
+        try:
+            return value.__index__()
+        except TypeError:  # an array of several elements has __index__ too
+            pass
+    raise KernelError(
+        "indices and sizes are integers known when the kernel is traced",
+        received=f"{what} {value!r:.80} ({type(value).__name__})",
+        remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
+        "nisa.tensor_copy_dynamic_src",
+    )
+
+
 class DynamicSlice:
     """``nl.ds(start, size)``: ``size`` elements from ``start``."""
 
     __slots__ = ("size", "start")
 
     def __init__(self, start: int, size: int) -> None:
-        for name, value in (("start", start), ("size", size)):
-            if not isinstance(value, SupportsIndex):
-                raise KernelError(
-                    "nl.ds takes integers known when the kernel is traced",
-                    received=f"{name} of type {type(value).__name__}",
-                    remedy="for an offset held in a tile use nisa.tensor_copy_dynamic_src",
-                )
-        self.start = int(start)
-        self.size = int(size)
+        self.start = as_integer(start, "nl.ds with start")
+        self.size = as_integer(size, "nl.ds with size")
+        if self.size < 1:
+            raise ShapeError("nl.ds selects at least one element", received=f"size {self.size}")
 
 
 def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
@@ -57,8 +74,13 @@ def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
         ) from None
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value is an integer: Python's, NumPy's, or anything with ``__index__``."""
+    return type(value) is int or hasattr(value, "__index__")
+
+
 def _is_affine(value: object) -> bool:
-    return isinstance(value, (Index, SupportsIndex))
+    return isinstance(value, Index) or is_integer(value)
 
 
 class Index:
@@ -153,8 +175,8 @@ class Index:
         return self * -1
 
     def __mul__(self, other: object) -> Index:
-        if isinstance(other, SupportsIndex):
-            k = int(other)
+        if is_integer(other):
+            k = int(other)  # type: ignore[call-overload]
             return Index(self.shape, self.start * k, tuple(step * k for step in self.steps))
         if isinstance(other, Index):
             raise self._not_affine("the product of two indices")
@@ -197,9 +219,9 @@ class Index:
         return Mask((self - other - 1,))
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
-        if not isinstance(other, (Index, SupportsIndex)):
+        if not _is_affine(other):
             return NotImplemented
-        difference = self._combine(other, -1)
+        difference = self._combine(other, -1)  # type: ignore[arg-type]
         return Mask((difference, -difference))
 
     def __ne__(self, other: object) -> Mask:  # type: ignore[override]
@@ -284,7 +306,9 @@ class MGridMaker:
         for item in items:
             if not isinstance(item, slice):
                 raise KernelError("nl.mgrid takes slices", received=f"{item!r}")
-            ranges.append(range(int(item.start or 0), int(item.stop), int(item.step or 1)))
+            start = 0 if item.start is None else item.start
+            step = 1 if item.step is None else item.step
+            ranges.append(_range("nl.mgrid", start, item.stop, step))
         shape = tuple(len(r) for r in ranges)
         axes = []
         for axis, r in enumerate(ranges):
@@ -293,9 +317,21 @@ class MGridMaker:
         return MGrid(axes)
 
 
+def _range(where: str, *args: object) -> range:
+    """Python's range of at least one integer."""
+    numbers = [as_integer(arg, f"{where} with") for arg in args]
+    if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
+        raise ShapeError(
+            f"{where} takes ([start,] stop[, step]) and has at least one index",
+            received=", ".join(map(str, numbers)) or "no argument",
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        )
+    return range(*numbers)
+
+
 def arange(*args: int) -> Index:
     """``nl.arange([start,] stop[, step])``: a 1-D index."""
-    r = range(*(int(a) for a in args))
+    r = _range("nl.arange", *args)
     return Index((len(r),), r.start, (r.step,))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel
 from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.frontend.typing import is_mutable
@@ -72,7 +73,7 @@ def launch(
         )
     target = as_kernel(kernel)
     function = target.function
-    grid = grid or target.grid
+    grid = grid_shape(grid) or target.grid
     core = Core(machine, grid, record=record)
     with core.running():
         bound = _bind(function, args, dict(kwargs or {}))
@@ -138,16 +139,25 @@ class _Arguments:
             return self._tensor(name, value)
         if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
             return type(value)(self.convert(name, item) for item in value)
+        if isinstance(value, dict):
+            return {key: self.convert(name, item) for key, item in value.items()}
         return value
 
     def _tensor(self, name: str, array: Array) -> Tensor:
-        as_dtype(array.dtype)
+        as_dtype(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",
                 received=f"argument {name!r} of shape {array.shape}",
             )
-        mutable = self.by_reference or is_mutable(self.parameters[name].annotation)
+        mutable = is_mutable(self.parameters[name].annotation)
+        if mutable and not array.flags.writeable:
+            raise KernelError(
+                "an nt.mutable_tensor is written in place",
+                received=f"argument {name!r}, an array that is read-only",
+                remedy="pass a copy: array.copy()",
+            )
+        mutable = mutable or (self.by_reference and array.flags.writeable)
         data = np.ascontiguousarray(array).reshape(array.shape)
         storage = self.core.adopt(data, name=name, mutable=mutable)
         if mutable:
@@ -195,5 +205,5 @@ def _output(value: Any) -> tuple[Array, Array | None]:
             "or store a default first",
             location=value.storage.allocation.location,
         )
-    array = value.elements()
-    return (array if array.base is value.storage.data else array.copy()), missing
+    whole = value.size == value.storage.data.size
+    return (value.elements() if whole else value.elements().copy()), missing

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, storage_dtype
+from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, Array, is_float, storage_dtype
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
@@ -165,12 +165,11 @@ def poison(shape: Shape, dtype: np.dtype[Any]) -> Array:
 
     Unwritten elements keep it, so that they are seen even where only values are compared.
     """
-    array = np.empty(shape, dtype=dtype)
-    if dtype.kind in "iubV":
-        array.view(np.uint8)[...] = 0xA5 if dtype.kind != "b" else 1
-    else:
-        array[...] = np.array(np.nan, dtype=dtype)
-    return array
+    if is_float(dtype):
+        host = FLOAT32 if dtype == TFLOAT32 else dtype
+        return np.full(shape, np.array(np.nan, dtype=host)).view(dtype)
+    byte = 1 if dtype == BOOL else 0xA5
+    return np.full(shape, np.full(dtype.itemsize, byte, dtype=np.uint8).view(dtype)[0])
 
 
 def empty_on_chip(shape: Shape, dtype: np.dtype[Any]) -> Array:

@@ -8,7 +8,7 @@ mask may still cut it back (see :func:`restrict`), and any use of it without one
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, SupportsIndex, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from difftest.simulator.index import (
     DynamicSlice,
     Index,
     Shape,
+    as_integer,
     broadcast_shapes,
+    is_integer,
 )
 from difftest.simulator.memory import Storage, contiguous_strides, pattern_view
 from difftest.simulator.trace import Space
@@ -203,8 +205,8 @@ class Tile:
                 overrun = overrun or start < 0 or start + item.size > size
                 out_shape.append(item.size)
                 out_strides.append(stride)
-            elif isinstance(item, SupportsIndex):
-                start = int(item)
+            elif is_integer(item):
+                start = as_integer(item, "index")
                 walks.append((size, start, None, 0))
                 overrun = overrun or not 0 <= start < size
             else:
@@ -239,7 +241,7 @@ class Tile:
     def _advanced(self: T, items: tuple[Any, ...]) -> T:
         """One index expression or integer for each dimension; tiles make it indirect."""
         for item in items:
-            if not isinstance(item, (Index, Tile, DynamicIndex, SupportsIndex)):
+            if not (isinstance(item, (Index, Tile, DynamicIndex)) or is_integer(item)):
                 raise KernelError(
                     "basic and advanced indexing do not mix",
                     received=f"{_spell(item)} beside nl.arange / nl.mgrid on {self!r}",
@@ -287,7 +289,7 @@ class Tile:
         ------
         ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
         """
-        wanted = tuple(int(s) for s in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        wanted = _sizes(shape, "reshape to")
         if -1 in wanted:
             rest = 1
             for extent in wanted:
@@ -314,7 +316,7 @@ class Tile:
 
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
-        wanted = tuple(int(s) for s in shape)
+        wanted = _sizes(shape, "broadcast_to")
         base = self.tile_shape() if not self.in_hbm else self.shape
         missing = len(wanted) - len(base)
         fits = missing >= 0 and all(
@@ -338,11 +340,14 @@ class Tile:
 
     def expand_dims(self: T, axis: int) -> T:
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
-        at = axis + self.ndim + 1 if axis < 0 else axis
-        if not self.in_hbm and at == 0:
+        number = as_integer(axis, "expand_dims' axis")
+        at = number + self.ndim + 1 if number < 0 else number
+        first = 0 if self.in_hbm else 1
+        if not first <= at <= self.ndim:
             raise ShapeError(
-                "the partition dimension stays first",
+                "expand_dims inserts a free dimension",
                 received=f"expand_dims(axis={axis}) of {self!r}",
+                limit=f"axes {first} to {self.ndim}",
             )
         shape = (*self.shape[:at], 1, *self.shape[at:])
         strides = (*self.strides[:at], 0, *self.strides[at:])
@@ -414,10 +419,15 @@ def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
             )
 
 
+def _sizes(shape: object, what: str) -> Shape:
+    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return tuple(as_integer(size, what) for size in given)
+
+
 def _slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
-    start = 0 if item.start is None else int(item.start)
-    stop = size if item.stop is None else int(item.stop)
-    step = 1 if item.step is None else int(item.step)
+    start = 0 if item.start is None else as_integer(item.start, "slice start")
+    stop = size if item.stop is None else as_integer(item.stop, "slice stop")
+    step = 1 if item.step is None else as_integer(item.step, "slice step")
     if step < 1:
         raise KernelError("a slice's step is positive", received=_spell(item))
     return start, stop, step
@@ -427,14 +437,15 @@ def _spell(item: object) -> str:
     if isinstance(item, slice):
         parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
         return ":".join(parts + ([str(item.step)] if item.step is not None else []))
-    return repr(item)
+    return "..." if item is Ellipsis else repr(item)
 
 
 def _expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: Tile) -> tuple[Any, ...]:
     given = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if given > ndim:
+    if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
         raise ShapeError(
-            "a tensor has no more indices than dimensions", received=f"{given} indices of {tile!r}"
+            "a tensor has no more indices than dimensions, and at most one '...'",
+            received=f"[{', '.join(map(_spell, items))}] on {tile!r}",
         )
     fill = (slice(None),) * (ndim - given)
     for at, item in enumerate(items):

@@ -25,7 +25,7 @@ def naive(a_vec, b_vec):
 def test_vector_add_naive():
     failure = smallest_failure(specs.naive(naive))
     assert failure.case.values == {"n": 1}
-    assert failure.case.data == {"a_vec": Zeros(), "b_vec": Ones()}
+    assert set(failure.case.data.values()) == {Zeros(), Ones()}
 
 
 @nki.jit
@@ -44,7 +44,7 @@ def stream(a_vec, b_vec, FREE_DIM=2):
 def test_vector_add_stream():
     failure = smallest_failure(specs.stream(stream))
     assert failure.case.values == {"FREE_DIM": 1, "n": 128}
-    assert failure.case.data == {"a_vec": Zeros(), "b_vec": Ones()}
+    assert set(failure.case.data.values()) == {Zeros(), Ones()}
 
 
 @nki.jit

@@ -93,6 +93,6 @@ def project(pytester, monkeypatch):
     """Runs are in this process: what they leave in Hypothesis is put back."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    profile = settings.get_current_profile_name()
+    settings.register_profile("of this session", settings.default)
     yield Project(pytester)
-    settings.load_profile(profile)
+    settings.load_profile("of this session")

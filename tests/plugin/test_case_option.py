@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from pytest import ExitCode
 
 CASE = {
     "values": {"m": 3, "n": 2},
@@ -35,7 +34,7 @@ def test_a_test_named_with_its_path(project):
 def test_a_case_that_does_not_fit_is_a_usage_error(project, text, message):
     project.add_test()
     result = project.run("--simulate", "--case", text)
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
 
 
@@ -43,7 +42,7 @@ def test_the_case_needs_one_kernel_test(project):
     project.add_test()
     project.add_test(name="test_second")
     result = project.run("--simulate", "--case", json.dumps(CASE))
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["ERROR: --case: 2 kernel tests are selected; accepted: one, named as PATH::TEST"]
     )
@@ -52,7 +51,7 @@ def test_the_case_needs_one_kernel_test(project):
 def test_the_case_needs_a_backend(project):
     project.add_test()
     result = project.run("--case", json.dumps(CASE))
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --case needs a backend: add --simulate or --device"])
 
 

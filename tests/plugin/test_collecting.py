@@ -2,7 +2,6 @@ import sys
 import textwrap
 
 import pytest
-from pytest import ExitCode
 
 NOT_COLLECTED = (
     "1 module of kernel tests was not collected, for no backend was asked for: "
@@ -15,7 +14,7 @@ def test_without_a_backend_kernel_tests_are_not_collected_and_the_summary_says_s
     project.pytester.makepyfile(test_other="def test_other(): ...")
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert result.ret == ExitCode.OK
+    assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["*kernels against their references*", NOT_COLLECTED])
 
 
@@ -23,14 +22,14 @@ def test_without_a_backend_kernel_tests_are_not_collected_and_the_summary_says_s
 def test_with_nothing_else_no_test_is_collected(project, arguments):
     project.add_test()
     result = project.run(*arguments)
-    assert result.ret == ExitCode.NO_TESTS_COLLECTED
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines([NOT_COLLECTED, "*no tests ran*"])
 
 
 def test_a_kernel_test_named_alone_is_explained_too(project):
     project.add_test()
     result = project.run("test_add.py::test_add")
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([NOT_COLLECTED])
 
 
@@ -38,7 +37,7 @@ def test_modules_that_are_not_collected_are_not_imported(project):
     project.pytester.makepyfile(
         test_add="from difftest import kernel_test\nraise RuntimeError('imported')"
     )
-    assert project.run().ret == ExitCode.NO_TESTS_COLLECTED
+    assert project.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_a_session_without_kernel_tests_says_nothing_of_kernels(project):
@@ -75,7 +74,7 @@ def test_the_embedded_modules_are_there_for_conftests_and_gone_after_the_run(pro
 def test_the_embedded_modules_are_gone_after_a_usage_error(project):
     before = sys.modules.get("neuronxcc")
     project.add_test()
-    assert project.run("--simulate", "--no-such-option").ret == ExitCode.USAGE_ERROR
+    assert project.run("--simulate", "--no-such-option").ret == pytest.ExitCode.USAGE_ERROR
     assert sys.modules.get("neuronxcc") is before
 
 

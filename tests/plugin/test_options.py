@@ -1,5 +1,4 @@
 import pytest
-from pytest import ExitCode
 
 
 @pytest.mark.parametrize("option", ["--simulate", "--simulate=embedded", "--simulate=auto"])
@@ -19,7 +18,7 @@ def test_the_option_works_in_addopts(project):
 
 def test_another_value_is_a_usage_error_that_names_those_accepted(project):
     result = project.run("--simulate=hardware")
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
             "*error: argument --simulate/--simulate=auto/--simulate=embedded/--simulate=sdk: "
@@ -44,7 +43,7 @@ def test_help_names_the_options(project):
 def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
     project.add_test()
     result = project.run("--simulate=sdk")
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
             "ERROR: the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
@@ -59,7 +58,7 @@ def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
 def test_a_missing_device_is_a_usage_error_never_a_fallback(project, options):
     project.add_test()
     result = project.run(*options)
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
             "ERROR: a Neuron device cannot be used here.",
@@ -94,7 +93,7 @@ def test_an_ini_key_can_be_overridden_on_the_command_line(project):
     project.pytester.makeini(
         "[pytest]\npythonpath = .\ndifftest_simulate = no\ndifftest_device = no\n"
     )
-    assert project.run().ret == ExitCode.NO_TESTS_COLLECTED
+    assert project.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result = project.run("-o", "difftest_simulate=embedded")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
@@ -105,7 +104,7 @@ def test_an_ini_key_can_be_overridden_on_the_command_line(project):
 def test_a_key_of_another_value_is_a_usage_error(project):
     project.pytester.makeini("[pytest]\ndifftest_simulate = yes\n")
     result = project.run()
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["ERROR: difftest_simulate = yes: accepted are auto, embedded, sdk, no"]
     )
@@ -114,12 +113,12 @@ def test_a_key_of_another_value_is_a_usage_error(project):
 def test_a_device_key_of_another_value_is_a_usage_error(project):
     project.pytester.makeini("[pytest]\ndifftest_device = trn2\n")
     result = project.run()
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: difftest_device = trn2: accepted are yes, no"])
 
 
 def test_a_device_asked_for_by_key_and_missing_is_a_usage_error(project):
     project.pytester.makeini("[pytest]\ndifftest_device = yes\n")
     result = project.run()
-    assert result.ret == ExitCode.USAGE_ERROR
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: a Neuron device cannot be used here."])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("reference", "kernels", "difftest", "tests")
+FOLDERS = ("reference", "kernels", "difftest", "tests", "benchmarks")
 LIMIT = 500
 
 

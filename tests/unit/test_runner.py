@@ -1,15 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from difftest.backends.base import Crashed, Ran, Rejected
 from difftest.case import Case
-from difftest.decorator import decorate
 from difftest.recipes import Ones, Zeros
 from difftest.runner import (
-    BoundCase,
     DifferentialFailure,
-    NothingComparedError,
     NotRejectedError,
     Runner,
     judge,
@@ -168,48 +164,3 @@ def test_a_rejection_may_change_a_shape_and_a_dtype():
         assert a.shape == b.shape, f"lengths differ: {a.shape} {b.shape} {a.dtype}"
 
     check_rejection(strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16")
-
-
-def run_test(function, spec=None):
-    test = decorate(spec or add_spec(), function)
-    settings(max_examples=5, database=None)(test)(difftest_runner=runner())
-
-
-def test_a_kernel_test_runs_its_function_on_drawn_cases():
-    seen = []
-
-    def test_add(case):
-        case.check()
-        seen.append(case)
-
-    run_test(test_add)
-    assert len(seen) == 5
-    assert isinstance(seen[0], BoundCase)
-    assert seen[0].verdicts == {"plain": Match(seen[0].values["n"], exact=True)}
-    assert seen[0].dtype == np.float32
-    assert [array.shape for array in seen[0].inputs] == [(seen[0].values["n"],)] * 2
-
-
-def test_a_kernel_test_that_compares_nothing_fails():
-    def test_add(case): ...
-
-    with pytest.raises(NothingComparedError, match=r"its function must call case\.check\(\)"):
-        run_test(test_add)
-
-
-def test_a_failure_of_a_kernel_test_is_shrunk():
-    def test_add(case):
-        case.check()
-
-    with pytest.raises(DifferentialFailure) as caught:
-        run_test(test_add, add_spec(broken_add, domain={"n": range(3, 9)}))
-    case = caught.value.case
-    assert (case.values, case.data) == ({"n": 3}, {"a": Zeros(), "b": Ones()})
-
-
-@pytest.mark.parametrize("names", ["", "cases", "self, case"])
-def test_a_function_that_does_not_take_case_is_refused(names):
-    namespace = {}
-    exec(f"def test_add({names}): ...", namespace)
-    with pytest.raises(SpecError, match="accepted: a function outside classes that takes an arg"):
-        decorate(add_spec(), namespace["test_add"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import NoReturn
 
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.instructions.reduce import Accumulate
@@ -51,6 +52,20 @@ class nc_version(IntEnum):
 
     gen2 = 2
     gen3 = 3
+
+
+def absent(module: str, documented: frozenset[str]) -> Callable[[str], NoReturn]:
+    """The ``__getattr__`` of an embedded module: what to say of a name that it does not have.
+
+    ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model.
+    """
+
+    def __getattr__(name: str) -> NoReturn:
+        if name in documented:
+            raise not_modelled(f"{module}.{name}", "its use")
+        raise AttributeError(f"module 'neuronxcc.{module}' has no attribute {name!r}")
+
+    return __getattr__
 
 
 def no_extras(where: str, extras: Mapping[str, object]) -> None:

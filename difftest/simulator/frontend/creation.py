@@ -120,7 +120,7 @@ def _are_plain(shape: tuple[Any, ...]) -> bool:
     return bool(shape)
 
 
-def _shape(shape: object, where: str) -> tuple[Shape, int]:
+def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
     if type(shape) is tuple and _are_plain(shape):
         return shape, 0
@@ -152,7 +152,7 @@ def ndarray(
     if kwargs:
         no_extras("nl.ndarray", kwargs)
     space = buffer.space if isinstance(buffer, Buffer) else _space(buffer, "nl.ndarray")
-    sizes, axis = _shape(shape, "nl.ndarray")
+    sizes, axis = as_shape(shape, "nl.ndarray")
     storage = current().allocate(
         sizes, as_dtype(dtype), space, partition_axis=0 if space.is_hbm else axis, name=name
     )
@@ -224,7 +224,7 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
 def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
     """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
     no_extras("nl.rand", kwargs)
-    sizes, _ = _shape(shape, "nl.rand")
+    sizes, _ = as_shape(shape, "nl.rand")
     return issue(lambda dst, where: copies.rand(dst), sizes, as_dtype(dtype), ())
 
 

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 
 from difftest.simulator.frontend import compiler, isa, kernel, language
 from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.tensor import Tensor
 
 ROOT = "neuronxcc"
 
 
-def _nki() -> ModuleType:
-    module = types.ModuleType(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
+def _package(name: str, doc: str) -> ModuleType:
+    """An empty package of which the import system knows that it exists."""
+    module = types.ModuleType(name, doc)
+    module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
     module.__path__ = []
+    return module
+
+
+def _nki() -> ModuleType:
+    module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
+    module.__getattr__ = absent("nki", frozenset({"FrameworkKernel", "profile"}))  # type: ignore[method-assign]
     for name in ("jit", "trace", "simulate_kernel", "baremetal", "benchmark"):
         setattr(module, name, getattr(kernel, name))
     module.tensor = Tensor  # type: ignore[attr-defined]
@@ -34,8 +44,7 @@ _PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_
 def modules() -> dict[str, ModuleType]:
     """The embedded modules by the names under which kernels import them."""
     nki = _nki()
-    root = types.ModuleType(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
-    root.__path__ = []
+    root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
     root.nki = nki  # type: ignore[attr-defined]
     root.__difftest_embedded__ = True  # type: ignore[attr-defined]
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}

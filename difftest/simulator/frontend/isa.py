@@ -15,6 +15,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
+    absent,
     as_engine,
     dge_mode,
     engine,
@@ -23,6 +24,7 @@ from difftest.simulator.frontend.arguments import (
     oob_mode,
     reduce_cmd,
 )
+from difftest.simulator.frontend.creation import as_shape
 from difftest.simulator.frontend.gather import (
     local_gather,
     max8,
@@ -66,6 +68,8 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 constants = types.SimpleNamespace(engine=engine)
+
+__getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}))
 
 
 def get_nc_version() -> nc_version:
@@ -322,7 +326,7 @@ def memset(
     """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
     no_extras("nisa.memset", kwargs)
     chosen = choose_engine("memset", as_engine(engine, "memset"))
-    sizes = tuple(int(size) for size in shape)
+    sizes, _ = as_shape(shape, "nisa.memset")
     return issue(
         lambda dst, where: copies.memset(dst, value, chosen, where=where),
         sizes,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.dtypes import (
@@ -12,7 +10,7 @@ from difftest.simulator.dtypes import (
     FLOAT8_E5M2,
     TFLOAT32,
 )
-from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.creation import (
     empty_like,
     full,
@@ -98,32 +96,27 @@ globals().update(UNARY)
 globals().update(ACTIVATION)
 globals().update(REDUCTION)
 
-DOCUMENTED_NOT_MODELLED = frozenset(
-    {
-        "all",
-        "all_reduce",
-        "bfp16",
-        "ceil",
-        "cos",
-        "dropout",
-        "finfo",
-        "floor",
-        "gemm_grid",
-        "gemm_stationary_grid",
-        "rms_norm",
-        "static_cast",
-        "tan",
-        "trunc",
-    }
+__getattr__ = absent(
+    "nki.language",
+    frozenset(
+        {
+            "all",
+            "all_reduce",
+            "bfp16",
+            "ceil",
+            "cos",
+            "dropout",
+            "finfo",
+            "floor",
+            "gemm_grid",
+            "gemm_stationary_grid",
+            "rms_norm",
+            "static_cast",
+            "tan",
+            "trunc",
+        }
+    ),
 )
-"""Names that AWS documents at v2.26.0 and the simulator does not have."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in DOCUMENTED_NOT_MODELLED:
-        raise not_modelled(f"nl.{name}", "its use")
-    raise AttributeError(f"module 'neuronxcc.nki.language' has no attribute {name!r}")
-
 
 __all__ = [
     "affine_range",

@@ -6,17 +6,19 @@ loop is noted in the launch, so that each instruction in the trace knows its ite
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import SupportsIndex
+from collections.abc import Iterable, Iterator
+from typing import Any, SupportsIndex
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.index import is_integer
 
 
 def _iterate(kind: str, args: tuple[int, ...]) -> Iterator[int]:
     core = current()
-    if not 1 <= len(args) <= 3 or not all(isinstance(a, SupportsIndex) for a in args):
+    known = 1 <= len(args) <= 3 and all(map(is_integer, args))
+    if not known or (len(args) == 3 and int(args[2]) == 0):
         raise KernelError(
             f"{kind} takes integers: ([start,] stop[, step])",
             received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
@@ -57,10 +59,11 @@ def program_id(axis: int) -> int:
     return core.program[axis]
 
 
-def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
+def num_programs(axes: Any = None) -> int:
     """The number of kernel instances along the given axes, or in all."""
     grid = current().grid
-    chosen = range(len(grid)) if axes is None else axes if isinstance(axes, tuple) else (axes,)
+    given: Iterable[int] = axes if isinstance(axes, (tuple, list)) else (axes,)
+    chosen = range(len(grid)) if axes is None else given
     total = 1
     for axis in chosen:
         _check_axis(axis, len(grid), "nl.num_programs")
@@ -73,10 +76,10 @@ def program_ndim() -> int:
     return len(current().grid)
 
 
-def _check_axis(axis: int, ndim: int, where: str) -> None:
-    if not 0 <= axis < ndim:
+def _check_axis(axis: object, ndim: int, where: str) -> None:
+    if not isinstance(axis, SupportsIndex) or not 0 <= int(axis) < ndim:
         raise KernelError(
             f"{where} names an axis of the launch grid",
-            received=f"axis {axis} of a grid of {ndim} dimensions",
+            received=f"axis {axis!r} of a grid of {ndim} dimensions",
             remedy="launch with kernel[n, m](...) for two dimensions, and so on",
         )

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
@@ -24,6 +22,7 @@ from difftest.simulator.frontend.tensor import (
     unary_alu,
     update,
 )
+from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
@@ -232,10 +231,10 @@ def where(
     no_extras("nl.where", kwargs)
     test = on_chip(condition, "nl.where", "condition")
     left, right = need_operand(x, "x", "nl.where"), need_operand(y, "y", "nl.where")
-    shape = np.broadcast_shapes(
-        test.tile_shape(), *(v.tile_shape() for v in (left, right) if isinstance(v, Tile))
-    )
     tiles = tuple(v for v in (left, right) if isinstance(v, Tile))
+    shape = test.tile_shape()
+    for tile in tiles:
+        shape = broadcast_shapes(shape, tile.tile_shape(), "nl.where's condition, x and y")
     dtypes = promote(left, right) if not tiles or len(tiles) == 2 else tiles[0].dtype
 
     def execute(dst: Tile, cond: Tile, *rest: Any) -> None:

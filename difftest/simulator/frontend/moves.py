@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,15 @@ from difftest.simulator.frontend.tensor import (
     new_tensor,
     on_chip,
 )
-from difftest.simulator.index import Shape
+from difftest.simulator.index import Shape, as_integer
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
 from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.operands import HBM, need_tile
+from difftest.simulator.instructions.operands import HBM, is_number, need_tile
 from difftest.simulator.instructions.promotion import scalar_dtype
+from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -90,18 +90,15 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
 
 def _storable(value: Any, shape: Shape) -> Tile:
     """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
-    if isinstance(value, (bool, int, float, np.generic)):
-        small = new_tensor((builtins.min(shape[0], current().machine.partitions), 1), _plain(value))
+    if is_number(value):
+        check_partitions(shape[0], "nl.store's destination", current().machine)
+        small = new_tensor((shape[0], 1), scalar_dtype(value))
         copies.memset(small, value, Engine.VECTOR)
         return _repeat(small, shape)
     tile = on_chip(value, "nl.store", "value")
     if tile.space is Space.PSUM:
         tile = copy_to_sbuf(tile)
     return tile if tile.size == _count(shape) else _repeat(tile, shape)
-
-
-def _plain(value: Any) -> np.dtype[Any]:
-    return scalar_dtype(value)
 
 
 def _count(shape: Shape) -> int:
@@ -148,9 +145,15 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: object) -> Any:
     return copy(tile.broadcast_to(shape))
 
 
-def expand_dims(data: Any, axis: int) -> Any:
-    """A view with a dimension of size 1 more."""
-    return on_chip(data, "nl.expand_dims", "data").expand_dims(axis)
+def expand_dims(data: Any, axis: Any) -> Any:
+    """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
+    tile = on_chip(data, "nl.expand_dims", "data")
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = tile.ndim + len(axes)
+    numbers = [as_integer(number, "nl.expand_dims' axis") for number in axes]
+    for at in sorted(number + ndim if number < 0 else number for number in numbers):
+        tile = tile.expand_dims(at)
+    return tile
 
 
 def load_transpose2d(

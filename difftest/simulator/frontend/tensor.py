@@ -6,8 +6,8 @@ and lets the instruction write to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.elementwise import (
     Operand,
-    Scalar,
     need_operand,
     tensor_scalar,
     tensor_scalar_engine,
@@ -29,7 +28,14 @@ from difftest.simulator.instructions.elementwise import (
     tensor_tensor_shape,
 )
 from difftest.simulator.instructions.matmul import check_bank
-from difftest.simulator.instructions.operands import ON_CHIP, as_float, need_tile, write
+from difftest.simulator.instructions.operands import (
+    ON_CHIP,
+    Scalar,
+    as_float,
+    is_number,
+    need_tile,
+    write,
+)
 from difftest.simulator.instructions.promotion import promote
 from difftest.simulator.masking import as_mask, mask_box, restrict
 from difftest.simulator.tile import Tile
@@ -42,6 +48,19 @@ class Tensor(Tile):
     """A tensor or a part of it, with ``nki.tensor``'s methods and Python's operators."""
 
     __slots__ = ()
+
+    __array_ufunc__ = None
+    """NumPy scalars leave ``np.float32(2) * tile`` to the tile."""
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError(
+            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
+            received=f"{self!r} used as a NumPy array",
+            remedy="use the functions of nki.language; return a tensor to see its values",
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
 
     def _indirect(self, items: tuple[Any, ...]) -> Any:
         return IndirectTile(self, items)
@@ -270,7 +289,7 @@ def assign(target: Tile, value: Any) -> None:
             received=f"assignment to {target!r}",
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
-    if isinstance(value, (bool, int, float, np.generic)):
+    if is_number(value):
         copies.memset(target, value, Engine.VECTOR)
         return
     if isinstance(value, Index):

@@ -17,8 +17,8 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import Scalar, operand_values
-from difftest.simulator.instructions.operands import as_float, compute_view, write
+from difftest.simulator.instructions.elementwise import operand_values
+from difftest.simulator.instructions.operands import Scalar, as_float, compute_view, write
 from difftest.simulator.instructions.reduce import Accumulate, accumulate
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.tile import Tile
@@ -115,9 +115,11 @@ VALID_RANGES = {
     "arctan": (-math.pi / 2, math.pi / 2),
     "sqrt": (2.0**-116, 2.0**118),
     "rsqrt": (2.0**-87, 2.0**97),
+    "reciprocal": (2.0**-42, 2.0**42),
 }
-"""Outside these the hardware's result is invalid (AWS nki.api.shared.rst). Zero is let through for
-sqrt, where the table's lower end would forbid it."""
+"""Outside these the hardware's result is invalid (AWS nki.api.shared.rst); for reciprocal they
+hold for the magnitude. Zero is let through for sqrt, where the table's lower end would forbid
+it."""
 
 
 def activation_name(op: object) -> str:
@@ -158,7 +160,8 @@ def _check_range(name: str, values: Array) -> None:
     if name not in VALID_RANGES:
         return
     low, high = VALID_RANGES[name]
-    outside = (values < low) | (values > high)
+    sized = np.abs(values) if name == "reciprocal" else values
+    outside = (sized < low) | (sized > high)
     if name == "sqrt":
         outside &= values != 0
     if outside.any():

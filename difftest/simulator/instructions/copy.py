@@ -14,8 +14,9 @@ from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_o
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.elementwise import Scalar, no_gpsimd_in_psum, not_both_in_psum
+from difftest.simulator.instructions.elementwise import no_gpsimd_in_psum, not_both_in_psum
 from difftest.simulator.instructions.operands import (
+    Scalar,
     as_float,
     compute_view,
     need_dtype,

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array, from_bits, round_to, to_bits
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    Array,
+    from_bits,
+    round_to,
+    to_bits,
+)
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp

@@ -18,8 +18,10 @@ from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.operands import (
     ON_CHIP,
+    Scalar,
     as_float,
     compute_view,
+    is_number,
     need_integers,
     need_tile,
     same_partitions,
@@ -29,8 +31,6 @@ from difftest.simulator.instructions.table import choose_engine, instruction
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
-
-Scalar = int | float | bool | np.generic
 
 _WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
@@ -51,6 +51,12 @@ def not_both_in_psum(where: str, **tiles: Tile) -> None:
 
 def tensor_tensor_engine(data1: Tile, data2: Tile, op: AluOp, wanted: Engine) -> Engine:
     """The engine that a tensor_tensor runs on; raises where the operands do not fit it."""
+    if op.unary:
+        raise KernelError(
+            "tensor_tensor takes a binary operator",
+            received=f"op={op.name}",
+            remedy="use nisa.tensor_scalar or nisa.activation",
+        )
     exact = op.name in _EXACT_INTEGER_OPS and all(
         tile.dtype in _WIDE_INTEGERS for tile in (data1, data2)
     )
@@ -119,7 +125,7 @@ class Operand(NamedTuple):
 
 def vector_or_scalar(value: object, name: str, where: str, data: Tile) -> Tile | Scalar:
     """``value`` as a number, or as a tile with one element in each of ``data``'s partitions."""
-    if isinstance(value, (bool, int, float, np.generic)):
+    if is_number(value):
         return value
     tile = need_tile(value, name, where)
     shape, wanted = tile.tile_shape(), (data.tile_shape()[0], 1)
@@ -141,25 +147,65 @@ def operand_values(value: Tile | Scalar, ndim: int, dtype: np.dtype[Any]) -> Arr
     return np.asarray(value, dtype=dtype)
 
 
-def _check_kinds(steps: list[Operand], data: Tile, dst: Tile, engine: Engine) -> None:
-    if len({step.op.bitvec for step in steps}) > 1:
+def _bit_pattern(step: Operand, ndim: int, dtype: np.dtype[Any]) -> Array:
+    """A bitvec operator's operand; a number may be spelled signed or unsigned.
+
+    Raises
+    ------
+    DtypeError : it is no integer, or has more bits than the data.
+    """
+    value = step.value
+    if isinstance(value, Tile):
+        need_integers("tensor_scalar", operand=value.dtype)
+        return operand_values(value, ndim, dtype)
+    if step.op.unary:
+        return np.zeros((), dtype=dtype)
+    bits = 8 * dtype.itemsize
+    number = float(value)
+    if not number.is_integer() or not -(1 << (bits - 1)) <= number < (1 << bits):
+        raise DtypeError(
+            "bitvec operators take integer operands of the data's width",
+            received=f"{step.op.name} of {dtype} with operand {value!r}",
+            limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
+        )
+    return np.array(int(number) % (1 << bits), dtype=f"u{dtype.itemsize}").view(dtype)
+
+
+def _apply_step(step: Operand, values: Array) -> Array:
+    if step.op.bitvec:
+        operand = _bit_pattern(step, values.ndim, values.dtype)
+    else:
+        operand = operand_values(step.value, values.ndim, FLOAT32)
+    left, right = (operand, values) if step.reverse else (values, operand)
+    return _apply(step.op, left, right)
+
+
+def same_kind(where: str, *ops: AluOp) -> None:
+    """Raise :class:`KernelError` if bitvec and arithmetic operators meet in one instruction."""
+    if len({op.bitvec for op in ops}) > 1:
         raise KernelError(
-            "tensor_scalar's two operators are both bitvec or both arithmetic",
-            received=" and ".join(step.op.name for step in steps),
+            f"{where}'s two operators are both bitvec or both arithmetic",
+            received=" and ".join(op.name for op in ops),
             remedy="use two instructions",
         )
+
+
+def need_vector_ops(where: str, *ops: AluOp) -> None:
+    """Raise :class:`KernelError` if an operator is not the Vector Engine's."""
+    for op in ops:
+        if Engine.VECTOR not in op.engines:
+            raise KernelError(
+                f"{where} runs on the Vector Engine",
+                received=f"op={op.name}",
+                limit=f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}",
+                remedy="use nisa.tensor_scalar or nisa.activation for it",
+            )
+
+
+def _check_kinds(steps: list[Operand], data: Tile, dst: Tile, engine: Engine) -> None:
+    same_kind("tensor_scalar", *(step.op for step in steps))
     if steps[0].op.bitvec:
         need_integers("tensor_scalar", data=data.dtype, result=dst.dtype)
-        for step in steps:
-            if (
-                not step.op.unary
-                and not isinstance(step.value, Tile)
-                and int(step.value) != step.value
-            ):
-                raise DtypeError(
-                    "bitvec operators take integer operands",
-                    received=f"{step.op.name} with operand {step.value!r}",
-                )
     names = tuple(step.op.name for step in steps) + (None,) * (2 - len(steps))
     if engine is Engine.SCALAR and names not in _SCALAR_ENGINE_PAIRS:
         raise KernelError(
@@ -185,11 +231,8 @@ def tensor_scalar(
     _check_kinds(steps, data, dst, engine)
     no_gpsimd_in_psum(engine, "tensor_scalar", data=data)
     result = compute_view(data)
-    dtype = result.dtype if steps[0].op.bitvec else FLOAT32
     for step in steps:
-        operand = operand_values(step.value, result.ndim, dtype)
-        left, right = (operand, result) if step.reverse else (result, operand)
-        result = _apply(step.op, left, right)
+        result = _apply_step(step, result)
     write(dst, result, where)
     vectors = tuple(step.value for step in steps if isinstance(step.value, Tile))
     current().emit(
@@ -210,10 +253,13 @@ def scalar_tensor_tensor(
 ) -> None:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     not_both_in_psum("scalar_tensor_tensor", data=data, operand1=operand1)
-    source = compute_view(data)
-    operand0 = operand_values(first.value, source.ndim, FLOAT32)
-    left, right = (operand0, source) if first.reverse else (source, operand0)
-    partial = _apply(first.op, left, right)
+    same_kind("scalar_tensor_tensor", first.op, second)
+    need_vector_ops("scalar_tensor_tensor", first.op, second)
+    if second.bitvec:
+        need_integers(
+            "scalar_tensor_tensor", data=data.dtype, operand1=operand1.dtype, result=dst.dtype
+        )
+    partial = _apply_step(first, compute_view(data))
     other = compute_view(operand1)
     left, right = (other, partial) if reverse1 else (partial, other)
     write(dst, _apply(second, left, right), where)
@@ -237,6 +283,6 @@ def reciprocal(dst: Tile, data: Tile, *, where: Any = None) -> None:
 
 def need_operand(value: object, name: str, where: str) -> Tile | Scalar:
     """``value`` as a number or an on-chip tile."""
-    if isinstance(value, (bool, int, float, np.generic)):
+    if is_number(value):
         return value
     return need_tile(value, name, where, ON_CHIP)

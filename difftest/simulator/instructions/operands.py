@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from difftest.simulator.dtypes import (
+    DTYPES,
     FLOAT32,
     Array,
     is_float,
@@ -20,6 +21,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 Shape = tuple[int, ...]
+Scalar = int | float | bool | np.generic
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
 SBUF_ONLY = (Space.SBUF,)
@@ -29,6 +31,13 @@ DMA_SPACES = (*HBM, Space.SBUF)
 
 def _names(spaces: tuple[Space, ...]) -> str:
     return " or ".join(dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces))
+
+
+def is_number(value: object) -> TypeGuard[Scalar]:
+    """Whether ``value`` is a real number: Python's, NumPy's or ml_dtypes'."""
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "biuf" or value.dtype in DTYPES
+    return isinstance(value, (bool, int, float))
 
 
 def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:

@@ -22,6 +22,8 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.tile import Tile
 
 _UINT8 = np.dtype(np.uint8)
+_WIDEST = 8
+"""Bytes of the dtypes that only the host has."""
 
 _RANK: dict[np.dtype[Any], int] = {
     FLOAT8_E4M3: 0,
@@ -51,12 +53,16 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:
-    """What a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32."""
-    if isinstance(value, np.generic):
+    """What a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32.
+
+    NumPy's 64-bit scalars (what ``np.sqrt(128)`` gives) have no dtype on the hardware; they count
+    as Python's numbers.
+    """
+    if isinstance(value, np.generic) and value.dtype.itemsize < _WIDEST:
         return as_dtype(value.dtype)
     if isinstance(value, bool):
         return _UINT8
-    return INT32 if isinstance(value, int) else FLOAT32
+    return INT32 if isinstance(value, (int, np.integer)) else FLOAT32
 
 
 def promote(*operands: object) -> np.dtype[Any]:

@@ -6,7 +6,7 @@ Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -95,11 +95,11 @@ def reduction_axes(axis: object, data: Tile, where: str, *, trailing: bool) -> t
     """
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = len(data.tile_shape())
-    axes = []
+    axes: list[int] = []
     for item in given:
-        number = int(item)
+        number = item.__index__() if isinstance(item, SupportsIndex) else 0
         number = number + ndim if number < 0 else number
-        if not 0 < number < ndim:
+        if not 0 < number < ndim or number in axes:
             raise ShapeError(
                 f"{where} reduces free axes",
                 received=f"axis={axis} of {data!r}",
@@ -190,6 +190,12 @@ def tensor_scalar_reduce(
     if step.op.bitvec:
         raise KernelError(
             "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={step.op.name}"
+        )
+    if op.name not in _INITIAL:
+        raise KernelError(
+            "tensor_scalar_reduce takes few reductions",
+            received=f"reduce_op={op.name}",
+            limit=", ".join(_INITIAL),
         )
     source = as_float(compute_view(data))
     with np.errstate(all="ignore"):

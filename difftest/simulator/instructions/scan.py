@@ -11,11 +11,12 @@ from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import (
-    Scalar,
+    need_vector_ops,
     not_both_in_psum,
     operand_values,
 )
 from difftest.simulator.instructions.operands import (
+    Scalar,
     as_float,
     compute_view,
     same_partitions,
@@ -49,6 +50,7 @@ def tensor_tensor_scan(
             raise KernelError(
                 "tensor_tensor_scan takes binary arithmetic operators", received=f"op={op.name}"
             )
+    need_vector_ops("tensor_tensor_scan", *ops)
     if data0.size != data1.size:
         raise ShapeError(
             "tensor_tensor_scan takes operands of one shape",

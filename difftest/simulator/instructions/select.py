@@ -12,12 +12,12 @@ from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import (
-    Scalar,
     no_gpsimd_in_psum,
     not_both_in_psum,
     operand_values,
 )
 from difftest.simulator.instructions.operands import (
+    Scalar,
     as_float,
     compute_view,
     need_dtype,

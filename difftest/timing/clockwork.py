@@ -1,0 +1,250 @@
+"""The times of one NeuronCore that are not an instruction's: clocks, hops, DMA, throttling.
+
+Times in nanoseconds, rates in bytes a nanosecond, clocks in cycles a nanosecond (GHz). What an
+instruction costs is in :mod:`difftest.timing.costs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Engine
+from difftest.timing.evidence import Evidence, Figure, assumed, documented, measured
+
+T, V, S, G, Y, D = (
+    Engine.TENSOR,
+    Engine.VECTOR,
+    Engine.SCALAR,
+    Engine.GPSIMD,
+    Engine.SYNC,
+    Engine.DMA,
+)
+
+HOPS = MappingProxyType(
+    {
+        (T, S): 37.0,
+        (T, V): 37.0,
+        (T, Y): 31.0,
+        (S, V): 32.0,
+        (S, T): 51.0,
+        (V, T): 53.0,
+        (V, G): 35.0,
+        (S, G): 33.0,
+        (S, Y): 26.0,
+        (D, V): 23.0,
+        (D, S): 23.0,
+        (D, T): 42.0,
+        (D, G): 24.0,
+        (D, Y): 17.0,
+    }
+)
+"""Producer's end to consumer's start through a semaphore, ns (TRACE)."""
+
+OTHER_HOP = assumed(35.0, "pairs without a trace: near the median of those in HOPS")
+
+WAITS = MappingProxyType({T: 54.0, S: 40.0, V: 24.0, G: 21.0, Y: 20.0})
+"""A bare semaphore wait: what each further semaphore costs an instruction, ns (TRACE)."""
+
+SAME_ENGINE = measured(34.0, "TRACE: a vector instruction's end to the start of its reader")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clockwork:
+    """Times of one machine; every figure with its source."""
+
+    clocks: dict[Engine, Figure]
+
+    # A kernel from outside
+    preamble: Figure
+    """Profile time before the first instruction of the kernel."""
+    postamble: Figure
+    """Profile time after the last."""
+    long_postamble: Figure
+    """The same if the kernel's own part is at least ``long_kernel``."""
+    long_kernel: Figure
+    latency_overhead: Figure
+    """What nc_latency adds to the kernel's own part."""
+    final_wait: Figure
+    """Each store's semaphore is waited for at the end, one after the other."""
+    final_waits: Figure
+    """At most so many of them."""
+
+    # DMA
+    dma_engines: int = 16
+    dma_partitions: int = 8
+    """Partitions that one DMA engine serves (DMA: 128 over 16)."""
+    outstanding: int = 16
+    """DMAs under way in one queue (TRACE: a queue reuses 16 semaphores)."""
+    trigger: Figure
+    """Static descriptors: from one trigger instruction to the next."""
+    generation: Figure
+    """Descriptors generated on the device: from one DMA to the next, one partition."""
+    generation_per_partition: Figure
+    dma_lead: Figure
+    """Trigger to the first byte's turn on an idle engine."""
+    dma_read: Figure
+    """HBM read latency: later, but not busy."""
+    dma_tail: Figure
+    """Last byte to completion semaphore."""
+    dma_minimum: Figure
+    """An engine's time for a DMA, however small."""
+    descriptor: Figure
+    """An engine's time for a row (one contiguous run) apart from its bytes."""
+    bandwidth: Figure
+    """Bytes a nanosecond of one DMA engine inside a row."""
+    element_write: Figure
+    """A row of at most ``element_bytes`` written to HBM: read, modify, write."""
+    element_bytes: int = 8
+    transpose_share: Figure
+    """Of copy bandwidth, what a DMA transpose reaches."""
+
+    # Tensor Engine
+    row_overhead: Figure
+    """Cycles of a matmul on top of its rows, warm."""
+    row_overhead_fp32: Figure
+    drain: Figure
+    """Last row to PSUM visible."""
+    load_weights: dict[tuple[bool, bool], Figure]
+    """(four-byte, strided) -> an idle engine's time to load weights."""
+    weights_interval: dict[tuple[bool, bool], Figure]
+    """(four-byte, strided) -> shortest time from one load of weights to the next."""
+    throttle_window: Figure
+    throttle_slowdown: Figure
+    warm_share: Figure
+    """Of the rows that a cold window can hold, those that make the next one warm."""
+    cold_share: Figure
+    """Of the same, those below which the next window is cold."""
+
+    table_load: Figure
+    """ACT_TABLE_LOAD, once for each function table."""
+    hbm_bandwidth: Figure
+    """Of one core, for the roofline."""
+
+    def cycles(self, engine: Engine, count: float) -> float:
+        """``count`` cycles of ``engine`` in ns."""
+        return count / self.clocks[engine].value
+
+
+_STRIDED = "TRACE: weights with an element stride of 9 or 18"
+_WEIGHTS = {
+    (False, False): measured(95.0, "TRACE: LDWEIGHTS fp16 contiguous, n = 16416"),
+    (False, True): measured(138.0, f"{_STRIDED}, fp16"),
+    (True, False): measured(138.0, "TRACE: LDWEIGHTS fp32 contiguous, p10 of 860"),
+    (True, True): measured(192.0, f"{_STRIDED}, fp32, minimum"),
+}
+_WEIGHTS_INTERVAL = {
+    (False, False): measured(62.0, "TRACE: fp16 matmuls of 14 rows, start to start"),
+    (False, True): measured(116.5, f"{_STRIDED}, fp16, start to start"),
+    (True, False): assumed(107.0, "128 rows at two cycles; the traces show no shorter one"),
+    (True, True): measured(232.0, f"{_STRIDED}, fp32, start to start 225 to 240"),
+}
+
+TRN2 = Clockwork(
+    clocks={
+        Engine.TENSOR: documented(2.4, "ARCH3"),
+        Engine.VECTOR: documented(0.96, "ARCH3"),
+        Engine.SCALAR: documented(1.2, "ARCH3"),
+        Engine.GPSIMD: documented(1.2, "ARCH3"),
+    },
+    preamble=measured(12750.0, "TRACE: 12.66 to 12.93 us"),
+    postamble=measured(2400.0, "TRACE: 2.3 to 2.6 us"),
+    long_postamble=measured(11000.0, "TRACE: 8 to 14 us"),
+    long_kernel=measured(120000.0, "TRACE"),
+    latency_overhead=measured(10000.0, "WRITEUP: 15 us for one add of 25600; +- 3 us"),
+    final_wait=measured(70.0, "TRACE: SEM_WAIT_FINAL, start to start"),
+    final_waits=assumed(64.0, "TRACE: 64 of 64 in one kernel, fewer than the stores over all"),
+    trigger=measured(85.0, "TRACE: DMA triggers, start to start 82 to 98 ns"),
+    generation=measured(486.0, "WRITEUP: 37,318 us for 25600 x 3 DMAs of one element"),
+    generation_per_partition=measured(
+        0.8, "WRITEUP: 0.58 to 0.61 us a DMA of 128 partitions; ARCH3 says about 0.6"
+    ),
+    dma_lead=measured(950.0, "TRACE: 0.7 to 0.9 us to the first activity; stores in isolation"),
+    dma_read=measured(790.0, "TRACE: loads in isolation take 1.9 to 2.2 us, stores 1.36"),
+    dma_tail=measured(410.0, "TRACE: 0.3 to 0.45 us"),
+    dma_minimum=measured(200.0, "TRACE: queued DMAs of any size"),
+    descriptor=measured(9.0, "TRACE: a line through rows of 27, 448, 512 and 4000 bytes"),
+    bandwidth=measured(28.1, "TRACE: the same line; DMA documents 27.2 for an engine"),
+    element_write=measured(100.0, "TRACE: 95 to 107 ns for each 2 to 4 bytes"),
+    transpose_share=documented(0.9, "ARCH3: HBM to SBUF"),
+    row_overhead=measured(5.0, "TRACE: fp16, 420 and 444 rows"),
+    row_overhead_fp32=measured(6.5, "TRACE: fp32, 420 and 512 rows"),
+    drain=measured(85.0, "TRACE: transposes one at a time"),
+    load_weights=_WEIGHTS,
+    weights_interval=_WEIGHTS_INTERVAL,
+    throttle_window=measured(3413.3, "TRACE: 4096 cycles of 1.2 GHz"),
+    throttle_slowdown=measured(2.0, "TRACE; EXPLORER: about half"),
+    warm_share=measured(0.94, "TRACE"),
+    cold_share=measured(0.62, "TRACE"),
+    table_load=measured(1283.3, "TRACE: 27 of 27"),
+    hbm_bandwidth=measured(424.0, "TRACE: 16 DMA engines, 413 to 426"),
+)
+
+_OLD = "no trace of this machine: trn2's figure"
+
+
+def _older(figure: Figure) -> Figure:
+    return assumed(figure.value, _OLD)
+
+
+TRN1 = Clockwork(
+    clocks={
+        Engine.TENSOR: documented(2.8, "ARCH2"),
+        Engine.VECTOR: documented(1.12, "ARCH2"),
+        Engine.SCALAR: documented(1.4, "ARCH2"),
+        Engine.GPSIMD: documented(1.4, "ARCH2"),
+    },
+    preamble=_older(TRN2.preamble),
+    postamble=_older(TRN2.postamble),
+    long_postamble=_older(TRN2.long_postamble),
+    long_kernel=_older(TRN2.long_kernel),
+    latency_overhead=_older(TRN2.latency_overhead),
+    final_wait=_older(TRN2.final_wait),
+    final_waits=_older(TRN2.final_waits),
+    trigger=_older(TRN2.trigger),
+    generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
+    generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
+    dma_lead=_older(TRN2.dma_lead),
+    dma_read=_older(TRN2.dma_read),
+    dma_tail=_older(TRN2.dma_tail),
+    dma_minimum=_older(TRN2.dma_minimum),
+    descriptor=_older(TRN2.descriptor),
+    bandwidth=documented(17.0, "DMA: effective, of one engine"),
+    element_write=_older(TRN2.element_write),
+    transpose_share=_older(TRN2.transpose_share),
+    row_overhead=_older(TRN2.row_overhead),
+    row_overhead_fp32=_older(TRN2.row_overhead_fp32),
+    drain=_older(TRN2.drain),
+    load_weights={key: _older(figure) for key, figure in _WEIGHTS.items()},
+    weights_interval={key: _older(figure) for key, figure in _WEIGHTS_INTERVAL.items()},
+    throttle_window=_older(TRN2.throttle_window),
+    throttle_slowdown=assumed(1.0, "EXPLORER describes throttling for trn2 and later"),
+    warm_share=_older(TRN2.warm_share),
+    cold_share=_older(TRN2.cold_share),
+    table_load=_older(TRN2.table_load),
+    hbm_bandwidth=documented(272.0, "DMA: 16 engines of 17"),
+)
+
+_CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2}
+
+
+def clockwork(machine: Machine) -> Clockwork:
+    """The times of ``machine``.
+
+    Raises
+    ------
+    KeyError : there is no timing data for the machine.
+    """
+    if machine.name not in _CLOCKWORKS:
+        known = ", ".join(sorted(_CLOCKWORKS))
+        raise KeyError(f"no timing data for machine {machine.name!r}; there are {known}")
+    return _CLOCKWORKS[machine.name]
+
+
+def hop(producer: Engine, consumer: Engine) -> float:
+    """From the end of an instruction to the start of one on another engine, ns."""
+    return HOPS.get((producer, consumer), OTHER_HOP.value)
+
+
+HOP_EVIDENCE = Evidence.MEASURED

@@ -1,0 +1,173 @@
+"""What an instruction costs: one row for each instruction, machine, engine and kind of operands.
+
+A row gives, for N elements a partition,
+
+    interval = cycles * N / clock + interval_ns     from its start to the next one's
+    latency  = cycles * N / clock + latency_ns      from its start to its result
+
+The rows are data (``data/costs.csv``), each with its evidence and source. The Tensor Engine and
+DMA have models of their own: :mod:`difftest.timing.tensor_engine`, :mod:`difftest.timing.dma`.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Engine, Event, Region, Space
+from difftest.timing.evidence import Evidence
+
+ANY = "*"
+WIDE_STRIDE = 16
+"""Beyond this many bytes from one element to the next, access slows down (ARCH2)."""
+COPIES = frozenset({"copy", "identity"})
+"""Activation functions that only move data: they cost what a copy does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One row: an instruction on an engine of a machine."""
+
+    machine: str
+    instruction: str
+    engine: Engine
+    variant: str
+    """Which operands it is for; ``*`` for all that no other row is for."""
+    cycles: float
+    interval_ns: float
+    latency_ns: float
+    evidence: Evidence
+    source: str
+
+
+Key = tuple[str, Engine, str]
+
+
+class CostTable:
+    """The rows of one machine."""
+
+    def __init__(self, costs: tuple[Cost, ...]) -> None:
+        self.rows: dict[Key, Cost] = {}
+        for cost in costs:
+            key = (cost.instruction, cost.engine, cost.variant)
+            if key in self.rows:
+                raise ValueError(f"costs.csv has two rows for {key}")
+            self.rows[key] = cost
+
+    def find(self, event: Event, engine: Engine) -> Cost | None:
+        """The row for ``event`` on ``engine``; None if there is none: the cost is unknown."""
+        row = self.rows.get((event.opcode, engine, variant(event)))
+        return row or self.rows.get((event.opcode, engine, ANY))
+
+
+@cache
+def all_costs() -> tuple[Cost, ...]:
+    """Every row of ``data/costs.csv``."""
+    text = (files("difftest.timing") / "data" / "costs.csv").read_text(encoding="utf-8")
+    return tuple(
+        Cost(
+            machine=row["machine"],
+            instruction=row["instruction"],
+            engine=Engine(row["engine"]),
+            variant=row["variant"],
+            cycles=float(row["cycles"]),
+            interval_ns=float(row["interval_ns"]),
+            latency_ns=float(row["latency_ns"]),
+            evidence=Evidence(row["evidence"]),
+            source=row["source"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def cost_table(machine: Machine) -> CostTable:
+    """The cost table of ``machine``."""
+    return CostTable(tuple(cost for cost in all_costs() if cost.machine == machine.name))
+
+
+def elements(region: Region) -> int:
+    """Elements a partition: all but the first axis of an on-chip region, which is partitions."""
+    count = 1
+    for size in region.shape[1:]:
+        count *= size
+    return count
+
+
+def free_elements(event: Event) -> int:
+    """N of the event: elements a partition of its largest operand."""
+    return max((elements(region) for region in event.writes + event.reads), default=0)
+
+
+def inner_stride(region: Region) -> int:
+    """Bytes from one element to the next along the innermost free axis; 0 for a broadcast."""
+    itemsize = region.allocation.dtype.itemsize
+    for size, stride in zip(reversed(region.shape[1:]), reversed(region.strides[1:]), strict=True):
+        if size > 1:
+            return abs(stride) * itemsize
+    return itemsize
+
+
+def variant(event: Event) -> str:
+    """The kind of operands that the event has, as the table names it."""
+    chooser = _VARIANTS.get(event.opcode)
+    return chooser(event) if chooser else ANY
+
+
+def _space(event: Event) -> str:
+    operands = event.writes + event.reads
+    return "psum" if any(r.allocation.space is Space.PSUM for r in operands) else "sbuf"
+
+
+def _narrow(event: Event) -> bool:
+    return all(r.allocation.dtype.itemsize <= 2 for r in event.writes + event.reads)
+
+
+def _copy(event: Event) -> str:
+    source, target = event.reads[0], event.writes[0]
+    space = _space(event)
+    if inner_stride(target) > WIDE_STRIDE:
+        size = "2-byte strided" if target.allocation.dtype.itemsize <= 2 else "strided"
+        return f"{size} {space}"
+    if inner_stride(source) > WIDE_STRIDE:
+        return "strided source"
+    return _moved(event)
+
+
+def _moved(event: Event) -> str:
+    """Operands as the vector engine's performance modes tell them apart (ARCH3)."""
+    space = _space(event)
+    main = (event.reads[:1] or event.writes) + event.writes
+    if not all(region.allocation.dtype.itemsize <= 2 for region in main):
+        return space
+    apart = any(inner_stride(region) != region.allocation.dtype.itemsize for region in main)
+    return "2-byte sbuf apart" if apart and space == "sbuf" else f"2-byte {space}"
+
+
+def _tensor_tensor(event: Event) -> str:
+    dense = all(inner_stride(r) == r.allocation.dtype.itemsize for r in event.reads)
+    whole = len({elements(region) for region in event.reads}) == 1
+    fast = _narrow(event) and dense and whole and _space(event) == "sbuf"
+    return "2-byte sbuf" if fast else ANY
+
+
+def _memset(event: Event) -> str:
+    zero = event.attributes.get("value") == 0
+    return "2-byte sbuf" if zero and _narrow(event) and _space(event) == "sbuf" else ANY
+
+
+def _activation(event: Event) -> str:
+    copies = event.attributes.get("op") in COPIES
+    return f"copy {_space(event)}" if copies else ANY
+
+
+_VARIANTS = {
+    "tensor_copy": _copy,
+    "tensor_scalar": _moved,
+    "tensor_copy_predicated": _space,
+    "tensor_tensor": _tensor_tensor,
+    "memset": _memset,
+    "activation": _activation,
+}

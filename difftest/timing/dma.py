@@ -1,0 +1,64 @@
+"""The sixteen DMA engines: how long a DMA's rows keep each busy, and when it is done.
+
+A DMA goes to all the engines whose partitions it touches. Each works through what it is given in
+order; the completion semaphore stands when the last has written its part. Reading from HBM has a
+latency that does not occupy the engine, so queued loads stream.
+"""
+
+from __future__ import annotations
+
+from difftest.timing.clockwork import Clockwork
+from difftest.timing.transfer import Transfer
+
+
+class DmaEngines:
+    """When each DMA engine is free; times in ns."""
+
+    def __init__(self, clockwork: Clockwork) -> None:
+        self.clockwork = clockwork
+        self.free = [0.0] * clockwork.dma_engines
+        self.active = 0.0
+        """Time during which the busiest engine of each DMA worked, summed."""
+        self._lead = clockwork.dma_lead.value
+        self._tail = clockwork.dma_tail.value
+        self._read = clockwork.dma_read.value
+        self._minimum = clockwork.dma_minimum.value
+        self._costs: dict[tuple[int, bool, bool], float] = {}
+
+    def row_time(self, transfer: Transfer) -> float:
+        """An engine's time for one row of the transfer."""
+        key = (transfer.row_bytes, transfer.writes_hbm, transfer.transposes)
+        cost = self._costs.get(key)
+        if cost is None:
+            figures = self.clockwork
+            cost = figures.descriptor.value + transfer.row_bytes / figures.bandwidth.value
+            if transfer.transposes:
+                cost /= figures.transpose_share.value
+            if transfer.writes_hbm and transfer.row_bytes <= figures.element_bytes:
+                cost = figures.element_write.value
+            self._costs[key] = cost
+        return cost
+
+    def run(self, trigger: float, transfer: Transfer) -> tuple[float, float]:
+        """Run a DMA triggered at ``trigger``.
+
+        Returns
+        -------
+        When its first row began, and when its semaphore says that it is done.
+        """
+        row = self.row_time(transfer)
+        ready = trigger + self._lead
+        begin = finish = 0.0
+        free = self.free
+        for engine, rows in transfer.busy:
+            start = free[engine]
+            if start < ready:
+                start = ready
+            time = rows * row
+            if time < self._minimum:
+                time = self._minimum
+            free[engine] = end = start + time
+            if end > finish:
+                finish, begin = end, start
+        self.active += finish - begin
+        return begin, finish + self._tail + (self._read if transfer.reads_hbm else 0.0)

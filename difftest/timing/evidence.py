@@ -1,0 +1,55 @@
+"""Where a number comes from: measured, documented or assumed, and the source that says so.
+
+Sources are named by these keys, in the tables of this package and in docs/timing.md:
+
+- TRACE: public device traces of 44 kernels on one core of a trn2.3xlarge (neuronx-cc 2.21.18209,
+  ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals
+  agree with the profiler's own
+- WRITEUP: latencies that people published, see data/measurements-trn2.csv
+- ARCH2, ARCH3: AWS Neuron documentation, ``trainium_inferentia2_arch.rst``, ``trainium2_arch.rst``
+- ISA: docstrings of ``nki.isa`` at tag v2.26.0, the "Estimated instruction cost" of each
+- DMA: AWS Neuron documentation, ``nki-dma-overview.rst`` and ``nki-dma-bandwidth-guide.rst``
+- PERF: AWS Neuron documentation, ``nki_perf_guide.rst``
+- EXPLORER: AWS Neuron documentation, ``tools/neuron-explorer/``
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Evidence(Enum):
+    """How a number is known."""
+
+    MEASURED = "measured"
+    DOCUMENTED = "documented"
+    ASSUMED = "assumed"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best evidence; of several numbers, the highest rank is the class of a sum."""
+        return list(Evidence).index(self)
+
+
+class Figure(NamedTuple):
+    """A number with its evidence and its source."""
+
+    value: float
+    evidence: Evidence
+    source: str
+
+
+def measured(value: float, source: str) -> Figure:
+    """A figure read off a device."""
+    return Figure(value, Evidence.MEASURED, source)
+
+
+def documented(value: float, source: str) -> Figure:
+    """A figure that the vendor's documentation states."""
+    return Figure(value, Evidence.DOCUMENTED, source)
+
+
+def assumed(value: float, source: str) -> Figure:
+    """A figure that is neither; ``source`` says from what it was inferred."""
+    return Figure(value, Evidence.ASSUMED, source)

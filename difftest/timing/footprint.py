@@ -1,0 +1,136 @@
+"""Which bytes an access pattern touches, and whether two patterns touch the same.
+
+On chip a pattern is a range of partitions and, in each, bytes; in HBM it is bytes alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.simulator.trace import Allocation, Region
+
+Dims = tuple[tuple[int, int], ...]
+"""(size, stride) of each axis, strides in elements."""
+
+
+class Footprint(NamedTuple):
+    """The elements ``low`` to ``high`` of partitions ``first`` to ``last``, all ends excluded."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+    dims: Dims
+    """The axes inside a partition, longest stride first; empty if every element is touched."""
+
+    def overlaps(self, other: Footprint) -> bool:
+        """Whether the two patterns, of one allocation, share an element."""
+        if self.low >= other.high or other.low >= self.high:
+            return False
+        if self.first >= other.last or other.first >= self.last:
+            return False
+        if not self.dims and not other.dims:
+            return True
+        return _share(self.dims or _dense(self), other.dims or _dense(other), other.low - self.low)
+
+    def covers(self, other: Footprint) -> bool:
+        """Whether this pattern surely has every element of the other."""
+        if self.first > other.first or self.last < other.last:
+            return False
+        if not self.dims:
+            return self.low <= other.low and self.high >= other.high
+        return self.dims == other.dims and self.low == other.low
+
+
+def footprint(region: Region) -> Footprint:
+    """The footprint of a region of an on-chip or HBM tensor."""
+    allocation = region.allocation
+    return _footprint(_layout(allocation), region.offset, region.shape, region.strides)
+
+
+@lru_cache(maxsize=4096)
+def _geometry(shape: tuple[int, ...], axis: int, on_chip: bool) -> tuple[int, int, int]:
+    """(elements of one block of partitions, elements of one partition, partitions)."""
+    if not on_chip or not shape:
+        return (0, 0, 1)
+    inner = 1
+    for size in shape[axis + 1 :]:
+        inner *= size
+    return (inner * shape[axis], inner, shape[axis])
+
+
+def _layout(allocation: Allocation) -> tuple[int, int, int]:
+    return _geometry(allocation.shape, allocation.partition_axis, not allocation.space.is_hbm)
+
+
+@lru_cache(maxsize=65536)
+def _footprint(
+    layout: tuple[int, int, int], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Footprint:
+    block, inner, partitions = layout
+    if not inner:
+        return _within(0, 1, offset, shape, strides)
+    outer, rest = divmod(offset, block)
+    first, free = divmod(rest, inner)
+    extent = 1
+    sizes: list[int] = []
+    steps: list[int] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1 or stride == 0:
+            continue
+        blocks, rest = divmod(stride, block) if abs(stride) >= block else (0, stride)
+        if blocks == 0 and abs(rest) >= inner:
+            extent += (size - 1) * (abs(rest) // inner)
+            continue
+        sizes.append(size)
+        steps.append(blocks * inner + rest)
+    low = outer * inner + free
+    return _within(first, min(first + extent, partitions), low, tuple(sizes), tuple(steps))
+
+
+def _within(
+    first: int, last: int, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> Footprint:
+    axes = []
+    low = high = offset
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1 or stride == 0:
+            continue
+        reach = (size - 1) * stride
+        low, high = (low + reach, high) if stride < 0 else (low, high + reach)
+        axes.append((size, abs(stride)))
+    dims = _merged(sorted(axes, key=lambda axis: -axis[1]))
+    dense = not dims or (len(dims) == 1 and dims[0][1] == 1)
+    return Footprint(first, last, low, high + 1, () if dense else dims)
+
+
+def _merged(axes: list[tuple[int, int]]) -> Dims:
+    """The axes with neighbours joined where one continues the other."""
+    merged: list[tuple[int, int]] = []
+    for size, stride in reversed(axes):
+        if merged and stride == merged[-1][0] * merged[-1][1]:
+            merged[-1] = (size * merged[-1][0], merged[-1][1])
+        else:
+            merged.append((size, stride))
+    return tuple(reversed(merged))
+
+
+def _dense(pattern: Footprint) -> Dims:
+    return ((pattern.high - pattern.low, 1),)
+
+
+@lru_cache(maxsize=65536)
+def _share(one: Dims, other: Dims, shift: int) -> bool:
+    """Whether two patterns inside a partition, ``shift`` elements apart, share an element."""
+    return bool(np.intersect1d(_offsets(one), _offsets(other) + shift).size)
+
+
+@lru_cache(maxsize=256)
+def _offsets(dims: Dims) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    total = np.zeros(1, dtype=np.int64)
+    for size, stride in dims:
+        total = np.add.outer(total, np.arange(size, dtype=np.int64) * stride).ravel()
+    return total

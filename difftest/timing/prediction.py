@@ -1,0 +1,150 @@
+"""The predicted time of a kernel: what a benchmark or a profile of it would say. Never measured."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Trace
+from difftest.timing.program import Program, program
+from difftest.timing.schedule import MIDDLE, Progress, Schedule, schedule
+
+SMALL = 20_000
+"""Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
+
+
+EXTREMES = (0.0, 0.999)
+
+
+class UnknownCostError(ValueError):
+    """A total was asked for although an instruction's cost is unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A predicted latency and the timeline that it comes from. All times in microseconds."""
+
+    schedule: Schedule
+    low: float
+    """Of the kernel's own part: the throttle window begins where it helps most."""
+    middle: float
+    high: float
+
+    @property
+    def program(self) -> Program:
+        return self.schedule.program
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Instructions of unknown cost, and how many of each. No total stands without them."""
+        return dict(Counter(one.opcode for one in self.program.unknown))
+
+    @property
+    def latency(self) -> float:
+        """Predicted nc_latency (benchmarks): the kernel's own part and the fixed one.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        self._need_costs()
+        return self.middle + self._overhead
+
+    @property
+    def total_time(self) -> float:
+        """Predicted total_time (profiles): with the runtime's preamble and postamble.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        self._need_costs()
+        figures = self.program.clockwork
+        long = self.middle * 1e3 >= figures.long_kernel.value
+        after = figures.long_postamble if long else figures.postamble
+        return self.middle + (figures.preamble.value + after.value) / 1e3
+
+    def get_latency_percentile(self, percentile: float) -> float:
+        """Predicted nc_latency at a percentile, as ``nki.benchmark`` gives measured ones.
+
+        0 and 100 are the ends of the span that the random phase of the tensor engine's throttle
+        window makes, 50 the middle; other spread is not predicted.
+
+        Raises
+        ------
+        ValueError : the percentile is not from 0 to 100.
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        if not 0 <= percentile <= 100:
+            raise ValueError(f"a percentile is from 0 to 100, got {percentile}")
+        self._need_costs()
+        if percentile <= 50:
+            part, start, end = percentile / 50, self.low, self.middle
+        else:
+            part, start, end = percentile / 50 - 1, self.middle, self.high
+        return start + part * (end - start) + self._overhead
+
+    @property
+    def _overhead(self) -> float:
+        return self.program.clockwork.latency_overhead.value / 1e3
+
+    def _need_costs(self) -> None:
+        if self.unknown:
+            raise UnknownCostError(f"no total: {self.describe_unknown()}")
+
+    def describe_unknown(self) -> str:
+        """The instructions of unknown cost in words; empty if there are none."""
+        if not self.unknown:
+            return ""
+        which = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
+        return (
+            f"the cost of {which} is unknown on {self.program.machine.name}; without them the "
+            f"kernel takes at least {self.middle:,.1f} us (predicted)"
+        )
+
+
+def predict(
+    trace: Trace, machine: Machine, *, dge: bool, progress: Progress | None = None
+) -> Prediction:
+    """Predict the latency of the kernel whose trace this is.
+
+    Parameters
+    ----------
+    trace : of one launch, recorded.
+    machine : the machine that it was launched for.
+    dge : True for what ``nki.benchmark`` measures (descriptors generated on the device), False for
+        a profile with static descriptors.
+    progress : told how far the schedule is.
+
+    Raises
+    ------
+    ValueError : the trace is empty.
+    """
+    if not len(trace):
+        raise ValueError("the trace is empty: launch the kernel with record=True")
+    with _no_collection():
+        lowered = program(trace, machine)
+        middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=progress)
+        ends = [middle.end]
+        if middle.cold_time and len(lowered.instructions) <= SMALL:
+            ends += [schedule(lowered, dge=dge, phase=phase).end for phase in EXTREMES]
+        elif middle.cold_time:
+            quarter = lowered.clockwork.throttle_window.value / 4
+            ends += [middle.end - quarter, middle.end + quarter]
+    return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without garbage collection: nothing here is garbage, and looking for it doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

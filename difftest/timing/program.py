@@ -1,0 +1,209 @@
+"""A trace as the device's engines get it: instructions with engine, cost and dependences.
+
+What the compiler does to a trace on the way, as the device traces show it:
+
+- the memset of a PSUM tile before an accumulation goes: the first matmul overwrites
+- the Tensor Engine's transposes multiply with an identity, which a DMA of its own loads
+- ``tensor_copy`` without an engine goes to the scalar or the vector engine
+- loads are triggered by the sync engine, stores by gpsimd; descriptors that are generated on the
+  device go through one generator, whose own time is the limit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.timing.clockwork import Clockwork, clockwork
+from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
+from difftest.timing.dependences import Dependences
+from difftest.timing.tensor_engine import Matmul, matmul
+from difftest.timing.transfer import Transfer, transfer
+
+SHARED = (Engine.SCALAR, Engine.VECTOR)
+"""Engines that share the copies for which the kernel names none (TRACE)."""
+UNKNOWN_CYCLES = 64
+"""What an instruction of unknown cost takes, so that the others can be scheduled: the least that
+any instruction takes (ISA: MIN_II)."""
+
+
+@dataclass(eq=False, slots=True)
+class Timed:
+    """What an instruction costs on one engine; ns."""
+
+    interval: float
+    latency: float
+    cost: Cost | None
+    """Its row in the table; None if its cost is unknown."""
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    """One instruction of the program."""
+
+    index: int
+    event: Event
+    engine: Engine
+    """DMA for transfers; UNKNOWN if the compiler chooses among ``times``."""
+    times: dict[Engine, Timed] = field(default_factory=dict)
+    matmul: Matmul | None = None
+    transfer: Transfer | None = None
+    data: tuple[int, ...] = ()
+    """Instructions whose results it reads."""
+    order: tuple[int, ...] = ()
+    """Instructions that must be over before it writes."""
+    opens: tuple[Allocation, ...] = ()
+    """On-chip tensors that it is the first to touch."""
+    implied: bool = False
+    """Whether the compiler added it."""
+
+    @property
+    def is_store(self) -> bool:
+        return self.transfer is not None and self.transfer.writes_hbm
+
+    @property
+    def opcode(self) -> str:
+        return self.event.opcode
+
+
+@dataclass(eq=False)
+class Program:
+    """The instructions of one launch, in program order."""
+
+    machine: Machine
+    clockwork: Clockwork
+    instructions: list[Instruction]
+    users: dict[int, int]
+    """On-chip allocation -> how many instructions touch it."""
+    allocations: dict[int, Allocation]
+    removed: int
+    """Events that the compiler drops."""
+
+    @property
+    def unknown(self) -> list[Instruction]:
+        """The instructions of which no cost is known."""
+        return [
+            one
+            for one in self.instructions
+            if any(timed.cost is None for timed in one.times.values())
+        ]
+
+
+def program(trace: Trace, machine: Machine) -> Program:
+    """The program of ``trace`` on ``machine``."""
+    return _Builder(machine).build(trace)
+
+
+class _Builder:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.clockwork = clockwork(machine)
+        self.costs: CostTable = cost_table(machine)
+        self.dependences = Dependences()
+        self.instructions: list[Instruction] = []
+        self.users: dict[int, int] = {}
+        self.allocations: dict[int, Allocation] = {}
+        self.identities: dict[str, Allocation] = {}
+
+    def build(self, trace: Trace) -> Program:
+        accumulated = {
+            event.writes[0].allocation.id
+            for event in trace.events
+            if event.opcode == "nc_matmul" and event.attributes.get("accumulate")
+        }
+        removed = 0
+        self._load_identities(trace)
+        for event in trace.events:
+            if _clears(event, accumulated):
+                removed += 1
+                continue
+            self._add(event)
+        return Program(
+            self.machine,
+            self.clockwork,
+            self.instructions,
+            self.users,
+            self.allocations,
+            removed,
+        )
+
+    def _load_identities(self, trace: Trace) -> None:
+        """One DMA for each dtype that the Tensor Engine transposes."""
+        for event in trace.events:
+            if event.opcode != "nc_transpose" or event.engine is not Engine.TENSOR:
+                continue
+            dtype = event.reads[0].allocation.dtype
+            if dtype.name in self.identities:
+                continue
+            side = self.machine.partitions
+            number = -2 * (len(self.identities) + 1)
+            hbm = _identity(number, Space.PRIVATE_HBM, side, dtype, event)
+            sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
+            self.identities[dtype.name] = sbuf
+            load = Event(
+                -1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.location, ()
+            )
+            self._add(load, implied=True)
+
+    def _add(self, event: Event, *, implied: bool = False) -> None:
+        one = Instruction(len(self.instructions), event, event.engine, implied=implied)
+        reads = event.reads
+        if event.engine is Engine.DMA:
+            one.transfer = transfer(event, self.clockwork)
+        elif event.engine is Engine.TENSOR:
+            one.matmul = matmul(event, self.machine)
+            if event.opcode == "nc_transpose":
+                identity = self.identities[event.reads[0].allocation.dtype.name]
+                reads = (*reads, _whole(identity))
+        else:
+            engines = SHARED if event.engine is Engine.UNKNOWN else (event.engine,)
+            one.times = {engine: self._time(event, engine) for engine in engines}
+        data, order = self.dependences.of(one.index, reads, event.writes)
+        one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
+        one.opens = self._touch(event.writes + reads)
+        self.instructions.append(one)
+
+    def _time(self, event: Event, engine: Engine) -> Timed:
+        cost = self.costs.find(event, engine)
+        if cost is None:
+            time = self.clockwork.cycles(engine, UNKNOWN_CYCLES)
+            return Timed(time, time, None)
+        time = self.clockwork.cycles(engine, cost.cycles * free_elements(event))
+        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
+
+    def _touch(self, regions: tuple[Region, ...]) -> tuple[Allocation, ...]:
+        """Count a use of each on-chip tensor; those that had none before."""
+        opened = []
+        for allocation in {r.allocation.id: r.allocation for r in regions}.values():
+            if allocation.space.is_hbm:
+                continue
+            if allocation.id not in self.users:
+                self.users[allocation.id] = 0
+                self.allocations[allocation.id] = allocation
+                opened.append(allocation)
+            self.users[allocation.id] += 1
+        return tuple(opened)
+
+
+def _clears(event: Event, accumulated: set[int]) -> bool:
+    """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
+    if event.opcode != "memset" or event.attributes.get("value") != 0:
+        return False
+    target = event.writes[0].allocation
+    return target.space is Space.PSUM and target.id in accumulated
+
+
+def _identity(
+    number: int, space: Space, side: int, dtype: np.dtype[np.generic], event: Event
+) -> Allocation:
+    return Allocation(
+        number, space, (side, side), dtype, 0, event.location, "identity", reads=1, writes=0
+    )
+
+
+def _whole(allocation: Allocation) -> Region:
+    rows, columns = allocation.shape
+    return Region(allocation, 0, (rows, columns), (columns, 1))

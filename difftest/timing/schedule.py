@@ -1,0 +1,431 @@
+"""The timeline: when each instruction of a program runs.
+
+Each engine takes, of the instructions whose operands and buffers are ready, the first in program
+order: the compiler's order of a kernel that is free to be reordered. Engines run side by side and
+wait for each other through semaphores. The same program gives the same timeline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from difftest.simulator.trace import Allocation, Engine
+from difftest.timing.buffers import Buffers
+from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
+from difftest.timing.dma import DmaEngines
+from difftest.timing.program import Instruction, Program
+from difftest.timing.sharing import Sharing
+from difftest.timing.tensor_engine import TensorEngine
+
+MIDDLE = 0.5
+"""The throttle window's phase that a prediction is made with: random on the device."""
+
+GENERATOR = Engine.DMA
+"""Issues the DMAs whose descriptors are generated on the device."""
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (instructions scheduled, instructions in all)."""
+
+
+@dataclass(eq=False, slots=True)
+class Span:
+    """When one instruction ran; ns from the start of the kernel's own part."""
+
+    instruction: Instruction
+    engine: Engine
+    """Where it ran; for a DMA the engine that triggered it."""
+    start: float
+    end: float
+    """Its result stands; for a DMA its completion semaphore."""
+    busy: float
+    """How long it kept its engine from the next instruction."""
+    ready: float
+    """When its operands were ready; it may have waited for its engine until ``start``."""
+    waited_for: int
+    """The instruction that made it ready; -1 if it could start at once."""
+    buffer: bool
+    """Whether it was a buffer that it waited for."""
+    transfer_start: float = 0.0
+    """For a DMA: its first row."""
+    released_by: int = -1
+    """The instruction before it on its engine."""
+
+
+@dataclass(eq=False)
+class Schedule:
+    """The timeline of a program; times in ns from the start of the kernel's own part."""
+
+    program: Program
+    spans: list[Span]
+    """By instruction."""
+    end: float
+    """The last store's semaphore has been waited for."""
+    dge: bool
+    phase: float
+    tensor_active: float
+    dma_active: float
+    cold_time: float
+    """Time that the Tensor Engine streamed at half speed."""
+    table_loads: int
+    spilled: list[Allocation]
+    """Tensors that had no room: the compiler would spill, which is not modelled."""
+
+
+def schedule(
+    program: Program, *, dge: bool, phase: float = MIDDLE, progress: Progress | None = None
+) -> Schedule:
+    """The timeline of ``program``.
+
+    Parameters
+    ----------
+    program : what runs.
+    dge : whether descriptors are generated on the device (``nki.benchmark``) or lie in HBM
+        (profiles with ``--disable-dge``).
+    phase : the part of a throttle window that had passed when the kernel began, 0 to 1.
+    progress : told how far it is.
+    """
+    return _Scheduler(program, dge=dge, phase=phase, progress=progress).run()
+
+
+class _Unit:
+    """An engine that issues instructions, one after the other."""
+
+    __slots__ = ("coming", "engine", "free", "known", "last", "number", "ready", "wake")
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.engine = engine
+        self.number = number
+        self.free = 0.0
+        self.coming: list[tuple[float, int]] = []
+        """(when ready, instruction)."""
+        self.ready: list[int] = []
+        self.wake = float("inf")
+        self.last = -1
+        self.known: dict[Engine, float] = {}
+        """Up to when this engine has seen another one's semaphore."""
+
+    def idle(self, time: float) -> bool:
+        """Whether it has nothing to do at ``time``."""
+        return self.free <= time and not self.coming and not self.ready
+
+
+class _Queue:
+    """A DMA queue: so many under way, the next waits for the oldest's semaphore."""
+
+    def __init__(self, outstanding: int) -> None:
+        self.outstanding = outstanding
+        self.done: list[float] = []
+
+    def slot(self) -> float:
+        """When the next DMA has a semaphore."""
+        if len(self.done) < self.outstanding:
+            return 0.0
+        return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
+
+
+_ENGINES = (
+    Engine.SYNC,
+    Engine.TENSOR,
+    Engine.VECTOR,
+    Engine.SCALAR,
+    Engine.GPSIMD,
+    GENERATOR,
+)
+_FREE = len(_ENGINES)
+"""The event that a tensor's place is free, after the engines' numbers."""
+_STEP = 2000
+"""Instructions between two calls of progress."""
+
+
+class _Scheduler:
+    def __init__(
+        self, program: Program, *, dge: bool, phase: float, progress: Progress | None
+    ) -> None:
+        self.program = program
+        self.instructions = program.instructions
+        self.clockwork = program.clockwork
+        self.dge = dge
+        self.phase = phase
+        self.progress = progress
+        self.units = {engine: _Unit(engine, i) for i, engine in enumerate(_ENGINES)}
+        self.by_number = list(self.units.values())
+        self.tensor = TensorEngine(self.clockwork, phase)
+        self.dma = DmaEngines(self.clockwork)
+        self.loads = _Queue(self.clockwork.outstanding)
+        self.stores = _Queue(self.clockwork.outstanding)
+        self.store_spans: list[Span] = []
+        self.sharing = Sharing(self.clockwork)
+        self.buffers = Buffers(program.machine)
+        self.tables: set[str] = set()
+        self.spilled: list[Allocation] = []
+        count = len(self.instructions)
+        self.spans: list[Span | None] = [None] * count
+        self.missing = [0] * count
+        self.ready_at = [0.0] * count
+        self.waited_for = [-1] * count
+        self.for_buffer = [False] * count
+        self.followers: list[list[tuple[int, bool]]] = [[] for _ in range(count)]
+        self.opener: dict[int, int] = {}
+        self.users = dict(program.users)
+        self.last_use: dict[int, tuple[float, int]] = {}
+        self.events: list[tuple[float, int, int]] = []
+        self.scheduled = 0
+
+    def run(self) -> Schedule:
+        self._wire()
+        while self.scheduled < len(self.instructions):
+            if not self.events:
+                self._spill()
+                continue
+            now, kind, what = heapq.heappop(self.events)
+            if kind == _FREE:
+                allocation = self.program.allocations[what]
+                for granted in self.buffers.release(allocation):
+                    self._granted(granted, now, self.last_use[what][1])
+                continue
+            self._wake(self.by_number[kind], now)
+        spans = [span for span in self.spans if span is not None]
+        return Schedule(
+            program=self.program,
+            spans=spans,
+            end=self._finish(spans),
+            dge=self.dge,
+            phase=self.phase,
+            tensor_active=self.tensor.active,
+            dma_active=self.dma.active,
+            cold_time=self.tensor.throttle.cold_time,
+            table_loads=len(self.tables),
+            spilled=self.spilled,
+        )
+
+    # Before the first instruction
+
+    def _wire(self) -> None:
+        self._prefetch_table()
+        for one in self.instructions:
+            self.missing[one.index] = len(one.data) + len(one.order) + len(one.opens) + 1
+            for producer in one.data:
+                self.followers[producer].append((one.index, True))
+            for producer in one.order:
+                self.followers[producer].append((one.index, False))
+            for allocation in one.opens:
+                self.opener[allocation.id] = one.index
+                self.buffers.enter(allocation)
+        for granted in self.buffers.grant():
+            self._granted(granted, 0.0, -1)
+        for one in self.instructions:
+            self._less(one.index)
+
+    def _prefetch_table(self) -> None:
+        """The first table of activation functions is loaded before anything else (TRACE)."""
+        for one in self.instructions:
+            if Engine.SCALAR in one.times:
+                self.tables.add(_table(one))
+                self.units[Engine.SCALAR].free = self.clockwork.table_load.value
+                return
+
+    # Readiness
+
+    def _less(self, index: int) -> None:
+        """One thing less that an instruction waits for."""
+        self.missing[index] -= 1
+        if not self.missing[index]:
+            self._enqueue(self.instructions[index])
+
+    def _granted(self, allocation: Allocation, now: float, by: int) -> None:
+        index = self.opener[allocation.id]
+        if by >= 0:
+            engine = self.instructions[index].engine
+            now += hop(self._span(by).engine, engine)
+            if now > self.ready_at[index]:
+                self.ready_at[index] = now
+                self.waited_for[index] = by
+                self.for_buffer[index] = True
+        self._less(index)
+
+    def _spill(self) -> None:
+        """Nothing can run: the live tensors exceed a memory. Give the next one room all the same.
+
+        Raises
+        ------
+        RuntimeError : no tensor waits either, so a dependence leads nowhere.
+        """
+        for memory in self.buffers.memories.values():
+            if memory.waiting:
+                forced = memory.force()
+                self.spilled.append(forced)
+                self._granted(forced, self._now(), -1)
+                return
+        raise RuntimeError("the schedule is stuck: instructions wait for each other")
+
+    def _now(self) -> float:
+        return max(unit.free for unit in self.by_number)
+
+    def _span(self, index: int) -> Span:
+        span = self.spans[index]
+        assert span is not None
+        return span
+
+    def _enqueue(self, one: Instruction) -> None:
+        ready = self.ready_at[one.index]
+        if one.engine is Engine.UNKNOWN:
+            engine = self.sharing.choose(one, ready, idle=self.units[Engine.SCALAR].idle(ready))
+        elif one.transfer is not None:
+            engine = GENERATOR if self.dge else Engine.GPSIMD if one.is_store else Engine.SYNC
+        else:
+            engine = one.engine
+            self.sharing.add(engine, one, ready)
+        unit = self.units[engine]
+        heapq.heappush(unit.coming, (ready, one.index))
+        self._arm(unit, max(ready, unit.free))
+
+    def _arm(self, unit: _Unit, time: float) -> None:
+        if time < unit.wake:
+            unit.wake = time
+            heapq.heappush(self.events, (time, unit.number, 0))
+
+    # Issue
+
+    def _wake(self, unit: _Unit, now: float) -> None:
+        if now != unit.wake:
+            return  # an earlier wake-up took its place
+        unit.wake = float("inf")
+        coming, ready = unit.coming, unit.ready
+        if now < unit.free:
+            self._arm(unit, unit.free)
+            return
+        while coming and coming[0][0] <= now:
+            heapq.heappush(ready, heapq.heappop(coming)[1])
+        if ready:
+            index = self._pick(unit, now)
+            if index < 0:
+                return
+            self._issue(unit, self.instructions[index], now)
+        if ready:
+            self._arm(unit, unit.free)
+        elif coming:
+            self._arm(unit, max(coming[0][0], unit.free))
+
+    def _pick(self, unit: _Unit, now: float) -> int:
+        """The first in program order; a store only once no load could be triggered (TRACE)."""
+        index = unit.ready[0]
+        sync = self.units[Engine.SYNC]
+        if not self.dge and self.instructions[index].is_store and (sync.ready or sync.free > now):
+            self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
+            return -1
+        return heapq.heappop(unit.ready)
+
+    def _issue(self, unit: _Unit, one: Instruction, now: float) -> None:
+        span = Span(
+            one,
+            unit.engine,
+            now,
+            now,
+            0.0,
+            self.ready_at[one.index],
+            self.waited_for[one.index],
+            self.for_buffer[one.index],
+            released_by=unit.last,
+        )
+        if one.transfer is not None:
+            self._issue_dma(unit, one, span)
+        elif one.matmul is not None:
+            issued = self.tensor.issue(now, one.matmul)
+            span.end = issued.visible
+            span.busy = issued.next - now
+        else:
+            timed = one.times[unit.engine]
+            if unit.engine is Engine.SCALAR and _table(one) not in self.tables:
+                self.tables.add(_table(one))
+                span.start = now = now + self.clockwork.table_load.value
+            span.end = now + timed.latency
+            span.busy = timed.interval
+        unit.free = span.start + span.busy
+        unit.last = one.index
+        self.spans[one.index] = span
+        self._done(one, span)
+
+    def _issue_dma(self, unit: _Unit, one: Instruction, span: Span) -> None:
+        transfer = one.transfer
+        assert transfer is not None
+        figures = self.clockwork
+        queue = self.stores if one.is_store else self.loads
+        span.start = max(span.start, queue.slot())
+        if self.dge:
+            per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
+            span.busy = figures.generation.value + per_partition
+            trigger = span.start + span.busy
+        else:
+            span.busy = figures.trigger.value
+            trigger = span.start
+        span.transfer_start, span.end = self.dma.run(trigger, transfer)
+        queue.done.append(span.end)
+        if one.is_store:
+            self.store_spans.append(span)
+
+    def _done(self, one: Instruction, span: Span) -> None:
+        """Tell those that wait for it, and free the tensors that it was the last to use."""
+        for index, is_data in self.followers[one.index]:
+            self._follow(index, is_data, one, span)
+        for allocation in {r.allocation.id for r in (*one.event.writes, *one.event.reads)}:
+            left = self.users.get(allocation)
+            if left is None:
+                continue
+            self.users[allocation] = left - 1
+            last = max(self.last_use.get(allocation, (0.0, -1)), (span.end, one.index))
+            self.last_use[allocation] = last
+            if left == 1:
+                heapq.heappush(self.events, (last[0], _FREE, allocation))
+        self.scheduled += 1
+        if self.progress and self.scheduled % _STEP == 0:
+            self.progress(self.scheduled, len(self.instructions))
+
+    def _follow(self, index: int, is_data: bool, one: Instruction, span: Span) -> None:
+        producer = Engine.DMA if one.transfer is not None else span.engine
+        consumer = self.instructions[index].engine
+        if producer is consumer and producer is not Engine.DMA:
+            in_order = producer is Engine.TENSOR or not is_data
+            ready = span.start if in_order else span.end + SAME_ENGINE.value
+        else:
+            target = _trigger_engine(self.instructions[index])
+            ready = span.end + hop(producer, target)
+            if self.waited_for[index] >= 0 and target in WAITS:
+                ready += self._second_wait(index, producer, target)
+        if ready > self.ready_at[index] or self.waited_for[index] < 0:
+            self.ready_at[index] = max(ready, self.ready_at[index])
+            self.waited_for[index] = one.index
+            self.for_buffer[index] = False
+        self._less(index)
+
+    def _second_wait(self, index: int, producer: Engine, target: Engine) -> float:
+        """A second engine's semaphore takes a wait instruction of its own."""
+        other = self._span(self.waited_for[index])
+        earlier = Engine.DMA if other.instruction.transfer is not None else other.engine
+        return WAITS[target] if earlier is not producer and earlier is not target else 0.0
+
+    # After the last instruction
+
+    def _finish(self, spans: list[Span]) -> float:
+        """When gpsimd has waited for the stores, one after the other."""
+        end = max((span.end for span in spans), default=0.0)
+        last = max((span.start for span in self.store_spans), default=0.0)
+        wait = self.clockwork.final_wait.value
+        now = last + wait
+        waits = int(self.clockwork.final_waits.value)
+        for span in sorted(self.store_spans, key=lambda span: span.end)[-waits:]:
+            now = max(now, span.end) + wait
+        return max(end, now)
+
+
+def _table(one: Instruction) -> str:
+    """The table of activation functions that it needs; copies are in every table."""
+    return str(one.event.attributes.get("op", "copy")) if one.opcode == "activation" else "copy"
+
+
+def _trigger_engine(one: Instruction) -> Engine:
+    """The engine that waits for an instruction's operands."""
+    if one.transfer is not None:
+        return Engine.GPSIMD if one.is_store else Engine.SYNC
+    return one.engine

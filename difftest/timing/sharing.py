@@ -1,0 +1,44 @@
+"""Which engine gets a copy for which the kernel names none.
+
+In the device traces all copies of a slow stream are on the scalar engine; where many copies wait
+at once, the scalar and the vector engine have shares of about 4 to 5 and otherwise what balances
+their planned work. The plan knows no performance modes: N cycles on the vector engine, N cycles
+and the access time on the scalar engine. The rule is inferred (assumed) from those shares.
+"""
+
+from __future__ import annotations
+
+from difftest.simulator.trace import Engine
+from difftest.timing.clockwork import Clockwork
+from difftest.timing.costs import free_elements
+from difftest.timing.program import Instruction
+
+
+class Sharing:
+    """The planned work of the engines that share copies; times in ns."""
+
+    def __init__(self, clockwork: Clockwork) -> None:
+        self.clockwork = clockwork
+        self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
+
+    def choose(self, one: Instruction, ready: float, *, idle: bool) -> Engine:
+        """The engine of a copy that is ready at ``ready``; ``idle``: the scalar engine is."""
+        engine = Engine.SCALAR
+        if not idle:
+            scalar = max(self.planned[Engine.SCALAR], ready)
+            vector = max(self.planned[Engine.VECTOR], ready)
+            engine = Engine.SCALAR if scalar <= vector else Engine.VECTOR
+        self.add(engine, one, ready)
+        return engine
+
+    def add(self, engine: Engine, one: Instruction, ready: float) -> None:
+        """Count an instruction on the engine that it will run on."""
+        if engine in self.planned:
+            self.planned[engine] = max(self.planned[engine], ready) + self._plan(one, engine)
+
+    def _plan(self, one: Instruction, engine: Engine) -> float:
+        time = self.clockwork.cycles(engine, max(64, free_elements(one.event)))
+        timed = one.times.get(engine)
+        if engine is Engine.SCALAR and timed is not None and timed.cost is not None:
+            return time + timed.cost.latency_ns
+        return time

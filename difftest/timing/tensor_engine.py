@@ -1,0 +1,160 @@
+"""The Tensor Engine: weights are loaded behind the matmul before, rows stream through.
+
+A matmul loads its stationary operand (LDWEIGHTS) and streams the rows of its moving one. The next
+weights load while this matmul's rows stream, so start to start is the longer of the two. float32
+takes two such pairs at two cycles a row. The engine starts at half speed and counts its rows in
+free-running windows of 3.4 us: a busy window makes the next one fast, an idle one slow again
+(TRACE; EXPLORER). Where a window begins is random on the device; here it is a parameter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Engine, Event, Region
+from difftest.timing.clockwork import Clockwork
+from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
+
+
+class Matmul(NamedTuple):
+    """What one nc_matmul or nc_transpose asks of the Tensor Engine."""
+
+    passes: int
+    """Pairs of LDWEIGHTS and MATMUL."""
+    rows: float
+    """Cycles that the rows of one pass take, warm and without overhead."""
+    four_byte: bool
+    strided: bool
+    """Whether the weights' elements lie apart."""
+    flops: int
+    """2 for each multiplication and addition of the operands' true sizes."""
+
+
+class Issued(NamedTuple):
+    """When a matmul was streamed; times in ns."""
+
+    begin: float
+    """Its weights begin to load."""
+    stream: float
+    """Its first row."""
+    visible: float
+    """Its result stands in PSUM."""
+    next: float
+    """The next instruction may begin to load."""
+
+
+def matmul(event: Event, machine: Machine) -> Matmul:
+    """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
+    stationary = event.reads[0]
+    size = stationary.allocation.dtype.itemsize
+    four_byte = size >= 4
+    strided = inner_stride(stationary) != size
+    depth, columns = stationary.shape[0], elements(stationary)
+    if event.opcode == "nc_transpose":
+        cycles = depth * (2 if four_byte else 1)
+        return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns)
+    moving = event.reads[1]
+    rows = elements(moving)
+    slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
+    return Matmul(
+        passes=2 if four_byte else 1,
+        rows=rows * slow * (2 if four_byte else 1),
+        four_byte=four_byte,
+        strided=strided,
+        flops=2 * depth * columns * rows,
+    )
+
+
+def identity_bytes(region: Region) -> int:
+    """Bytes of a row of the identity that a transpose of ``region`` multiplies with."""
+    return region.shape[0] * region.allocation.dtype.itemsize
+
+
+class Throttle:
+    """Whether the engine is warm: decided once for each window from the rows of the one before."""
+
+    def __init__(self, clockwork: Clockwork, phase: float) -> None:
+        self.window = clockwork.throttle_window.value
+        self.slowdown = clockwork.throttle_slowdown.value
+        cold_rows = self.window * clockwork.clocks[Engine.TENSOR].value / self.slowdown
+        self.warming = clockwork.warm_share.value * cold_rows
+        self.cooling = clockwork.cold_share.value * cold_rows
+        self.edge = (phase - 1.0) * self.window
+        """Where the present window began; the phase is the part of a window before time 0."""
+        self.warm = self.slowdown == 1.0
+        self.counted = 0.0
+        self.cold_time = 0.0
+
+    def speed(self, now: float) -> float:
+        """By how much rows are slowed at ``now``; times must not go back."""
+        while now >= self.edge + self.window:
+            self._close()
+        return 1.0 if self.warm else self.slowdown
+
+    def _close(self) -> None:
+        if self.slowdown > 1.0:
+            if self.warm and self.counted <= self.cooling:
+                self.warm = False
+            elif not self.warm and self.counted >= self.warming:
+                self.warm = True
+        self.counted = 0.0
+        self.edge += self.window
+
+    def count(self, start: float, end: float, rows: float) -> None:
+        """Count ``rows`` streamed evenly from ``start`` to ``end``."""
+        while end > self.edge + self.window:
+            border = self.edge + self.window
+            if start < border:
+                share = rows * (border - start) / (end - start)
+                self.counted += share
+                rows -= share
+                start = border
+            self._close()
+        self.counted += rows
+
+
+class TensorEngine:
+    """The state of the Tensor Engine between two instructions; times in ns."""
+
+    def __init__(self, clockwork: Clockwork, phase: float) -> None:
+        self.clockwork = clockwork
+        self.throttle = Throttle(clockwork, phase)
+        self.clock = clockwork.clocks[Engine.TENSOR].value
+        self._shadow = 0.0
+        """When the weights being loaded may take the place of those in use."""
+        self._loading = 0.0
+        """When the next load of weights may begin."""
+        self._streamed = 0.0
+        self.active = 0.0
+        """Time in which rows streamed."""
+
+    def issue(self, now: float, work: Matmul) -> Issued:
+        """Run ``work``, whose operands are ready at ``now``."""
+        figures = self.clockwork
+        load = figures.load_weights[work.four_byte, work.strided].value
+        interval = figures.weights_interval[work.four_byte, work.strided].value
+        overhead = (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value
+        first: tuple[float, float] | None = None
+        stream = 0.0
+        for _ in range(work.passes):
+            begin = max(now, self._loading, self._shadow)
+            stream = max(begin + load, self._streamed)
+            slow = self.throttle.speed(stream)
+            cycles = work.rows * slow if slow > 1.0 else work.rows + overhead
+            end = stream + cycles / self.clock
+            self.throttle.count(stream, end, work.rows)
+            self._loading = begin + interval
+            self._shadow = stream
+            self._streamed = end
+            self.active += end - stream
+            if slow > 1.0:
+                self.throttle.cold_time += end - stream
+            first = first or (begin, stream)
+        assert first is not None
+        return Issued(
+            first[0],
+            first[1],
+            self._streamed + figures.drain.value,
+            max(self._loading, self._shadow),
+        )

@@ -1,0 +1,131 @@
+"""What a DMA moves: its rows (descriptors) on each of the engines, read off the two patterns.
+
+A row is the longest run of bytes that is contiguous on both sides within one partition. An engine
+serves eight partitions, so a DMA over few partitions leaves most engines idle (DMA).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from difftest.simulator.trace import Event, Region
+from difftest.timing.clockwork import Clockwork
+from difftest.timing.footprint import footprint
+
+INDIRECT = frozenset({"dma_gather", "dma_scatter"})
+
+
+class Transfer(NamedTuple):
+    """One DMA as its engines see it."""
+
+    row_bytes: int
+    rows: int
+    """Over all engines."""
+    partitions: int
+    """On-chip partitions of it; 1 between HBM and HBM."""
+    busy: tuple[tuple[int, int], ...]
+    """(engine, its rows)."""
+    reads_hbm: bool
+    writes_hbm: bool
+    transposes: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.row_bytes * self.rows
+
+
+def transfer(event: Event, clockwork: Clockwork) -> Transfer:
+    """The transfer of a DMA event."""
+    target, source = event.writes[0], event.reads[0]
+    on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
+    itemsize = max(target.allocation.dtype.itemsize, source.allocation.dtype.itemsize)
+    small = source if source.elements < target.elements else target
+    if event.opcode in INDIRECT:
+        run = small.shape[-1]
+    elif event.opcode == "dma_transpose":
+        run = source.shape[-1]
+    else:
+        run = contiguous_run(source, target)
+    rows = max(1, small.elements // run)
+    if on_chip is None:
+        first, last = 0, 1
+        busy = _even(rows, clockwork.dma_engines)
+    else:
+        mark = footprint(on_chip)
+        first, last = mark.first, mark.last
+        busy = _by_partition(first, last, rows, clockwork.dma_partitions)
+    return Transfer(
+        row_bytes=run * itemsize,
+        rows=rows,
+        partitions=last - first,
+        busy=busy,
+        reads_hbm=source.allocation.space.is_hbm,
+        writes_hbm=target.allocation.space.is_hbm,
+        transposes=event.opcode == "dma_transpose",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _even(rows: int, engines: int) -> tuple[tuple[int, int], ...]:
+    used = min(rows, engines)
+    return tuple((engine, -(-rows // used)) for engine in range(used))
+
+
+@lru_cache(maxsize=4096)
+def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[int, int], ...]:
+    """Rows of each engine if each owns ``each`` partitions and every partition has as many."""
+    per_partition = max(1, rows // (last - first))
+    return tuple(
+        (engine, per_partition * (min(last, (engine + 1) * each) - max(first, engine * each)))
+        for engine in range(first // each, -(-last // each))
+    )
+
+
+def contiguous_run(source: Region, target: Region) -> int:
+    """Elements in a row: contiguous in both regions and inside one partition."""
+    return _run(_axes(source), _inner(source), _axes(target), _inner(target))
+
+
+def _axes(region: Region) -> tuple[tuple[int, int], ...]:
+    return tuple((n, s) for n, s in zip(region.shape, region.strides, strict=True) if n > 1)
+
+
+def _inner(region: Region) -> int:
+    """Elements of one partition on chip: a row does not go beyond; 0 in HBM."""
+    allocation = region.allocation
+    if allocation.space.is_hbm:
+        return 0
+    inner = 1
+    for size in allocation.shape[allocation.partition_axis + 1 :]:
+        inner *= size
+    return inner
+
+
+@lru_cache(maxsize=65536)
+def _run(
+    one: tuple[tuple[int, int], ...],
+    one_inner: int,
+    other: tuple[tuple[int, int], ...],
+    other_inner: int,
+) -> int:
+    left, right = list(one), list(other)
+    run = 1
+    while left and right:
+        (size_a, stride_a), (size_b, stride_b) = left.pop(), right.pop()
+        step = min(size_a, size_b)
+        if size_a % step or size_b % step:
+            break
+        if not (_continues(stride_a, run, one_inner) and _continues(stride_b, run, other_inner)):
+            break
+        if size_a > step:
+            left.append((size_a // step, stride_a * step))
+        if size_b > step:
+            right.append((size_b // step, stride_b * step))
+        run *= step
+    return run
+
+
+def _continues(stride: int, run: int, inner: int) -> bool:
+    """Whether the next element along an axis follows the run, in the same partition."""
+    return stride == run and (not inner or stride < inner)

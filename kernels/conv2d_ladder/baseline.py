@@ -1,0 +1,67 @@
+"""Rung 2: right first, one row at a time."""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+from kernels.conv2d import check_contract, convolved_size, load_bias, load_filters, new_output
+from kernels.conv2d_ladder.operands import float32_copy, transposed_tap
+from kernels.conv2d_ladder.rows import new_rows, store_pooled
+
+
+@nki.compiler.skip_middle_end_transformations
+@nki.jit
+def conv2d_baseline(X, W, bias, pool_size=1):
+    """The layer of `fused_conv2d_maxpool`, by its definition, a row of the output at a time.
+
+    For every output row and 128 output channels: load the weights for 128 input channels; for
+    every tap, load the row that it sees, transpose its weights, multiply, and add to the sum.
+
+    Why it is slow:
+        Each row of the image is loaded once for each tap and each 128 output channels, 18 times
+        for 3 x 3 filters and 256 channels, and the weights once for every output row.
+
+    Measured ("Fused Conv2D Optimization Notes"; trn2, 256 -> 256 channels, 3 x 3, no pooling):
+        224 x 224: 13,481 us in float32, 12,303 us in float16. 32 x 16: 430 us in float32.
+
+    Next:
+        `conv2d_halo_tiles` loads a row of the image once for all taps.
+    """
+    check_contract(X, W, bias, pool_size)
+    pmax = nl.tile_size.pmax
+    out_height, _ = convolved_size(X, W)
+
+    out = new_output(X, W, pool_size)
+    offsets = load_bias(bias)
+    for image in nl.affine_range(X.shape[0]):
+        for row in nl.affine_range(out_height // pool_size):
+            for o in nl.affine_range(W.shape[0] // pmax):
+                rows = new_rows(out, pool_size)
+                for r in nl.affine_range(pool_size):
+                    total = row_sum(X, W, image, o, row * pool_size + r)
+                    rows[:, r : r + 1, :] = nisa.tensor_scalar(
+                        total, nl.add, offsets[:, o : o + 1], dtype=X.dtype
+                    )
+                store_pooled(out, image, o, row, rows)
+    return out
+
+
+def row_sum(X, W, image, o, y):
+    """Row ``y`` of the convolution, without bias: [128, 1, columns] in SBUF, float32."""
+    pmax = nl.tile_size.pmax
+    _, out_width = convolved_size(X, W)
+    filter_size = W.shape[2]
+    total = nl.zeros((pmax, 1, out_width), nl.float32, buffer=nl.sbuf)
+    for k in nl.sequential_range(X.shape[1] // pmax):
+        filters = load_filters(W, o, k)
+        channels = slice(k * pmax, (k + 1) * pmax)
+        for i in nl.sequential_range(filter_size):
+            for j in nl.sequential_range(filter_size):
+                seen = nl.ndarray((pmax, 1, out_width), dtype=X.dtype, buffer=nl.sbuf)
+                rows, columns = slice(y + i, y + i + 1), slice(j, j + out_width)
+                nisa.dma_copy(dst=seen, src=X[image, channels, rows, columns])
+                product = nisa.nc_matmul(
+                    transposed_tap(filters, i * filter_size + j), float32_copy(seen)
+                )
+                total[...] = nisa.tensor_tensor(total, product, nl.add)
+    return total

@@ -1,0 +1,82 @@
+import pytest
+from hypothesis import settings
+
+from difftest import Case, Rejection, kernel_test
+from difftest.recipes import Integers, Random
+from kernels import conv2d
+from kernels.conv2d import fused_conv2d_maxpool
+from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.layers import (
+    DTYPES,
+    INPUTS,
+    PARAMETERS,
+    REJECTIONS,
+    SMALL_IMAGES,
+    layer,
+    layers,
+    roundings,
+)
+
+LARGE_IMAGE = layer(C=256, O=256, V=224, H=224, pool_size=2)
+WITH_RANDOM_DATA = {"X": Random(1), "W": Random(2), "bias": Random(3)}
+
+# The course's large cases take minutes in every dtype, most of them in the float64 reference: the
+# nightly profile runs them, the others one image of one.
+NIGHTLY = settings.get_current_profile_name() == "nightly"
+LARGE_IMAGES = (
+    [{**LARGE_IMAGE, "pool_size": pool_size, "B": 4} for pool_size in (1, 2)]
+    if NIGHTLY
+    else [Case(LARGE_IMAGE, "float32", WITH_RANDOM_DATA)]
+)
+
+
+@kernel_test(
+    kernel=fused_conv2d_maxpool,
+    reference=conv2d_maxpool,
+    domain=layers(most_products=2**27),
+    inputs=INPUTS,
+    parameters=PARAMETERS,
+    dtypes=DTYPES,
+    reduction=roundings,
+    rejects=[
+        *REJECTIONS,
+        # The notes' rule of thumb, weights that fit SBUF, is not enough: a tile waits beside them.
+        Rejection(
+            layer(F=15, V=15, H=15),
+            match="weights and the smallest blocks fit the 212992 bytes.* got 115200 [+] 115200",
+        ),
+        Rejection(
+            layer(C=1024, O=1024, V=3, H=3),
+            match="weights and the smallest blocks fit the 212992 bytes.* got 294912 [+] ",
+        ),
+    ],
+    examples=[
+        *SMALL_IMAGES,
+        *LARGE_IMAGES,
+        layer(F=14, V=14, H=15),  # the largest filter whose float32 weights fit
+        layer(C=1024, O=512, V=6, H=6, pool_size=2),  # most of SBUF is weights
+        layer(F=1, V=512, H=37),  # several blocks of rows, the last of them short
+        layer(V=200, H=52, pool_size=2),
+        layer(V=514, H=7),
+        layer(V=514, H=10, pool_size=2),  # a row of windows is divided in two
+    ],
+)
+def test_fused_conv2d_maxpool(case):
+    case.check()
+
+
+@kernel_test(
+    kernel=fused_conv2d_maxpool,
+    reference=conv2d_maxpool,
+    domain=layers(most_products=2**24),
+    inputs=INPUTS,
+    parameters=PARAMETERS,
+    dtypes=DTYPES,
+    reduction=roundings,
+    examples=[layer(V=16, H=23), layer(C=256, V=18, H=26, pool_size=4)],
+)
+def test_fused_conv2d_maxpool_in_small_blocks(case):
+    """Blocks of a few rows, so that small images need several, each with its halo."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conv2d, "BLOCK_BYTES", 256)
+        case.check()

@@ -1,0 +1,71 @@
+from difftest import kernel_test
+from kernels.conv2d_ladder.baseline import conv2d_baseline
+from kernels.conv2d_ladder.broadcast_bias import conv2d_broadcast_bias
+from kernels.conv2d_ladder.cached_weights import conv2d_cached_weights
+from kernels.conv2d_ladder.flat_weights import conv2d_flat_weights
+from kernels.conv2d_ladder.halo_tiles import conv2d_halo_tiles
+from kernels.conv2d_ladder.row_tiles import conv2d_row_tiles
+from kernels.conv2d_ladder.whole_plane import conv2d_whole_plane
+from kernels.conv2d_ladder.without_copies import conv2d_without_copies
+from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.layers import (
+    DTYPES,
+    INPUTS,
+    PARAMETERS,
+    REJECTIONS,
+    layer,
+    layers,
+    roundings,
+)
+
+# Small, for the first rungs issue an instruction for each element of a row.
+LAYERS = {
+    "reference": conv2d_maxpool,
+    "domain": layers(most_products=2**23),
+    "inputs": INPUTS,
+    "parameters": PARAMETERS,
+    "dtypes": DTYPES,
+    "reduction": roundings,
+    "rejects": REJECTIONS,
+    "examples": [layer(C=256, O=256, V=6, H=6, pool_size=2, B=2)],
+}
+
+
+@kernel_test(kernel=conv2d_whole_plane, **LAYERS)
+def test_conv2d_whole_plane(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_baseline, **LAYERS)
+def test_conv2d_baseline(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_halo_tiles, **LAYERS)
+def test_conv2d_halo_tiles(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_cached_weights, **LAYERS)
+def test_conv2d_cached_weights(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_flat_weights, **LAYERS)
+def test_conv2d_flat_weights(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_without_copies, **LAYERS)
+def test_conv2d_without_copies(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_broadcast_bias, **LAYERS)
+def test_conv2d_broadcast_bias(case):
+    case.check()
+
+
+@kernel_test(kernel=conv2d_row_tiles, **LAYERS)
+def test_conv2d_row_tiles(case):
+    case.check()

@@ -1,0 +1,239 @@
+"""Rounding, held to the definitions of the formats (a grid of values, ties to the even code)."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import DtypeError
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    DTYPES,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    FLOATS,
+    INTEGERS,
+    NAMES,
+    TFLOAT32,
+    as_dtype,
+    from_bits,
+    is_float,
+    is_integer,
+    name_of,
+    round_to,
+    storage_dtype,
+    to_bits,
+)
+
+NARROW = {  # exponent bits, mantissa bits: AWS nki.api.shared.rst, "Supported Data Types"
+    TFLOAT32: (8, 10),
+    BFLOAT16: (8, 7),
+    FLOAT16: (5, 10),
+    FLOAT8_E5M2: (5, 2),
+    FLOAT8_E4M3: (4, 3),
+}
+WITH_BITS = [dtype for dtype in NARROW if dtype != TFLOAT32]
+HALVES = np.arange(2**16, dtype=np.uint32)
+
+
+@pytest.fixture(autouse=True)
+def no_floating_point_warnings():
+    """As in a launch: the engines have none, and half of all NaN are signalling."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def grid(dtype):
+    """The values of all codes from +0 to +inf, in order; for inf, what the next value would be."""
+    exponents, mantissas = NARROW[dtype]
+    bias = 2 ** (exponents - 1) - 1
+    codes = np.arange((2**exponents - 1) * 2**mantissas + 1)
+    exponent, mantissa = codes >> mantissas, codes & (2**mantissas - 1)
+    normal = exponent > 0
+    scale = np.where(normal, exponent - bias, 1 - bias) - mantissas
+    return np.ldexp((mantissa + normal * 2**mantissas).astype(np.float64), scale)
+
+
+def nearest(values, dtype):
+    """Each value rounded to the dtype's grid: to the nearest, a tie to the even code."""
+    points = grid(dtype)
+    size = np.abs(values.astype(np.float64))
+    above = np.clip(np.searchsorted(points, size), 1, len(points) - 1)
+    below = above - 1
+    up, down = points[above] - size, size - points[below]
+    code = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
+    points[-1] = np.inf
+    rounded = np.where(np.isnan(size), np.nan, points[code])
+    return np.copysign(rounded, values).astype(np.float32)
+
+
+def around(points):
+    """float32 values at, just below and just above each point, of both signs."""
+    exact = points.astype(np.float32)
+    assert_array_equal(exact, points)
+    up, down = (np.nextafter(exact, np.float32(limit)) for limit in (np.inf, -np.inf))
+    values = np.concatenate([exact, up, down])
+    return np.concatenate([values, -values])
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_each_value_is_kept(dtype):
+    points = grid(dtype)[:-1]
+    values = np.concatenate([points, -points]).astype(np.float32)
+    assert_array_equal(round_to(values, dtype).view(np.uint32), values.view(np.uint32))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
+    points = grid(dtype)
+    values = around((points[1:] + points[:-1]) / 2)
+    rounded = round_to(values, dtype)
+    assert_array_equal(rounded, nearest(values, dtype), strict=True)
+    assert len(np.unique(rounded[rounded >= 0])) == len(points)  # each value was reached
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_specials_and_overflow(dtype):
+    largest = np.float32(grid(dtype)[-2])
+    values = np.array([np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, largest, 0.0, -0.0], np.float32)
+    rounded = round_to(values, dtype)
+    assert_array_equal(rounded, nearest(values, dtype))
+    assert_array_equal(np.signbit(rounded), np.signbit(values))
+    assert rounded[5] == largest
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+def test_every_float16_rounds(dtype):
+    values = HALVES.astype(np.uint16).view(np.float16).astype(np.float32)
+    assert_array_equal(round_to(values, dtype), nearest(values, dtype), strict=True)
+
+
+@pytest.mark.parametrize("low", [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF], ids=hex)
+def test_bfloat16_of_every_upper_half(low):
+    """With the lower halves where rounding turns: exact, just over, half and beside it, full."""
+    values = ((HALVES << 16) | np.uint32(low)).view(np.float32)
+    rounded = round_to(values, BFLOAT16)
+    assert_array_equal(rounded, nearest(values, BFLOAT16), strict=True)
+    assert_array_equal(rounded, values.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", WITH_BITS, ids=name_of)
+def test_the_dtype_of_numpy_or_ml_dtypes_has_this_grid(dtype):
+    codes = np.arange(len(grid(dtype)), dtype=f"u{dtype.itemsize}")
+    values = codes.view(dtype).astype(np.float64)
+    assert_array_equal(values[:-1], grid(dtype)[:-1])
+    assert values[-1] == np.inf
+
+
+@pytest.mark.parametrize("dtype", WITH_BITS, ids=name_of)
+def test_every_bit_pattern_crosses_the_border_of_hbm(dtype):
+    bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
+    on_chip = from_bits(bits, dtype)
+    assert_array_equal(on_chip, bits.astype(np.float32), strict=True)
+    back = to_bits(on_chip, dtype)
+    number = ~np.isnan(on_chip)
+    assert back.dtype == dtype
+    assert_array_equal(
+        back.view(np.uint8)[np.repeat(number, dtype.itemsize)],
+        bits.view(np.uint8)[np.repeat(number, dtype.itemsize)],
+    )
+    assert np.isnan(back.astype(np.float32)[~number]).all()
+
+
+def test_tfloat32_lies_in_hbm_as_four_bytes():
+    values = np.array([1.0, 1.0 + 2**-10, -np.inf], np.float32)
+    bits = to_bits(values, TFLOAT32)
+    assert bits.dtype == np.dtype("V4")
+    assert bits.tobytes() == values.tobytes()
+    assert_array_equal(from_bits(bits, TFLOAT32), values, strict=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+def test_float_to_integer_rounds_to_even_and_saturates(dtype):
+    info = np.iinfo(dtype)
+    halves = np.arange(-600, 601) / 2
+    limits = [float(limit) + step for limit in (info.min, info.max) for step in (-1, -0.5, 0, 0.5)]
+    values = np.array([*halves, *limits, 1e10, -1e10, 3e38, -3e38], np.float32)
+    expected = [min(max(round(float(value)), info.min), info.max) for value in values]
+    assert_array_equal(round_to(values, dtype), np.array(expected, dtype), strict=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+def test_specials_to_integer(dtype):
+    values = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
+    info = np.iinfo(dtype)
+    expected = np.array([info.max, info.min, 0, 0], dtype)
+    assert_array_equal(round_to(values, dtype), expected, strict=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+def test_integer_to_integer_saturates(dtype):
+    values = np.array([-(2**40), -129, -128, -1, 0, 127, 128, 65535, 65536, 2**40])
+    info = np.iinfo(dtype)
+    expected = np.array([min(max(int(v), info.min), info.max) for v in values], dtype)
+    assert_array_equal(round_to(values, dtype), expected, strict=True)
+
+
+def test_integer_to_float_goes_through_float32():
+    values = np.array([2**24, 2**24 + 1, 2**24 + 3, -(2**31), 2**31 - 1], np.int32)
+    as_float32 = np.array([2**24, 2**24, 2**24 + 4, -(2**31), 2**31], np.float32)
+    assert_array_equal(round_to(values, FLOAT32), as_float32, strict=True)
+    for dtype in (BFLOAT16, FLOAT16, TFLOAT32):
+        assert_array_equal(round_to(values, dtype), nearest(as_float32, dtype))
+
+
+@pytest.mark.parametrize("values", [[0.0, -0.0, 0.5, np.nan, -3.0], [0, 7, -1]])
+def test_to_bool_is_whether_it_is_not_zero(values):
+    rounded = round_to(np.asarray(values, np.float32), BOOL)
+    assert rounded.tolist() == [bool(value) for value in values]
+
+
+def test_what_needs_no_rounding_is_not_copied():
+    values = np.ones(3, np.float32)
+    assert round_to(values, FLOAT32) is values
+    assert to_bits(values, FLOAT32) is values
+    assert from_bits(values, FLOAT32) is values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name):
+    dtype = as_dtype(name)
+    assert as_dtype(dtype) is dtype
+    assert name_of(dtype) == name
+    assert is_float(dtype) == (dtype in FLOATS)
+    assert is_integer(dtype) == (dtype in INTEGERS or dtype == BOOL)
+    assert storage_dtype(dtype) == (FLOAT32 if dtype in FLOATS else dtype)
+
+
+def test_the_documented_dtypes_are_all_there():
+    documented = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "bool"}
+    documented |= {"float8_e4m3", "float8_e5m2", "float16", "bfloat16", "tfloat32", "float32"}
+    assert set(NAMES) == documented
+    assert len(DTYPES) == len(NAMES)
+
+
+@pytest.mark.parametrize("spec", [np.float32, "float32", np.dtype("f4"), ml_dtypes.bfloat16])
+def test_scalar_types_and_dtypes_are_taken(spec):
+    assert as_dtype(spec) in DTYPES
+
+
+@pytest.mark.parametrize(
+    "spec", [np.float64, float, "float64", int, np.int64, complex, "float33", object(), None]
+)
+def test_other_dtypes_are_refused(spec):
+    with pytest.raises(DtypeError) as caught:
+        as_dtype(spec)
+    assert caught.value.received == f"dtype {spec!r}"
+    assert caught.value.limit == ", ".join(sorted(NAMES))
+
+
+def test_the_refusal_names_what_has_the_dtype():
+    with pytest.raises(DtypeError) as caught:
+        as_dtype(np.dtype(np.float64), "argument 'x'")
+    assert caught.value.received == "argument 'x' of dtype dtype('float64')"
+    assert "array.astype(np.float32)" in caught.value.remedy

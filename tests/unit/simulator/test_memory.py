@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN1, TRN2, LimitError
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    TFLOAT32,
+    as_dtype,
+    from_bits,
+)
+from difftest.simulator.memory import (
+    Storage,
+    check_tensor_size,
+    contiguous_strides,
+    empty_on_chip,
+    pattern_view,
+    poison,
+)
+from difftest.simulator.trace import Allocation, Space
+
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
+
+
+def storage(shape, dtype=FLOAT32, space=Space.SBUF):
+    allocation = Allocation(0, space, shape, dtype, 0, None)
+    return Storage(allocation, empty_on_chip(shape, dtype), unwritten=int(np.prod(shape)))
+
+
+@given(SHAPES)
+def test_contiguous_strides_are_numpys(shape):
+    array = np.empty(shape, np.int16)
+    assert tuple(2 * stride for stride in contiguous_strides(shape)) == array.strides
+
+
+@given(st.data())
+def test_a_pattern_names_the_elements_that_numpy_indexing_names(data):
+    array = np.arange(60, dtype=np.float32).reshape(data.draw(st.permutations((3, 4, 5))))
+    key = data.draw(hnp.basic_indices(array.shape, allow_ellipsis=False))
+    part = array[key]
+    if not isinstance(part, np.ndarray) or part.size == 0:
+        return
+    offset = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // 4
+    view = pattern_view(array, offset, part.shape, tuple(stride // 4 for stride in part.strides))
+    assert_array_equal(view, part, strict=True)
+    assert np.shares_memory(view, array)
+
+
+@given(st.data())
+def test_the_written_mask_after_any_writes(data):
+    shape = data.draw(SHAPES)
+    tensor = storage(shape)
+    expected = np.zeros(shape, np.bool_)
+    for _ in range(data.draw(st.integers(1, 4))):
+        key = data.draw(hnp.basic_indices(shape, allow_ellipsis=False))
+        part = expected[key]
+        if not isinstance(part, np.ndarray) or part.size == 0:
+            continue
+        start = part.__array_interface__["data"][0] - expected.__array_interface__["data"][0]
+        where = data.draw(st.none() | hnp.arrays(np.bool_, part.shape))
+        tensor.mark_written(start, part.shape, part.strides, where)
+        part |= True if where is None else where
+    assert tensor.unwritten == int((~expected).sum())
+    missing = tensor.unwritten_in(0, shape, contiguous_strides(shape))
+    assert_array_equal(np.zeros(shape, np.bool_) if missing is None else missing, ~expected)
+    if expected.all():
+        assert tensor.written is None
+
+
+def test_a_whole_write_needs_no_mask():
+    tensor = storage((4, 5))
+    tensor.mark_written(0, (4, 5), (5, 1))
+    assert (tensor.unwritten, tensor.written) == (0, None)
+    tensor.mark_written(0, (2, 5), (5, 1))
+    assert (tensor.unwritten, tensor.written) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"]
+)
+def test_poison_of_floats_is_nan(dtype):
+    for shape in ((2, 3), ()):
+        array = poison(shape, as_dtype(dtype))
+        assert array.shape == shape
+        assert array.dtype == as_dtype(dtype)
+        assert np.isnan(from_bits(array, array.dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32"])
+def test_poison_of_integers_is_a_pattern(dtype):
+    for shape in ((2, 3), ()):
+        array = poison(shape, as_dtype(dtype))
+        assert (array.shape, array.dtype) == (shape, as_dtype(dtype))
+        assert set(array.tobytes()) == {0xA5}
+
+
+def test_poison_of_bool_is_a_bool():
+    assert poison((2,), as_dtype("bool")).tolist() == [True, True]
+
+
+def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
+    tensor = storage((2, 3))
+    tensor.data[...] = 7
+    tensor.mark_written(0, (2, 2), (3, 1))
+    tensor.leave_out()
+    assert tensor.masked
+    assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
+
+
+def test_nothing_is_left_out_of_a_tensor_that_is_written():
+    tensor = storage((2, 3))
+    tensor.data[...] = 7
+    tensor.mark_written(0, (2, 3), (3, 1))
+    tensor.leave_out()
+    assert not tensor.masked
+    assert (tensor.data == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
+def test_floats_are_kept_as_float32_on_chip(dtype):
+    assert empty_on_chip((2, 3), dtype).dtype == FLOAT32
+    assert empty_on_chip((2, 3), INT32).dtype == INT32
+
+
+def test_the_release_is_called_once_with_the_allocation():
+    released = []
+    tensor = storage((2, 3))
+    tensor.release = released.append
+    allocation = tensor.allocation
+    del tensor
+    assert released == [allocation]
+
+
+def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):
+    return Allocation(3, space, shape, dtype, axis, None, "tile")
+
+
+@pytest.mark.parametrize(
+    ("fits", "axis", "machine"),
+    [
+        (allocation((128, 53248)), 0, TRN2),  # (224 - 16) KiB / 4
+        (allocation((128, 45056)), 0, TRN1),  # (192 - 16) KiB / 4
+        (allocation((128, 106496), FLOAT16), 0, TRN2),
+        (allocation((128, 4096), space=Space.PSUM), 0, TRN2),
+        (allocation((64, 128, 2048), axis=1), 1, TRN2),  # blocks lie side by side or in turn
+        (allocation((1, 53248)), 0, TRN2),
+    ],
+    ids=str,
+)
+def test_a_tensor_may_fill_its_memory_but_no_more(fits, axis, machine):
+    check_tensor_size(fits, axis, machine)
+    *rest, last = fits.shape
+    larger = allocation((*rest, 200_000), fits.dtype, fits.space, fits.partition_axis)
+    one_more = allocation((*rest, last + 1), fits.dtype, fits.space, fits.partition_axis)
+    if axis == 0:
+        with pytest.raises(LimitError, match="fits the bytes"):
+            check_tensor_size(one_more, axis, machine)
+    with pytest.raises(LimitError, match="fits the bytes"):
+        check_tensor_size(larger, axis, machine)
+
+
+@pytest.mark.parametrize("space", [Space.SBUF, Space.PSUM])
+def test_129_partitions_are_one_too_many(space):
+    check_tensor_size(allocation((128, 1), space=space), 0, TRN2)
+    with pytest.raises(LimitError) as caught:
+        check_tensor_size(allocation((129, 1), space=space), 0, TRN2)
+    assert caught.value.rule == "the partition size of a tile is at most 128"
+    assert caught.value.received == f"tile [129, 1] float32 in {space.value}: 129 partitions"
+    assert caught.value.limit == "128 partitions (trn2, nl.tile_size.pmax)"
