@@ -20,7 +20,7 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.backends.sdk import INDEX, detect
+from difftest.backends.sdk import SETUP_GUIDE, detect
 
 DEVICE_NODES = Path("/dev")
 """Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
@@ -56,7 +56,7 @@ class Device:
                 "a Neuron device cannot be used here.\n"
                 + "".join(f"  found:  {lack}\n" for lack in lacks)
                 + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
-                f"          (pip install neuronx-cc --extra-index-url={INDEX});\n"
+                f"          ({SETUP_GUIDE});\n"
                 "          without one, --simulate runs the same tests on a simulator"
             )
         self._baremetal: Callable[..., Any] = baremetal

@@ -26,8 +26,8 @@ from difftest.backends.base import (
 )
 from difftest.simulator.frontend.install import is_embedded
 
-INDEX = "https://pip.repos.neuron.amazonaws.com"
-"""AWS's own package index, the only place where the SDK's Python packages are."""
+SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
+"""Where AWS says how to install the SDK; its Python packages are in AWS's own index alone."""
 
 _STUB_MARK = "WRONG PACKAGE"
 """What the packages that AWS placed on PyPI under these names say when they are imported."""
@@ -80,8 +80,9 @@ def missing(what: str, found: str) -> BackendMissingError:
     return BackendMissingError(
         f"{what} is not here.\n"
         f"  found:  {found}\n"
-        f"  remedy: on Linux x86-64, pip install neuronx-cc --extra-index-url={INDEX}\n"
-        "          (after pip uninstall of a stub); or run on the embedded simulator:\n"
+        "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index\n"
+        f"          ({SETUP_GUIDE}),\n"
+        "          after pip uninstall of a stub; or run on the embedded simulator:\n"
         "          --simulate=embedded"
     )
 

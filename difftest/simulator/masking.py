@@ -13,7 +13,7 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.index import Mask, Shape
-from difftest.simulator.tile import Axis, Tile, leaves, padded_strides
+from difftest.simulator.tile import Axis, Tile, leaves, padded
 
 T = TypeVar("T", bound=Tile)
 
@@ -24,7 +24,7 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
     """
     shape = tile.tile_shape() if not tile.in_hbm else tile.shape
-    strides = padded_strides(tile, shape)
+    strides = padded(tile, tile.strides, len(shape))
     if len(shape) < len(full):
         box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
     offset = tile.offset
@@ -37,16 +37,16 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
         offset += low * stride
     axes = None
     if tile.axes is not None:
-        axes = tuple(
-            Axis(
-                a.size, a.start + sum(s * lo for s, lo in zip(a.steps, lows, strict=True)), a.steps
-            )
-            for a in tile.axes
-        )
+        axes = tuple(_moved(axis, padded(tile, axis.steps, len(shape)), lows) for axis in tile.axes)
         if not any(leaves(axis, tuple(extents)) for axis in axes):
             axes = None
     partition = tile.partition_axis if tile.in_hbm else 0
     return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
+
+
+def _moved(axis: Axis, steps: Shape, lows: list[int]) -> Axis:
+    start = axis.start + sum(step * low for step, low in zip(steps, lows, strict=True))
+    return Axis(axis.size, start, steps)
 
 
 def mask_box(mask: Array) -> tuple[slice, ...] | None:

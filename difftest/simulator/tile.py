@@ -330,7 +330,7 @@ class Tile:
         whole = (
             self
             if base == self.shape
-            else self._derive(self.offset, base, padded_strides(self, base), 0, None)
+            else self._derive(self.offset, base, padded(self, self.strides, len(base)), 0, None)
         )
         strides = (0,) * missing + tuple(
             stride if have == want else 0
@@ -454,13 +454,10 @@ def _expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: Tile) -> tuple[Any
     return items + fill
 
 
-def padded_strides(tile: Tile, shape: Shape) -> Shape:
-    """Strides for :meth:`Tile.tile_shape`, which may have one dimension more."""
-    if len(shape) == len(tile.shape):
-        return tile.strides
-    if tile.partition_axis is None:
-        return (0, *tile.strides) if tile.shape else (0, 0)
-    return (*tile.strides, 0)
+def padded(tile: Tile, values: Shape, ndim: int) -> Shape:
+    """Strides or steps of a tile, with 0 for the dimensions that :meth:`Tile.tile_shape` adds."""
+    added = (0,) * (ndim - len(values))
+    return added + values if tile.partition_axis is None else values + added
 
 
 def _reshaped_strides(tile: Tile, shape: Shape) -> Shape:

@@ -1,15 +1,20 @@
 """SBUF and PSUM as the compiler hands them out: each tile its own place until none is left.
 
 Places are given in program order, so an instruction never waits for one that comes after it; what
-has been used for the last time makes room. PSUM is given by whole banks (TRACE).
+has been used for the last time makes room. PSUM is given by whole banks (TRACE) as long as there
+are enough of them.
+
+If the tensors that are live at one time exceed SBUF, the compiler spills those that rest longest to
+HBM and back. What that costs is not modelled: they are scheduled as if they had room, and named.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
+from difftest.timing.program import Instruction, Program
 
 
 class Memory:
@@ -29,31 +34,33 @@ class Memory:
         """The next tensors, as many as fit."""
         granted = []
         while self.waiting and self.size(self.waiting[0]) <= self.free:
-            granted.append(self._take())
+            allocation = self.waiting.popleft()
+            self.free -= self.size(allocation)
+            granted.append(allocation)
         return granted
 
-    def force(self) -> Allocation:
-        """The next tensor although it does not fit: the compiler would spill another."""
-        return self._take()
-
-    def _take(self) -> Allocation:
-        allocation = self.waiting.popleft()
-        self.free -= self.size(allocation)
-        return allocation
-
-    def release(self, allocation: Allocation) -> None:
-        """Take back the place of a tensor."""
+    def release(self, allocation: Allocation) -> list[Allocation]:
+        """Take back the place of a tensor; the tensors that have one now."""
         self.free += self.size(allocation)
+        return self.grant()
 
 
 class Buffers:
     """The on-chip memories of a core."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.memories = {
-            Space.SBUF: Memory(machine.sbuf_usable_bytes, 1),
-            Space.PSUM: Memory(machine.psum_partition_bytes, machine.psum_bank_bytes),
-        }
+    def __init__(self, program: Program) -> None:
+        machine = program.machine
+        instructions = program.instructions
+        sbuf = Memory(machine.sbuf_partition_bytes, 1)
+        peak = live_peak(instructions, Space.SBUF, sbuf)
+        self.spilled = max(0, peak - sbuf.capacity)
+        """Bytes a partition by which the tensors live at one time exceed SBUF."""
+        if self.spilled:
+            sbuf = Memory(2 * peak, 1)
+        psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
+        if live_peak(instructions, Space.PSUM, psum) > psum.capacity:
+            psum = Memory(2 * machine.psum_partition_bytes, 1)
+        self.memories = {Space.SBUF: sbuf, Space.PSUM: psum}
 
     def enter(self, allocation: Allocation) -> None:
         """Let a tensor wait for its place; in program order of first use."""
@@ -65,6 +72,14 @@ class Buffers:
 
     def release(self, allocation: Allocation) -> list[Allocation]:
         """Free a tensor's place; the tensors that have one now."""
-        memory = self.memories[allocation.space]
-        memory.release(allocation)
-        return memory.grant()
+        return self.memories[allocation.space].release(allocation)
+
+
+def live_peak(instructions: Iterable[Instruction], space: Space, memory: Memory) -> int:
+    """The most bytes a partition of ``space`` that are live at once in program order."""
+    live = peak = 0
+    for one in instructions:
+        live += sum(memory.size(a) for a in one.opens if a.space is space)
+        peak = max(peak, live)
+        live -= sum(memory.size(a) for a in one.closes if a.space is space)
+    return peak

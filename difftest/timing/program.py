@@ -57,6 +57,8 @@ class Instruction:
     """Instructions that must be over before it writes."""
     opens: tuple[Allocation, ...] = ()
     """On-chip tensors that it is the first to touch."""
+    closes: tuple[Allocation, ...] = ()
+    """On-chip tensors that it is the last to touch, in program order."""
     implied: bool = False
     """Whether the compiler added it."""
 
@@ -106,6 +108,8 @@ class _Builder:
         self.instructions: list[Instruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
+        self.last: dict[int, int] = {}
+        """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[str, Allocation] = {}
 
     def build(self, trace: Trace) -> Program:
@@ -121,6 +125,7 @@ class _Builder:
                 removed += 1
                 continue
             self._add(event)
+        self._close()
         return Program(
             self.machine,
             self.clockwork,
@@ -185,7 +190,15 @@ class _Builder:
                 self.allocations[allocation.id] = allocation
                 opened.append(allocation)
             self.users[allocation.id] += 1
+            self.last[allocation.id] = len(self.instructions)
         return tuple(opened)
+
+    def _close(self) -> None:
+        closes: dict[int, list[Allocation]] = {}
+        for allocation, index in self.last.items():
+            closes.setdefault(index, []).append(self.allocations[allocation])
+        for index, allocations in closes.items():
+            self.instructions[index].closes = tuple(allocations)
 
 
 def _clears(event: Event, accumulated: set[int]) -> bool:

@@ -69,8 +69,10 @@ class Schedule:
     cold_time: float
     """Time that the Tensor Engine streamed at half speed."""
     table_loads: int
-    spilled: list[Allocation]
-    """Tensors that had no room: the compiler would spill, which is not modelled."""
+    residence: dict[int, tuple[float, float]]
+    """On-chip allocation -> when it got its place and when that was free again."""
+    spilled: int
+    """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
 
 
 def schedule(
@@ -157,9 +159,10 @@ class _Scheduler:
         self.stores = _Queue(self.clockwork.outstanding)
         self.store_spans: list[Span] = []
         self.sharing = Sharing(self.clockwork)
-        self.buffers = Buffers(program.machine)
+        self.buffers = Buffers(program)
+        self.granted: dict[int, float] = {}
+        self.residence: dict[int, tuple[float, float]] = {}
         self.tables: set[str] = set()
-        self.spilled: list[Allocation] = []
         count = len(self.instructions)
         self.spans: list[Span | None] = [None] * count
         self.missing = [0] * count
@@ -175,13 +178,13 @@ class _Scheduler:
 
     def run(self) -> Schedule:
         self._wire()
-        while self.scheduled < len(self.instructions):
+        while self.scheduled < len(self.instructions) or self.events:
             if not self.events:
-                self._spill()
-                continue
+                raise RuntimeError("the schedule is stuck: instructions wait for each other")
             now, kind, what = heapq.heappop(self.events)
             if kind == _FREE:
                 allocation = self.program.allocations[what]
+                self.residence[what] = (self.granted[what], now)
                 for granted in self.buffers.release(allocation):
                     self._granted(granted, now, self.last_use[what][1])
                 continue
@@ -197,7 +200,8 @@ class _Scheduler:
             dma_active=self.dma.active,
             cold_time=self.tensor.throttle.cold_time,
             table_loads=len(self.tables),
-            spilled=self.spilled,
+            residence=self.residence,
+            spilled=self.buffers.spilled,
         )
 
     # Before the first instruction
@@ -236,6 +240,7 @@ class _Scheduler:
 
     def _granted(self, allocation: Allocation, now: float, by: int) -> None:
         index = self.opener[allocation.id]
+        self.granted[allocation.id] = now
         if by >= 0:
             engine = self.instructions[index].engine
             now += hop(self._span(by).engine, engine)
@@ -244,24 +249,6 @@ class _Scheduler:
                 self.waited_for[index] = by
                 self.for_buffer[index] = True
         self._less(index)
-
-    def _spill(self) -> None:
-        """Nothing can run: the live tensors exceed a memory. Give the next one room all the same.
-
-        Raises
-        ------
-        RuntimeError : no tensor waits either, so a dependence leads nowhere.
-        """
-        for memory in self.buffers.memories.values():
-            if memory.waiting:
-                forced = memory.force()
-                self.spilled.append(forced)
-                self._granted(forced, self._now(), -1)
-                return
-        raise RuntimeError("the schedule is stuck: instructions wait for each other")
-
-    def _now(self) -> float:
-        return max(unit.free for unit in self.by_number)
 
     def _span(self, index: int) -> Span:
         span = self.spans[index]

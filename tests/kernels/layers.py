@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import strategies as st
 
-from difftest import Rejection, multiples, sizes
+from difftest import Rejection, multiples
 
 DTYPES = ("float32", "float16", "bfloat16")
 INPUTS = {"X": "B C H V", "W": "O C F F", "bias": "O"}
@@ -22,37 +24,53 @@ def roundings(C, F):
     return C * F * F + 1
 
 
-def layers(most_products):
-    """A domain of layers, each with at most so many products of two elements.
+def share(most):
+    """1 to ``most``, from one integer however small ``most`` is: so that a failure shrinks to the
+    smallest layer, not to the one that leaves nothing else to draw."""
+    return st.integers(0, 999).map(lambda part: 1 + (most - 1) * part // 999)
+
+
+def one_of(most, *edges):
+    """One of the edges, those beyond 1 to ``most`` moved there."""
+    return st.sampled_from([min(max(1, edge), most) for edge in edges])
+
+
+def layers(most_products, most_rows=BANK):
+    """A domain of layers with at most so many products of two elements, and so many output rows.
 
     128 output channels of 128 input channels take 128 * 128 products for each tap and position.
     """
 
-    def room(C, O, F, positions=1):
-        return most_products // (C * O * F * F * positions)
+    def room(*sizes):
+        return most_products // math.prod(sizes)
 
     def pools(C, O, F):
-        return [pool for pool in POOLS if pool * pool <= room(C, O, F)]
+        fitting = [pool for pool in POOLS if room(C, O, F, F, pool, pool)]
+        return st.sampled_from(POOLS).map(lambda pool: max(p for p in fitting if p <= pool))
 
     def widths(C, O, F, pool_size):
-        most = min(BANK, room(C, O, F, pool_size)) // pool_size
-        return sizes(1, most).map(lambda windows: windows * pool_size + F - 1)
+        windows = room(C, O, F, F, pool_size, pool_size)
+        most = min(BANK // pool_size, windows)
+        about_square = min(most, 2 * math.isqrt(windows))
+        across = share(about_square) | one_of(most, 1, 2, BANK // 2 + 1, most - 1, most)
+        return across.map(lambda windows: windows * pool_size + F - 1)
 
     def heights(C, O, F, pool_size, V):
         out_width = V - F + 1
-        most = room(C, O, F, out_width) // pool_size
-        tile = max(1, BANK // (out_width * pool_size))
-        edges = [n for n in (1, tile - 1, tile, tile + 1, 2 * tile + 1, most) if 1 <= n <= most]
-        windows = st.one_of(st.integers(1, most), st.sampled_from(edges))
-        return windows.map(lambda windows: windows * pool_size + F - 1)
+        windows = room(C, O, F, F, out_width, pool_size)
+        most = min(max(1, most_rows // pool_size), windows)
+        tile = BANK // (out_width * pool_size)
+        down = share(most) | one_of(most, 1, tile - 1, tile, tile + 1, 2 * tile + 1)
+        return down.map(lambda windows: windows * pool_size + F - 1)
 
     def images(C, O, F, H, V):
-        return range(1, 1 + min(MOST_IMAGES, room(C, O, F, (H - F + 1) * (V - F + 1))))
+        most = room(C, O, F, F, H - F + 1, V - F + 1)
+        return st.integers(1, MOST_IMAGES).map(lambda count: min(count, most))
 
     return {
         "C": multiples(128, at_most=384),
         "O": multiples(128, at_most=256),
-        "F": [size for size in FILTERS if room(384, 256, size)],
+        "F": [size for size in FILTERS if room(384, 256, size, size)],
         "pool_size": pools,
         "V": widths,
         "H": heights,

@@ -65,18 +65,24 @@ def test_fused_conv2d_maxpool(case):
     case.check()
 
 
+def small_tile(out_height, out_width, pool_size):
+    """Rows and columns of two pooling windows by three."""
+    return min(out_height, 2 * pool_size), min(out_width, 3 * pool_size)
+
+
 @kernel_test(
     kernel=fused_conv2d_maxpool,
     reference=conv2d_maxpool,
-    domain=layers(most_products=2**24),
+    domain=layers(most_products=2**23, most_rows=24),
     inputs=INPUTS,
     parameters=PARAMETERS,
     dtypes=DTYPES,
     reduction=roundings,
-    examples=[layer(V=16, H=23), layer(C=256, V=18, H=26, pool_size=4)],
+    examples=[layer(V=9, H=15), layer(C=256, V=10, H=18, pool_size=2)],
 )
-def test_fused_conv2d_maxpool_in_small_blocks(case):
-    """Blocks of a few rows, so that small images need several, each with its halo."""
+def test_fused_conv2d_maxpool_in_small_tiles(case):
+    """Several tiles a block and several blocks an image, each with its halo, in small images."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conv2d, "BLOCK_BYTES", 256)
+        patch.setattr(conv2d, "BLOCK_BYTES", 128)
+        patch.setattr(conv2d, "psum_tile", small_tile)
         case.check()

@@ -21,7 +21,7 @@ from tests.kernels.layers import (
 # Small, for the first rungs issue an instruction for each element of a row.
 LAYERS = {
     "reference": conv2d_maxpool,
-    "domain": layers(most_products=2**23),
+    "domain": layers(most_products=2**24, most_rows=16),
     "inputs": INPUTS,
     "parameters": PARAMETERS,
     "dtypes": DTYPES,

@@ -1,14 +1,17 @@
-"""Bugs of convolutions, planted in the production kernel, one change of its source each."""
+"""Bugs of convolutions, each a change of the production kernel's source."""
+
+from __future__ import annotations
 
 import types
-from dataclasses import replace
 
 import pytest
 
+from difftest.backends.simulator import EmbeddedSimulator
 from difftest.case import Case
-from difftest.recipes import Fill, Zeros
-from difftest.spec import KernelSpec
+from difftest.recipes import Fill, Iota, Ones, Zeros
+from difftest.runner import DifferentialFailure, Runner
 from difftest.simulator.frontend.install import embedded
+from difftest.spec import KernelSpec
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.layers import DTYPES, INPUTS, PARAMETERS, layer, layers, roundings
 from tests.meta.search import smallest_failure
@@ -16,9 +19,16 @@ from tests.meta.search import smallest_failure
 with embedded():
     from kernels import conv2d
 
-SMALLEST = layer(C=128, O=128, F=1, V=1, H=1)
-SMALL_BLOCKS = {"BLOCK_BYTES = 16 * 1024": "BLOCK_BYTES = 256"}
-"""So that images of a few rows need several blocks."""
+SMALL_TILES = {
+    "BLOCK_BYTES = 16 * 1024": "BLOCK_BYTES = 128",
+    "windows = nl.tile_size.psum_fmax //": "windows = 1 + 5 //",
+}
+"""So that images of a few rows need several tiles and several blocks."""
+
+CHANNEL_LOOP = """
+    for k in nl.affine_range(in_blocks):
+        for i in nl.affine_range(filter_size):
+"""
 
 
 def planted(changes: dict[str, str]):
@@ -38,10 +48,152 @@ def spec_of(kernel) -> KernelSpec:
     return KernelSpec(
         kernel=kernel,
         reference=conv2d_maxpool,
-        domain=layers(most_products=2**23),
+        domain=layers(most_products=2**24, most_rows=24),
         inputs=INPUTS,
         parameters=PARAMETERS,
         dtypes=DTYPES,
         reduction=roundings,
     )
 
+
+def smallest_layer(failure: DifferentialFailure) -> dict[str, int]:
+    """What a failure's layer has beyond one pixel, one tap and 128 channels."""
+    least = layer(F=1, V=1, H=1)
+    return {name: n for name, n in failure.case.values.items() if n != least[name]}
+
+
+def test_the_kernel_itself_passes_in_small_tiles():
+    """So what is found below is the bug."""
+    kernel = planted(SMALL_TILES)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        smallest_failure(spec_of(kernel))
+
+
+def test_a_change_that_fits_nowhere_is_an_error():
+    with pytest.raises(AssertionError, match="'no such line' is 0 times in the kernel"):
+        planted({"no such line": ""})
+
+
+@pytest.mark.parametrize(
+    ("changes", "smallest", "kind"),
+    [
+        pytest.param(
+            {
+                **SMALL_TILES,
+                "nl.static_range(0, out_height, block_rows)": (
+                    "nl.static_range(0, max(1, out_height - block_rows), block_rows)"
+                ),
+            },
+            {"V": 11, "H": 3},
+            "unwritten",
+            id="the last block of rows is dropped",
+        ),
+        pytest.param(
+            {**SMALL_TILES, "X, image, first, rows + halo": "X, image, first, rows"},
+            {"F": 2, "V": 2, "H": 2},
+            "rejected",
+            id="a block comes without its halo",
+        ),
+        pytest.param(
+            {
+                **SMALL_TILES,
+                "X, image, first, rows + halo": "X, image, max(0, first - halo), rows + halo",
+            },
+            {"F": 2, "V": 12, "H": 4},
+            "value",
+            id="a block comes with the halo of the block above",
+        ),
+        pytest.param(
+            {"weights[:, o, k, i, j, :]": "weights[:, o, k, j, i, :]"},
+            {"F": 2, "V": 2, "H": 2},
+            "value",
+            id="a filter's rows and columns are swapped",
+        ),
+        pytest.param(
+            {"for j in nl.affine_range(filter_size)": "for j in range(max(1, filter_size - 1))"},
+            {"F": 2, "V": 2, "H": 2},
+            "value",
+            id="a filter's last column is left out",
+        ),
+        pytest.param(
+            {"nisa.tensor_scalar(total, nl.add, offset,": "nisa.tensor_copy(total,"},
+            {},
+            "value",
+            id="the bias is missing",
+        ),
+        pytest.param(
+            {"offsets[:, o : o + 1]": "offsets[:, 0:1]"},
+            {"O": 256},
+            "value",
+            id="all output channels have the bias of the first",
+        ),
+        pytest.param(
+            {"X[image, channels,": "X[0, channels,"},
+            {"B": 2},
+            "value",
+            id="all images are the first",
+        ),
+        pytest.param(
+            {
+                "tile[i_p, i_row * pool_size + i_y,": (
+                    "tile[i_p, i_row + i_y * (rows // pool_size),"
+                )
+            },
+            {"pool_size": 2, "V": 2, "H": 4},
+            "value",
+            id="rows are pooled that are not neighbours",
+        ),
+        pytest.param(
+            {
+                "i_row * pool_size + i_y, i_column * pool_size + i_x": (
+                    "i_row * pool_size + i_x, i_column * pool_size + i_x"
+                )
+            },
+            {"pool_size": 2, "V": 2, "H": 2},
+            "value",
+            id="a pooling window is its diagonal",
+        ),
+    ],
+)
+def test_a_planted_bug_is_found_and_shrinks(changes, smallest, kind):
+    failure = smallest_failure(spec_of(planted(changes)))
+    assert smallest_layer(failure) == smallest
+    assert getattr(failure.verdicts["embedded"], "kind", "rejected") == kind
+
+
+NARROW_BETWEEN_BLOCKS = {
+    CHANNEL_LOOP: CHANNEL_LOOP.replace(
+        "        for i",
+        "        total[...] = nisa.tensor_copy(total, dtype=nl.float16)\n        for i",
+    )
+}
+"""The sum is rounded to float16 before each 128 input channels but the first."""
+
+
+def test_partial_sums_in_float16_are_found():
+    """With one block of input channels nothing is rounded, with two something is."""
+    failure = smallest_failure(spec_of(planted(NARROW_BETWEEN_BLOCKS)))
+    assert smallest_layer(failure) == {"C": 256}
+    assert failure.case.dtype == "float32"
+    assert failure.case.data == {"X": Ones(), "W": Iota(), "bias": Zeros()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_partial_sums_in_float16_exceed_the_derived_bound(dtype):
+    """Not only where data are integers and each bit counts."""
+    thirds = {"X": Fill(1 / 3), "W": Fill(0.1), "bias": Fill(1.0)}
+    case = Case(layer(C=384, F=3, V=3, H=3), dtype, thirds)
+    runner = Runner((EmbeddedSimulator(),))
+    runner.check(spec_of(conv2d.fused_conv2d_maxpool), case)
+    with pytest.raises(DifferentialFailure) as caught:
+        runner.check(spec_of(planted(NARROW_BETWEEN_BLOCKS)), case)
+    message = caught.value.verdicts["embedded"].message
+    assert message == "values differ by more than rounding explains"
+
+
+def test_psum_in_the_dtype_of_the_input_is_found():
+    """As in the notes that the ladder follows, up to their step "PSUM discipline"."""
+    kernel = planted({"columns.start), nl.float32": "columns.start), block.dtype"})
+    failure = smallest_failure(spec_of(kernel))
+    assert failure.case.dtype == "float16"
+    assert smallest_layer(failure) == {"F": 2, "V": 2, "H": 2}

@@ -1,14 +1,17 @@
-# pytester takes out of sys.modules what a run in this process imports, and NumPy cannot be imported
-# twice: so all that such a run needs is imported here.
+# pytester takes out of sys.modules what a run in this process imports, and neither NumPy nor the
+# simulator's instruction table can be imported twice: so all that such a run needs is imported here.
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
 import rich.table  # noqa: F401
 from hypothesis import settings
 
+import difftest.backends.device
+import difftest.backends.sdk
 import difftest.backends.simulator
 import difftest.decorator
 import difftest.session
+import difftest.simulator.frontend.install
 import difftest.summary  # noqa: F401
 
 KERNEL = '''

@@ -26,8 +26,7 @@ def test_without_device_and_sdk_the_error_names_both(site, nodes):
         "  found:  no Neuron SDK: neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the "
         "SDK",
         "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK",
-        "          (pip install neuronx-cc "
-        "--extra-index-url=https://pip.repos.neuron.amazonaws.com);",
+        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide);",
         "          without one, --simulate runs the same tests on a simulator",
     ]
 

@@ -55,9 +55,9 @@ def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
     assert str(caught.value).splitlines() == [
         "the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
         "  found:  neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK",
-        "  remedy: on Linux x86-64, pip install neuronx-cc "
-        "--extra-index-url=https://pip.repos.neuron.amazonaws.com",
-        "          (after pip uninstall of a stub); or run on the embedded simulator:",
+        "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index",
+        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide),",
+        "          after pip uninstall of a stub; or run on the embedded simulator:",
         "          --simulate=embedded",
     ]
 

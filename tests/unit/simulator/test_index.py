@@ -143,7 +143,7 @@ def test_mgrid_is_numpys():
 
 def test_a_grid_has_as_many_axes_as_dimensions():
     with pytest.raises(AttributeError, match="a grid of 2 dimensions has p, x, not y"):
-        mgrid[0:3, 0:4].y
+        _ = mgrid[0:3, 0:4].y
 
 
 def test_par_dim_is_its_number():

@@ -1,0 +1,116 @@
+"""Latencies that were measured on devices, and how predictions compare with them.
+
+The rows are data (``data/measurements-trn2.csv``): each names its source, and the kernel of this
+repository that it is the latency of, if there is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One published latency, or a threshold to stay below. Times in microseconds."""
+
+    kernel: str
+    """As its source names it."""
+    shape: str
+    dtype: str
+    machine: str
+    descriptors: str
+    """``dge`` if generated on the device, ``static`` if not."""
+    metric: str
+    kind: str
+    """``measured`` or ``threshold``."""
+    value_us: float
+    counterpart: str
+    """``module:function`` of this repository; empty if there is none."""
+    inputs: tuple[tuple[int, ...], ...]
+    keywords: tuple[tuple[str, Any], ...]
+    source: str
+    notes: str
+
+    @property
+    def dge(self) -> bool:
+        return self.descriptors == "dge"
+
+    @property
+    def is_profile(self) -> bool:
+        """Whether it is a profile's total_time, else a benchmark's nc_latency."""
+        return self.metric == "profile total_time"
+
+    @property
+    def run(self) -> tuple[Any, ...]:
+        """What is launched: equal for the measurements of one kernel on the same inputs."""
+        return (self.counterpart, self.inputs, self.keywords, self.dtype, self.machine, self.dge)
+
+
+@cache
+def measurements() -> tuple[Measurement, ...]:
+    """Every row of ``data/measurements-trn2.csv``."""
+    path = files("difftest.timing") / "data" / "measurements-trn2.csv"
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return tuple(_measurement(row) for row in rows)
+
+
+def _measurement(row: dict[str, str]) -> Measurement:
+    inputs = json.loads(row.pop("inputs") or "[]")
+    keywords = json.loads(row.pop("keywords") or "{}")
+    return Measurement(
+        value_us=float(row.pop("value_us")),
+        inputs=tuple(tuple(shape) for shape in inputs),
+        keywords=tuple(sorted(keywords.items())),
+        **row,  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The measurements of one kernel on the same inputs, and the prediction. Microseconds."""
+
+    measurements: tuple[Measurement, ...]
+    predicted: float
+
+    @property
+    def first(self) -> Measurement:
+        return self.measurements[0]
+
+    @property
+    def measured(self) -> float:
+        """The median of the measurements."""
+        return median(one.value_us for one in self.measurements)
+
+    @property
+    def error(self) -> float:
+        """Relative error of the prediction; negative if it is too low."""
+        return self.predicted / self.measured - 1
+
+
+def grouped(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
+    """The rows with a counterpart, those of one run and metric together, in their order."""
+    groups: dict[tuple[Any, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.counterpart:
+            groups.setdefault((row.run, row.metric, row.kernel, row.source), []).append(row)
+    return [tuple(group) for group in groups.values()]
+
+
+def median_error(comparisons: Iterable[Comparison]) -> float:
+    """The median of the absolute relative errors.
+
+    Raises
+    ------
+    ValueError : there is nothing to take a median of.
+    """
+    errors = [abs(one.error) for one in comparisons]
+    if not errors:
+        raise ValueError("no comparison: there is no error to take the median of")
+    return median(errors)

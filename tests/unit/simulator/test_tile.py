@@ -1,0 +1,300 @@
+"""Indexing and views, against NumPy's own on the same arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.index import DynamicSlice as ds
+from difftest.simulator.index import MGridMaker, arange
+from difftest.simulator.trace import Space
+from tests.unit.simulator.stored import stored
+
+mgrid = MGridMaker()
+SPACES = [Space.SHARED_HBM, Space.PRIVATE_HBM, Space.SBUF, Space.PSUM]
+shapes = st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple)
+
+
+def numbered(shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+@st.composite
+def items(draw, size):
+    """One in-bounds index of an axis: (NKI's, NumPy's)."""
+    start = draw(st.integers(0, size - 1))
+    stop = draw(st.integers(start + 1, size))
+    kind = draw(st.sampled_from(["integer", "slice", "open", "ds"]))
+    if kind == "integer":
+        number = draw(st.sampled_from([start, np.int64(start)]))
+        return number, number
+    if kind == "ds":
+        return ds(start, stop - start), slice(start, stop)
+    if kind == "open":
+        part = draw(st.sampled_from([slice(None), slice(start, None), slice(None, stop)]))
+        return part, part
+    part = slice(start, stop, draw(st.integers(1, 3)))
+    return part, part
+
+
+@st.composite
+def basic_keys(draw, shape):
+    """An in-bounds basic index of an array: (NKI's, NumPy's)."""
+    given_axes = draw(st.integers(0, len(shape)))
+    pairs = [draw(items(size)) for size in shape[:given_axes]]
+    if draw(st.booleans()):  # an ellipsis moves the last of them to the array's end
+        lead = draw(st.integers(0, given_axes))
+        tail = [draw(items(size)) for size in shape[len(shape) - (given_axes - lead) :]]
+        pairs = [*pairs[:lead], (..., ...), *tail]
+    if draw(st.booleans()):
+        pairs.insert(draw(st.integers(0, len(pairs))), (None, None))
+    ours, numpys = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+    if len(pairs) == 1 and draw(st.booleans()):
+        return ours[0], numpys[0]
+    return ours, numpys
+
+
+@given(st.data(), shapes, st.sampled_from(SPACES))
+def test_basic_indexing(data, shape, space):
+    array = numbered(shape)
+    key, same = data.draw(basic_keys(shape))
+    tile = stored(array, space)[key]
+    assert tile.shape == np.shape(array[same])
+    assert_array_equal(tile.read(), array[same])
+
+
+@given(st.data(), shapes)
+def test_an_index_of_an_index(data, shape):
+    array = numbered(shape)
+    tile, part = stored(array), array
+    for _ in range(3):
+        key, same = data.draw(basic_keys(part.shape))
+        tile, part = tile[key], part[same]
+        assume(part.ndim > 0)
+        assert_array_equal(tile.read(), part)
+    assert (tile.ndim, tile.size, tile.dtype, tile.itemsize) == (part.ndim, part.size, "f4", 4)
+
+
+@given(st.data(), shapes, st.sampled_from(SPACES))
+def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
+    array = numbered(shape)
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    size = shape[axis]
+    over = data.draw(
+        st.sampled_from([size, -1, slice(0, size + 1), slice(-1, size), ds(1, size), ds(-1, 1)])
+    )
+    key = (*[slice(None)] * axis, over)
+    tile = stored(array, space)[key]  # a mask may still cut it back
+    with pytest.raises(OutOfBoundsError) as caught:
+        tile.read()
+    assert f"on axis {axis} of t {list(shape)} float32 in {space.value}" in caught.value.received
+    assert caught.value.limit == f"0 to {size - 1}"
+    with pytest.raises(IndexError):
+        tile.reshape((tile.size,) if space.is_hbm else (tile.shape[0] if tile.shape else 1, -1))
+
+
+@st.composite
+def affine(draw, shape):
+    """In-bounds affine indices of every axis over one 2-D or 3-D grid: (NKI's, NumPy's)."""
+    counts = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
+    ours = mgrid[tuple(slice(0, n) for n in counts)]
+    numpys = np.mgrid[tuple(slice(0, n) for n in counts)]
+    keys, same = [], []
+    for size in shape:
+        steps = [draw(st.integers(-2, 2)) for _ in counts]
+        reach = [step * (n - 1) for step, n in zip(steps, counts, strict=True)]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        if high - low >= size:
+            steps, low, high = [0] * len(counts), 0, 0
+        start = draw(st.integers(-low, size - 1 - high))
+        keys.append(start + sum((s * i for s, i in zip(steps, ours, strict=True)), 0))
+        same.append(start + sum(s * i for s, i in zip(steps, numpys, strict=True)))
+    return tuple(keys), tuple(same)
+
+
+@given(st.data(), st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple))
+def test_affine_indices_of_hbm(data, shape):
+    array = numbered(shape)
+    key, same = data.draw(affine(shape))
+    tile = stored(array)[key]
+    assert_array_equal(tile.read(), array[same])
+    assert tile.shape == array[same].shape
+
+
+@given(st.data(), st.tuples(st.integers(2, 5), st.integers(3, 6), st.integers(3, 6)))
+def test_affine_indices_of_a_tile(data, shape):
+    """On chip the first axis of the grid walks the partitions, the others the free axes."""
+    array = numbered(shape)
+    rows = data.draw(st.integers(1, shape[0]))
+    first = data.draw(st.integers(0, shape[0] - rows))
+    p, y, z = arange(rows)[:, None, None], arange(2)[None, :, None], arange(2)[None, None, :]
+    a, b = (data.draw(st.integers(0, shape[k] - 3)) for k in (1, 2))
+    i, j, k = np.ogrid[0:rows, 0:2, 0:2]
+    key, same = (first + p, a + y + z, b + 2 * z), (first + i, a + j + k, b + 2 * k)
+    for space in (Space.SBUF, Space.PSUM):
+        assert_array_equal(stored(array, space)[key].read(), array[same])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (arange(4)[:, None], arange(4)[None, :] + 2),
+        (arange(4)[:, None] - 1, arange(4)[None, :]),
+        (arange(4)[:, None], 5),
+        (arange(4)[:, None], 3 - arange(5)[None, :]),
+        (arange(4)[:, None], 2 * arange(4)[None, :]),
+    ],
+    ids=["beyond", "before", "an integer beyond", "below 0 backwards", "a step beyond"],
+)
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: space.value)
+def test_affine_indices_out_of_bounds(key, space):
+    tile = stored(numbered((4, 5)), space)[key]
+    with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
+        tile.read()
+
+
+def test_a_blocked_tensor_is_indexed_to_its_partitions():
+    array = numbered((3, 4, 5))
+    blocks = stored(array, Space.SBUF, partition_axis=1)
+    with pytest.raises(ShapeError, match="first dimension of a tile is its partition dimension"):
+        blocks.tile_shape()
+    assert blocks[1].tile_shape() == (4, 5)
+    p, x = mgrid[0:4, 0:5]
+    for tile in (blocks[1], blocks[1, :, :], blocks[1, ...], blocks[1, p, x]):
+        assert_array_equal(tile.read(), array[1])
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [(slice(0, 2), (2, 5)), (1, (1, 5)), ((1, 2), (1, 1)), ((slice(None), 2), (4, 1))],
+)
+def test_a_tile_has_at_least_two_dimensions(key, shape):
+    assert stored(numbered((4, 5)), Space.SBUF)[key].tile_shape() == shape
+
+
+@given(st.data(), shapes, st.sampled_from(SPACES))
+def test_reshape_is_a_view(data, shape, space):
+    array = numbered(shape)
+    tile = stored(array, space)
+    free = int(np.prod(shape[1:]))
+    inner = data.draw(st.sampled_from([(free,), (1, free), (free, 1), (-1,), shape[:0:-1]]))
+    wanted = (shape[0], *inner)
+    view = tile.reshape(wanted)
+    assert_array_equal(view.read(), array.reshape(wanted))
+    assert view.storage is tile.storage
+
+
+def test_reshape_of_hbm_may_change_every_dimension():
+    array = numbered((6, 4))
+    assert_array_equal(stored(array).reshape((4, 2, 3)).read(), array.reshape((4, 2, 3)))
+    assert_array_equal(stored(array).reshape([24]).read(), array.reshape(24))
+    assert_array_equal(stored(array).reshape(24).read(), array.reshape(24))
+
+
+def test_reshape_of_a_slice_is_a_view_or_an_error():
+    array = numbered((4, 6))
+    tile = stored(array)
+    assert_array_equal(tile[1:3].reshape((12,)).read(), array[1:3].reshape(12))
+    with pytest.raises(ShapeError, match="its elements must be adjacent") as caught:
+        tile[:, 0:3].reshape((12,))
+    assert caught.value.received == "t [4, 3] float32 in shared_hbm with strides (6, 1) to [12]"
+
+
+@given(st.data(), shapes, st.sampled_from(SPACES))
+def test_broadcast_to_repeats_without_a_copy(data, shape, space):
+    ones = tuple(data.draw(st.sampled_from([1, size])) for size in shape)
+    array = numbered(ones)
+    tile = stored(array, space)
+    view = tile.broadcast_to(shape)
+    assert_array_equal(view.read(), np.broadcast_to(array, shape))
+    assert view.storage is tile.storage
+
+
+@given(st.data(), shapes, st.sampled_from(SPACES))
+def test_expand_dims(data, shape, space):
+    array = numbered(shape)
+    axis = data.draw(st.integers(0 if space.is_hbm else 1, len(shape)))
+    for at in (axis, axis - len(shape) - 1):
+        view = stored(array, space).expand_dims(at)
+        assert_array_equal(view.read(), np.expand_dims(array, at))
+
+
+def test_assert_shape_gives_the_tile_back():
+    tile = stored(numbered((4, 5)))
+    assert tile.assert_shape([4, 5]) is tile
+    with pytest.raises(ShapeError) as caught:
+        tile.assert_shape((4, 6))
+    assert (caught.value.received, caught.value.limit) == (repr(tile), "[4, 6]")
+
+
+def test_reading_what_was_never_written():
+    tile = stored(numbered((4, 5)), Space.SBUF, written=False)
+    tile.storage.mark_written(0, (4, 3), (5, 1))
+    assert tile[:, 0:3].read().shape == (4, 3)
+    with pytest.raises(UnwrittenError) as caught:
+        tile[1:3].read()
+    assert caught.value.received == (
+        "4 of 10 elements of t [2, 5] float32 in sbuf were never written, the first at [0, 3]"
+    )
+
+
+def test_a_tile_has_the_length_of_its_first_dimension():
+    tile = stored(numbered((4, 5)))
+    assert len(tile) == 4
+    assert [row.shape for row in tile] == [(5,)] * 4
+    with pytest.raises(ShapeError, match="no dimension"):
+        len(tile[0, 0])
+
+
+SBUF = [
+    ("a third index", lambda t: t[0, 0, 0], ShapeError, "[0, 0, 0] on t [4, 6]"),
+    ("two ellipses", lambda t: t[..., ...], ShapeError, "[..., ...] on t [4, 6]"),
+    ("an empty slice", lambda t: t[2:2], ShapeError, "2:2 on axis 0 of t"),
+    ("a slice to -1", lambda t: t[:, :-1], ShapeError, ":-1 on axis 1 of t"),
+    ("a negative step", lambda t: t[::-1], KernelError, "::-1"),
+    ("a list", lambda t: t[[0, 1]], KernelError, "list at axis 0"),
+    ("an array", lambda t: t[np.array([0, 1])], KernelError, "(ndarray)"),
+    ("a string", lambda t: t["a"], KernelError, "str at axis 0"),
+    ("a float", lambda t: t[1.0], KernelError, "float at axis 0"),
+    ("a slice to a float", lambda t: t[0 : 6 / 2], KernelError, "slice stop 3.0 (float)"),
+    ("basic beside advanced", lambda t: t[arange(4)[:, None], :], KernelError, ": beside"),
+    ("ellipsis beside advanced", lambda t: t[..., arange(6)[None]], KernelError, "... beside"),
+    ("too few advanced", lambda t: t[arange(4)[:, None]], ShapeError, "1 indices for t"),
+    ("a 1-D arange", lambda t: t[arange(4), 0], ShapeError, "a 1-D nl.arange"),
+    (
+        "partitions on the second axis",
+        lambda t: t[arange(4)[None, :], arange(6)[:, None]],
+        KernelError,
+        "axis 0 of t [4, 6] float32 in sbuf walked with steps (0, 1)",
+    ),
+    (
+        "indices that do not broadcast",
+        lambda t: t[arange(4)[:, None], arange(6)[None, :] + arange(5)[None, :]],
+        ShapeError,
+        "shapes (1, 6) and (1, 5)",
+    ),
+    ("another partition size", lambda t: t.reshape((2, 12)), ShapeError, "to [2, 12]"),
+    ("another number", lambda t: t.reshape((4, 5)), ShapeError, "24 to 20 elements"),
+    ("two free sizes", lambda t: t.reshape((-1, -1)), ShapeError, "24 to 576 elements"),
+    ("a size that is no number", lambda t: t.reshape("x"), KernelError, "reshape to 'x' (str)"),
+    ("no broadcast", lambda t: t.broadcast_to((4, 7)), ShapeError, "to [4, 7]"),
+    ("fewer dimensions", lambda t: t.broadcast_to((6,)), ShapeError, "to [6]"),
+    ("a new first axis", lambda t: t.expand_dims(0), ShapeError, "expand_dims(axis=0)"),
+    ("an axis beyond", lambda t: t.expand_dims(3), ShapeError, "expand_dims(axis=3)"),
+    ("an axis before", lambda t: t.expand_dims(-3), ShapeError, "expand_dims(axis=-3)"),
+    ("a list of axes", lambda t: t.expand_dims([1]), KernelError, "expand_dims' axis [1] (list)"),
+    ("a condition", lambda t: bool(t), KernelError, "used as a condition"),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "received"), [row[1:] for row in SBUF], ids=[row[0] for row in SBUF]
+)
+def test_what_a_tile_refuses(use, error, received):
+    with pytest.raises(error) as caught:
+        use(stored(numbered((4, 6)), Space.SBUF))
+    assert received in caught.value.received
