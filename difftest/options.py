@@ -129,6 +129,15 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
     return request
 
 
+def in_one_process(args: list[str]) -> None:
+    """Make pytest-xdist start no workers.
+
+    A case that does not fit its test is a usage error, and one of a worker crashes pytest.
+    """
+    end = args.index("--") if "--" in args else len(args)
+    args[end:end] = ["-n", "0"]
+
+
 def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:
     if value not in accepted:
         raise pytest.UsageError(f"{key} = {value}: accepted are {', '.join(accepted)}")

@@ -33,16 +33,17 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Install the embedded modules before any conftest or test imports a kernel."""
-    from difftest.options import read_request
+    from difftest.options import in_one_process, read_request
     from difftest.session import SESSION, start_session
 
     namespace = early_config.known_args_namespace
     if not (namespace.help or namespace.version):
-        early_config.stash[SESSION] = start_session(
-            early_config, read_request(early_config, namespace)
-        )
+        request = read_request(early_config, namespace)
+        early_config.stash[SESSION] = start_session(early_config, request)
+        if request.case is not None and early_config.pluginmanager.hasplugin("xdist"):
+            in_one_process(args)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -48,8 +48,35 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     """
     session = Session(request)
     if request.wants_backends:
+        _share_the_cores(config)
         session.runner = _make_runner(config, request)
+    elif config.known_args_namespace.__dict__.get("hypothesis_profile") is not None:
+        # Asked for by name, though no kernel test runs: an unknown profile would be an error.
+        from difftest.profiles import register_profiles
+
+        register_profiles()
     return session
+
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _share_the_cores(config: pytest.Config) -> None:
+    """Under pytest-xdist, let each worker's BLAS have one thread, unless the user says otherwise.
+
+    The workers fill the cores already, and BLAS threads that wait for a busy core spin: a matrix
+    product of 128 x 128 x 512 takes hundreds of times as long. Workers inherit the environment.
+    """
+    if not getattr(config.known_args_namespace, "numprocesses", None):
+        return
+    added = [name for name in BLAS_THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+
+    def undo() -> None:
+        for name in added:
+            os.environ.pop(name, None)
+
+    config.add_cleanup(undo)
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:

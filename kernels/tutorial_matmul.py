@@ -112,7 +112,7 @@ def contracted(lhsT, rhs):
 
 
 def load_column(matrix, first, width, top=0, tiles=None):
-    """Columns ``first`` to ``first + width`` in tiles of 128 rows, each in SBUF, from row ``top``."""
+    """Columns ``first`` to ``first + width``, from row ``top``: SBUF tiles of 128 rows each."""
     pmax = nl.tile_size.pmax
     loaded = []
     for k in range(tiles or matrix.shape[0] // pmax):
@@ -130,6 +130,6 @@ def add_block(totals, stationary, moving):
         for first in range(0, total.shape[1], columns):
             place = slice(first, first + columns)
             product = nl.zeros((rows, columns), nl.float32, buffer=nl.psum)
-            for left, right in zip(stationary, moving):
+            for left, right in zip(stationary, moving, strict=True):
                 product += nisa.nc_matmul(left[:, m * rows : (m + 1) * rows], right[:, place])
             total[:, place] = nisa.tensor_tensor(total[:, place], product, nl.add)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import settings
 
 from difftest import Case, Rejection, kernel_test
-from difftest.recipes import Integers, Random
+from difftest.recipes import Random
 from kernels import conv2d
 from kernels.conv2d import fused_conv2d_maxpool
 from reference.conv2d_maxpool import conv2d_maxpool
@@ -12,19 +12,21 @@ from tests.kernels.layers import (
     PARAMETERS,
     REJECTIONS,
     SMALL_IMAGES,
+    TWO_PARTIAL_SUMS,
     layer,
     layers,
     roundings,
+    small_layers,
 )
 
-LARGE_IMAGE = layer(C=256, O=256, V=224, H=224, pool_size=2)
+LARGE_IMAGE = layer(c_in=256, c_out=256, width=224, height=224, pool_size=2)
 WITH_RANDOM_DATA = {"X": Random(1), "W": Random(2), "bias": Random(3)}
 
 # The course's large cases take minutes in every dtype, most of them in the float64 reference: the
 # nightly profile runs them, the others one image of one.
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 LARGE_IMAGES = (
-    [{**LARGE_IMAGE, "pool_size": pool_size, "B": 4} for pool_size in (1, 2)]
+    [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
     if NIGHTLY
     else [Case(LARGE_IMAGE, "float32", WITH_RANDOM_DATA)]
 )
@@ -33,7 +35,7 @@ LARGE_IMAGES = (
 @kernel_test(
     kernel=fused_conv2d_maxpool,
     reference=conv2d_maxpool,
-    domain=layers(most_products=2**27),
+    domain=layers(most_products=2**29),
     inputs=INPUTS,
     parameters=PARAMETERS,
     dtypes=DTYPES,
@@ -42,23 +44,26 @@ LARGE_IMAGES = (
         *REJECTIONS,
         # The notes' rule of thumb, weights that fit SBUF, is not enough: a tile waits beside them.
         Rejection(
-            layer(F=15, V=15, H=15),
+            layer(filter_size=15, width=15, height=15),
             match="weights and the smallest blocks fit the 212992 bytes.* got 115200 [+] 115200",
         ),
         Rejection(
-            layer(C=1024, O=1024, V=3, H=3),
+            layer(c_in=1024, c_out=1024, width=3, height=3),
             match="weights and the smallest blocks fit the 212992 bytes.* got 294912 [+] ",
         ),
     ],
     examples=[
         *SMALL_IMAGES,
         *LARGE_IMAGES,
-        layer(F=14, V=14, H=15),  # the largest filter whose float32 weights fit
-        layer(C=1024, O=512, V=6, H=6, pool_size=2),  # most of SBUF is weights
-        layer(F=1, V=512, H=37),  # several blocks of rows, the last of them short
-        layer(V=200, H=52, pool_size=2),
-        layer(V=514, H=7),
-        layer(V=514, H=10, pool_size=2),  # a row of windows is divided in two
+        TWO_PARTIAL_SUMS,
+        layer(filter_size=14, width=14, height=15),  # the largest filter whose float32 weights fit
+        layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
+        layer(
+            filter_size=1, width=512, height=37
+        ),  # several blocks of rows, the last of them short
+        layer(width=200, height=52, pool_size=2),
+        layer(width=514, height=7),
+        layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
     ],
 )
 def test_fused_conv2d_maxpool(case):
@@ -73,12 +78,12 @@ def small_tile(out_height, out_width, pool_size):
 @kernel_test(
     kernel=fused_conv2d_maxpool,
     reference=conv2d_maxpool,
-    domain=layers(most_products=2**23, most_rows=24),
+    domain=small_layers(),
     inputs=INPUTS,
     parameters=PARAMETERS,
     dtypes=DTYPES,
     reduction=roundings,
-    examples=[layer(V=9, H=15), layer(C=256, V=10, H=18, pool_size=2)],
+    examples=[layer(width=9, height=15), layer(c_in=256, width=10, height=18, pool_size=2)],
 )
 def test_fused_conv2d_maxpool_in_small_tiles(case):
     """Several tiles a block and several blocks an image, each with its halo, in small images."""

@@ -27,7 +27,10 @@ LAYERS = {
     "dtypes": DTYPES,
     "reduction": roundings,
     "rejects": REJECTIONS,
-    "examples": [layer(C=256, O=256, V=6, H=6, pool_size=2, B=2)],
+    "examples": [
+        layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=6),
+        layer(width=40, height=20),  # more positions than a PSUM tile holds
+    ],
 }
 
 

@@ -1,5 +1,5 @@
-# pytester takes out of sys.modules what a run in this process imports, and neither NumPy nor the
-# simulator's instruction table can be imported twice: so all that such a run needs is imported here.
+# pytester takes out of sys.modules what a run in this process imports, but neither NumPy nor the
+# simulator's instruction table can be imported twice: all that such a run needs is imported here.
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest

@@ -77,3 +77,18 @@ def test_a_parametrized_test_runs_the_case_with_each_parameter(project):
         """
     )
     project.run("--simulate", "--case", json.dumps(CASE)).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("path", [["test_add.py"], ["--", "test_add.py"]])
+def test_the_case_runs_in_this_process_whatever_the_workers(project, path):
+    project.add_test()
+    result = project.run("--simulate", "-n", "2", "--case", json.dumps(CASE), *path)
+    result.assert_outcomes(passed=1)
+    assert "created: " not in result.stdout.str()
+
+
+def test_a_case_that_does_not_fit_is_a_usage_error_with_workers_too(project):
+    project.add_test()
+    result = project.run("--simulate", "-n", "2", "--case", json.dumps({**CASE, "dtype": "int8"}))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --case: dtype: received 'int8'; accepted*"])

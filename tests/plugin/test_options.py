@@ -48,7 +48,7 @@ def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
         [
             "ERROR: the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
             "  found:  *",
-            "  remedy: on Linux x86-64, pip install neuronx-cc --extra-index-url=*",
+            "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index",
         ]
     )
     assert "passed" not in result.stdout.str()
@@ -122,3 +122,9 @@ def test_a_device_asked_for_by_key_and_missing_is_a_usage_error(project):
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: a Neuron device cannot be used here."])
+
+
+def test_our_profiles_are_known_by_name_without_a_backend(project):
+    project.pytester.makepyfile(test_plain="def test_plain(): pass")
+    result = project.run("--hypothesis-profile=nightly", "test_plain.py")
+    result.assert_outcomes(passed=1)

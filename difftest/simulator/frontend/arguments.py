@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.instructions.reduce import Accumulate
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 
@@ -85,12 +86,19 @@ def as_engine(value: object, where: str) -> Engine:
     )
 
 
-def as_accumulate(value: object, where: str) -> Accumulate:
-    """What an instruction does with its engine's registers."""
+def as_accumulate(value: object, where: str, into: Tile | None = None) -> Accumulate:
+    """What an instruction does with its engine's registers, which it may read out to ``into``."""
     try:
-        return Accumulate(int(value))  # type: ignore[call-overload]
+        command = Accumulate(int(value))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         raise KernelError(
             f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
             received=f"reduce_cmd={value!r}",
         ) from None
+    if into is not None and command is Accumulate.IDLE:
+        raise KernelError(
+            f"{where} reads the reduction registers only if it uses them",
+            received=f"reduce_res = {into!r} with reduce_cmd.idle",
+            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+        )
+    return command

@@ -208,7 +208,7 @@ def activation(
     scalar_engine.check_scale_and_bias(factor, shift)
     operator = None if reduce_op is None else reduction_op(reduce_op, "activation")
     into = None if reduce_res is None else on_chip(reduce_res, "activation", "reduce_res")
-    command = as_accumulate(reduce_cmd, "activation")
+    command = as_accumulate(reduce_cmd, "activation", into)
     operands = tuple(value for value in (factor, shift) if isinstance(value, Tile))
     if mask is not None and (into is not None or command is not Accumulate.IDLE):
         raise not_modelled("activation's mask beside a reduction", f"{mask!r}", "slice the data")

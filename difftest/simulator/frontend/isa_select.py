@@ -122,7 +122,7 @@ def select_reduce(
         true,
         vector_or_scalar(on_false, "on_false", "select_reduce", true),
         reverse=reverse_pred,
-        command=as_accumulate(reduce_cmd, "select_reduce"),
+        command=as_accumulate(reduce_cmd, "select_reduce", into),
         reduce_op=alu_op(reduce_op, "select_reduce"),
         reduce_into=into,
     )

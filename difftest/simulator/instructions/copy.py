@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.dtypes import INTEGERS, Array, is_float, name_of, round_to
+from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.elementwise import no_gpsimd_in_psum, not_both_in_psum
@@ -20,6 +20,7 @@ from difftest.simulator.instructions.operands import (
     as_float,
     compute_view,
     need_dtype,
+    same_elements,
     write,
 )
 from difftest.simulator.instructions.table import instruction
@@ -71,12 +72,19 @@ def tensor_copy_dynamic_dst(dst: IndirectTile, src: Tile, engine: Engine) -> Non
     current().emit("tensor_copy_dynamic_dst", engine, (dst.base,), (src, *dst.index_tiles))
 
 
+def _constant(value: Scalar, dst: Tile) -> Array:
+    """A number before it is rounded into ``dst``: an integer for integers stays exact."""
+    exact = isinstance(value, (int, np.integer)) and not is_float(dst.dtype)
+    return np.asarray(value, dtype=np.int64 if exact else np.float32)
+
+
 @instruction("tensor_copy_predicated", Engine.VECTOR)
 def tensor_copy_predicated(
     dst: Tile, src: Tile | Scalar, predicate: Tile, *, reverse: bool = False, where: Any = None
 ) -> None:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     need_dtype(predicate, "predicate", "tensor_copy_predicated", PREDICATE_DTYPES)
+    same_elements("tensor_copy_predicated", dst=dst, predicate=predicate)
     chosen = compute_view(predicate) != 0
     if reverse:
         chosen = ~chosen
@@ -88,15 +96,11 @@ def tensor_copy_predicated(
                 received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
             )
         not_both_in_psum("tensor_copy_predicated", src=src, predicate=predicate)
+        same_elements("tensor_copy_predicated", dst=dst, src=src)
         values = compute_view(src)
         reads.append(src)
     else:
-        values = np.asarray(src, dtype=FLOAT32 if is_float(dst.dtype) else dst.dtype)
-    if chosen.shape != dst.tile_shape():
-        raise ShapeError(
-            "tensor_copy_predicated takes a predicate of dst's shape",
-            received=f"predicate {list(predicate.shape)}, dst {list(dst.shape)}",
-        )
+        values = _constant(src, dst)
     if where is not None:
         chosen = chosen & where
     write(dst, values, chosen.reshape(dst.shape))
@@ -106,9 +110,7 @@ def tensor_copy_predicated(
 @instruction("memset", Engine.VECTOR, Engine.GPSIMD)
 def memset(dst: Tile, value: Scalar, engine: Engine, *, where: Any = None) -> None:
     """Every element of ``dst`` becomes a constant."""
-    exact = isinstance(value, (int, np.integer)) and not is_float(dst.dtype)
-    array = np.asarray(value, dtype=np.int64 if exact else np.float32)
-    write(dst, np.full(dst.shape, array), where)
+    write(dst, np.full(dst.shape, _constant(value, dst)), where)
     current().emit("memset", engine, (dst,), value=float(value))
 
 

@@ -32,7 +32,7 @@ from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-_WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
+WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
 """What the Scalar Engine's tensor_scalar can do (AWS: nki.isa.tensor_scalar)."""
@@ -58,7 +58,7 @@ def tensor_tensor_engine(data1: Tile, data2: Tile, op: AluOp, wanted: Engine) ->
             remedy="use nisa.tensor_scalar or nisa.activation",
         )
     exact = op.name in _EXACT_INTEGER_OPS and all(
-        tile.dtype in _WIDE_INTEGERS for tile in (data1, data2)
+        tile.dtype in WIDE_INTEGERS for tile in (data1, data2)
     )
     if op.engines == (Engine.GPSIMD,) or (exact and wanted is not Engine.VECTOR):
         engine = choose_engine("tensor_tensor", wanted, (Engine.GPSIMD,))
@@ -108,7 +108,7 @@ def tensor_tensor(
     exact = (
         engine is Engine.GPSIMD
         and op.name in _EXACT_INTEGER_OPS
-        and all(tile.dtype in _WIDE_INTEGERS for tile in (data1, data2))
+        and all(tile.dtype in WIDE_INTEGERS for tile in (data1, data2))
     )
     result = _apply(op, compute_view(data1), compute_view(data2), exact=exact)
     write(dst, result, where)

@@ -95,6 +95,16 @@ def same_partitions(where: str, **tiles: Tile) -> None:
         )
 
 
+def same_elements(where: str, **tiles: Tile) -> None:
+    """Raise :class:`ShapeError` unless all tiles have the same partitions and elements in each."""
+    same_partitions(where, **tiles)
+    if len({free_size(tile.tile_shape()) for tile in tiles.values()}) > 1:
+        raise ShapeError(
+            f"{where} takes operands with the same number of elements a partition",
+            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
+        )
+
+
 def free_size(shape: Shape) -> int:
     """Elements in each partition."""
     total = 1

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import DTYPES, FLOAT32, TFLOAT32, Array
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import (
+    WIDE_INTEGERS,
     no_gpsimd_in_psum,
     not_both_in_psum,
     operand_values,
@@ -22,6 +23,7 @@ from difftest.simulator.instructions.operands import (
     compute_view,
     need_dtype,
     need_float,
+    same_elements,
     write,
 )
 from difftest.simulator.instructions.reduce import Accumulate, accumulate
@@ -31,6 +33,7 @@ from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
+SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, exact up to here."""
 
@@ -132,11 +135,13 @@ def select_reduce(
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     not_both_in_psum("select_reduce", on_true=on_true, predicate=predicate)
     need_dtype(predicate, "predicate", "select_reduce", PREDICATE_DTYPES)
+    need_dtype(on_true, "on_true", "select_reduce", SELECTED_DTYPES)
+    same_elements("select_reduce", dst=dst, predicate=predicate, on_true=on_true)
     _need_maximum(reduce_op, "select_reduce")
-    chosen = compute_view(predicate) != 0
+    values = as_float(compute_view(on_true))
+    chosen = (compute_view(predicate) != 0).reshape(values.shape)
     if reverse:
         chosen = ~chosen
-    values = as_float(compute_view(on_true))
     other = as_float(operand_values(on_false, values.ndim, FLOAT32))
     result = np.where(chosen, values, other)
     write(dst, result, where)
