@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.errors import Location
+from difftest.simulator.errors import Location as Location
 
 
 class Space(Enum):

@@ -29,6 +29,7 @@ _INITIAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "m
 
 
 _UFUNCS: dict[str, Any] = {
+    "add": np.add,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "multiply": np.multiply,
@@ -37,6 +38,7 @@ _UFUNCS: dict[str, Any] = {
     "bitwise_xor": np.bitwise_xor,
 }
 _LOGICAL_UFUNCS: dict[str, Any] = {
+    "add": np.add,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
@@ -59,8 +61,6 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: b
         source = values if op.bitvec else as_float(values)
         return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
     floats = as_float(values)
-    if op.name == "add":
-        return np.asarray(np.sum(floats, axis=axes, keepdims=keepdims, dtype=np.float32))
     if op.name == "subtract":
         return _subtract_along(floats, axes, keepdims=keepdims)
     truth = floats != 0
