@@ -1,9 +1,10 @@
 """Hypothesis profiles: how many cases a kernel test draws.
 
 ``quick`` for a person who waits, ``ci`` for a branch (the same cases each time), ``nightly`` for a
-long look. All have no deadline, for the first case of a kernel may compile it, print the blob that
-``@reproduce_failure`` takes, and leave out the phase that explains: it would name lines of the
-harness.
+long look, ``device`` where each case compiles for minutes: few cases beside the explicit ones and
+those of Hypothesis's database, which failed on a simulator before. All have no deadline, for the
+first case of a kernel may compile it, print the blob that ``@reproduce_failure`` takes, and leave
+out the phase that explains: it would name lines of the harness.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "quick": {"max_examples": 50},
     "ci": {"max_examples": 200, "derandomize": True, "database": None},
     "nightly": {"max_examples": 2000},
+    "device": {"max_examples": 3},
 }
 
 
@@ -36,6 +38,7 @@ def register_profiles() -> None:
         )
 
 
-def load_default_profile() -> None:
-    """``ci`` where the environment says CI, else ``quick``."""
-    settings.load_profile("ci" if os.environ.get("CI") else "quick")
+def load_default_profile(device: bool = False) -> None:
+    """``device`` for a run with one; else ``ci`` where the environment says CI, or ``quick``."""
+    usual = "ci" if os.environ.get("CI") else "quick"
+    settings.load_profile("device" if device else usual)

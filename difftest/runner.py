@@ -82,7 +82,7 @@ class Runner:
         """
         __tracebackhide__ = True
         inputs = case.inputs(spec)
-        expected = _expect(spec, case, inputs)
+        expected = expected_of(spec, case, inputs)
         verdicts = {}
         for backend in self.backends:
             verdict = judge(expected, backend.run(make_call(spec, case, inputs)))
@@ -135,7 +135,7 @@ def make_call(
     )
 
 
-def _expect(
+def expected_of(
     spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
 ) -> tuple[Expected, ...] | Exception:
     """What the reference says, or the error with which it refuses the case."""

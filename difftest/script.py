@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
+from difftest.installation import embedded_with_predictions
 from difftest.simulator import NkiError
-from difftest.simulator.frontend.install import embedded
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RUNPY = (runpy.__file__, "<frozen runpy>")
@@ -41,7 +41,7 @@ def run_script(script: str, arguments: Sequence[str] = ()) -> int:
     """
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")
-    with embedded(), _command_line(script, arguments):
+    with embedded_with_predictions(), _command_line(script, arguments):
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -90,14 +91,21 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if any(backend.name == "embedded" for backend in backends):
-        from difftest.simulator.frontend.install import embedded
+        from difftest.installation import embedded_with_predictions
 
-        modules = embedded()
+        modules = embedded_with_predictions()
         modules.install()
         config.add_cleanup(modules.uninstall)
     register_profiles()
-    load_default_profile()
-    return Runner(backends)
+    load_default_profile(device=request.device)
+    if not request.device:
+        return Runner(backends)
+    from difftest.backends.dialect import close_backend
+    from difftest.device.runner import DeviceRunner, arbiter_for
+
+    for backend in backends:
+        config.add_cleanup(functools.partial(close_backend, backend))
+    return DeviceRunner(backends, arbiter_for(backends))
 
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
@@ -128,8 +136,6 @@ def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> N
     ------
     pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
     """
-    import functools
-
     from difftest.case import CaseError, case_from_json
     from difftest.collection import kernel_test_of
 

@@ -7,10 +7,10 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-BLOCK_BYTES = 16 * 1024
-"""Of the image, in each partition, by one DMA, as near as whole rows come to it. The DMA engines
-reach their full rate at 4 KiB (AWS Neuron documentation, NKI DMA bandwidth guide); much larger
-blocks would only make the first product wait."""
+BLOCK_BYTES = 8 * 1024
+"""Of the image, that one DMA brings to each partition, as near as whole rows come to it. The DMA
+engines reach their full rate at 4 KiB (AWS Neuron documentation, NKI DMA bandwidth guide), and
+larger blocks have less halo for each row; much larger ones make the first product wait."""
 
 BUFFERS = 2
 """Blocks in SBUF at one time: one is computed on while the next is loaded."""

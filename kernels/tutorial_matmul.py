@@ -88,7 +88,7 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
 
     for n in nl.affine_range(N // block_columns):
         totals = [
-            nl.zeros((rows, block_columns), lhsT.dtype, buffer=nl.sbuf) for _ in range(M // rows)
+            nl.zeros((rows, block_columns), nl.float32, buffer=nl.sbuf) for _ in range(M // rows)
         ]
         for k in nl.sequential_range(K // depth):
             moving = load_column(rhs, n * block_columns, block_columns, k * depth, K_TILES)
@@ -98,7 +98,7 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
         for m in nl.affine_range(M // rows):
             nisa.dma_copy(
                 dst=result[m * rows : (m + 1) * rows, n * block_columns : (n + 1) * block_columns],
-                src=nisa.tensor_copy(totals[m], dtype=nl.float32),
+                src=nisa.tensor_copy(totals[m]),
             )
     return result
 

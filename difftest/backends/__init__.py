@@ -22,9 +22,9 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
     """
     backends: list[Backend] = []
     if device:
-        from difftest.backends.device import Device
+        from difftest.backends.device import device_backend
 
-        backends.append(Device())
+        backends.append(device_backend())
     if simulate == "auto":
         simulate = "sdk" if _sdk_has_simulator() else "embedded"
     if simulate == "embedded" and device:
@@ -34,9 +34,9 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
             "  remedy: --simulate=sdk --device, or one run for each"
         )
     if simulate == "sdk":
-        from difftest.backends.sdk import SdkSimulator
+        from difftest.backends.sdk import sdk_simulator
 
-        backends.insert(0, SdkSimulator())
+        backends.insert(0, sdk_simulator())
     elif simulate == "embedded":
         from difftest.backends.simulator import EmbeddedSimulator
 
@@ -45,6 +45,7 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
 
 
 def _sdk_has_simulator() -> bool:
-    from difftest.backends.sdk import detect
+    from difftest.backends.detection import detect_sdk
+    from difftest.backends.sdk import has_simulator
 
-    return callable(getattr(detect().module, "simulate_kernel", None))
+    return has_simulator(detect_sdk())

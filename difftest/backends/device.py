@@ -1,16 +1,23 @@
-"""The NeuronCore, through ``neuronxcc.nki.baremetal`` (classic SDK, 2.21 to 2.26).
+"""The NeuronCore, through the entry points that each generation of the SDK has for NumPy arrays.
 
-Written from AWS's public documentation (``nki.baremetal`` at tag v2.26.0). **It has not run on a
+Classic: ``neuronxcc.nki.baremetal`` (tag v2.26.0). Newer: a kernel of ``nki.jit`` called with NumPy
+arrays (tag v2.32.0; from SDK 2.29). Written from AWS's public documentation. **Neither has run on a
 device**: none is at hand where this project is developed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, Protocol
+
+import numpy as np
 
 from difftest.backends.base import (
+    Array,
+    Backend,
     BackendMissingError,
     Call,
     Crashed,
@@ -20,8 +27,13 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.backends.sdk import SETUP_GUIDE, detect
+from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect_sdk
+from difftest.backends.dialect import ByDialect
+from difftest.backends.sdk import launched, outputs_of
+from difftest.device.core import Failure, NeuronCore
+from difftest.device.settings import SettingError, read_settings
 
+NAME = "device"
 DEVICE_NODES = Path("/dev")
 """Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
 
@@ -31,45 +43,190 @@ def find_devices() -> tuple[str, ...]:
     return tuple(sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*")))
 
 
+class Entry(Protocol):
+    """How one generation compiles and runs a kernel on NumPy arrays, in the core's process."""
+
+    dialect: str
+    description: str
+
+    def runnable(self, call: Call) -> Callable[..., Any]:
+        """A function of the arrays and parameters that runs the kernel."""
+
+
+class ClassicEntry:
+    """``neuronxcc.nki.baremetal(kernel)``: compiles and runs; NumPy arrays in and out."""
+
+    dialect = CLASSIC
+    description = "nki.baremetal"
+
+    def __init__(self, sdk: Sdk) -> None:
+        baremetal = sdk.classic.function("baremetal")
+        assert baremetal is not None, "entries() makes this where there is a baremetal"
+        self._baremetal = baremetal
+
+    def runnable(self, call: Call) -> Callable[..., Any]:
+        runnable: Callable[..., Any] = self._baremetal(launched(call))
+        return runnable
+
+
+class NewerEntry:
+    """A kernel of ``nki.jit``, called with NumPy arrays: "compiles and executes standalone"."""
+
+    dialect = NEWER
+    description = "nki.jit with NumPy arrays"
+
+    def __init__(self, sdk: Sdk) -> None:
+        jit = sdk.newer.function("jit")
+        assert jit is not None, "entries() makes this where there is a jit"
+        self._jit = jit
+
+    def runnable(self, call: Call) -> Callable[..., Any]:
+        if isinstance(call.kernel, FunctionType):
+            call = replace(call, kernel=self._jit(call.kernel))
+        return launched(call)
+
+
 class Device:
-    """Runs kernels on a NeuronCore.
+    """Runs kernels of one generation on the leased NeuronCore.
+
+    A known-good and a known-wrong kernel run before the first; see ``difftest.device.selftest``.
+    """
+
+    name = NAME
+
+    def __init__(self, entry: Entry, core: NeuronCore, description: str) -> None:
+        self.description = description
+        self.entry = entry
+        self.core = core
+        self._trusted = False
+
+    def run(self, call: Call) -> Outcome:
+        """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
+
+        Raises
+        ------
+        InfrastructureError : the device failed, not the kernel.
+        NoCoreError : no NeuronCore is free.
+        UntrustedDeviceError : the kernels whose result is known did not come out as they must.
+        """
+        if not self._trusted:
+            from difftest.device.selftest import check_device
+
+            check_device(self)
+            self._trusted = True
+        return self.run_untrusted(call)
+
+    def run_untrusted(self, call: Call) -> Outcome:
+        """Run the kernel, whether the device is known to be right or not."""
+        job = _Job(self.entry, call)
+        lnc = int(np.prod(call.grid)) if call.grid else 1
+        result = self.core.run(job.key, job, call.inputs, call.outputs, call.parameters, lnc=lnc)
+        return outcome_of(call, result)
+
+    def close(self) -> None:
+        """End the process on the core and give the core back; a later run starts anew."""
+        self.core.release()
+
+
+class _Job:
+    """What the core's process does for one kernel; made there once, called for each run."""
+
+    def __init__(self, entry: Entry, call: Call) -> None:
+        self._entry = entry
+        self._call = call
+        self._runnable: Callable[..., Any] | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """The process is kept for one kernel, and a module may be patched between two tests."""
+        from difftest.device.fingerprint import UnknownStateError, fingerprint
+
+        try:
+            return fingerprint(self._call, {"entry": self._entry.description})
+        except UnknownStateError:
+            return object()
+
+    def __call__(
+        self, inputs: tuple[Array, ...], outputs: tuple[Array, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """The outputs passed, as they are afterwards, and what was returned."""
+        if self._runnable is None:
+            self._runnable = self._entry.runnable(self._call)
+        returned = self._runnable(*inputs, *outputs, **parameters)
+        return outputs, as_outputs(returned)
+
+
+def outcome_of(call: Call, result: Any | Failure) -> Outcome:
+    """The outcome of a job: an error of the runtime is a crash, another one a refusal."""
+    if isinstance(result, Failure):
+        from difftest.device.worker import WorkerDiedError, WorkerHungError
+
+        broke = (NameError, AttributeError, WorkerDiedError, WorkerHungError)
+        at_run_time = result.fault is not None and result.fault.code.startswith("NRT")
+        if isinstance(result.cause, broke) or at_run_time:
+            return Crashed(result.error)
+        return Rejected(result.error)
+    written, returned = result
+    for ours, theirs in zip(call.outputs, written, strict=True):
+        ours[...] = theirs
+    outputs = outputs_of(call, returned)
+    return Ran(outputs, tuple(map(still_poisoned, outputs)) if call.outputs else ())
+
+
+def entries(sdk: Sdk) -> dict[str, Entry]:
+    """The ways to a device that the SDK offers, by dialect."""
+    found: dict[str, Entry] = {}
+    if sdk.classic.function("baremetal") and not sdk.refuses_classic():
+        found[CLASSIC] = ClassicEntry(sdk)
+    if sdk.newer.function("jit") and sdk.newer.function("simulate"):
+        found[NEWER] = NewerEntry(sdk)
+    return found
+
+
+def device_backend(sdk: Sdk | None = None) -> Backend:
+    """The device through all generations found here, as one backend on one core.
 
     Raises
     ------
-    BackendMissingError : on creation, without a device, or without an SDK that has ``baremetal``.
+    BackendMissingError : no device, or no SDK that runs NumPy arrays on it, or an environment
+        variable has a value that it does not accept.
     """
+    devices, sdk = find_devices(), sdk or detect_sdk()
+    ways = entries(sdk)
+    lacks = [] if devices else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
+    lacks += [] if ways else _lacks_of_sdk(sdk)
+    if lacks:
+        raise BackendMissingError(
+            "a Neuron device cannot be used here.\n"
+            + "".join(f"  found:  {lack}\n" for lack in lacks)
+            + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
+            f"          ({SETUP_GUIDE});\n"
+            "          without one, --simulate runs the same tests on a simulator;\n"
+            "          difftest doctor says more"
+        )
+    try:
+        core = NeuronCore(read_settings())
+    except SettingError as error:
+        raise BackendMissingError(str(error)) from None
+    found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
+    backends: dict[str, Backend] = {
+        dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})")
+        for dialect, entry in ways.items()
+    }
+    refusal = sdk.refuses_classic()
+    absent = {CLASSIC: refusal or sdk.classic.found, NEWER: sdk.newer.found}
+    return ByDialect(backends, absent)
 
-    name = "device"
 
-    def __init__(self) -> None:
-        devices, detection = find_devices(), detect()
-        baremetal = getattr(detection.module, "baremetal", None)
-        lacks = []
-        if not devices:
-            lacks.append(f"no Neuron device: {DEVICE_NODES} shows no neuron0")
-        if detection.module is None:
-            lacks.append(f"no Neuron SDK: {detection.found}")
-        elif not callable(baremetal):
-            lacks.append(f"{detection.found}, whose neuronxcc.nki has no baremetal")
-        if lacks or not callable(baremetal):
-            raise BackendMissingError(
-                "a Neuron device cannot be used here.\n"
-                + "".join(f"  found:  {lack}\n" for lack in lacks)
-                + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
-                f"          ({SETUP_GUIDE});\n"
-                "          without one, --simulate runs the same tests on a simulator"
-            )
-        self._baremetal: Callable[..., Any] = baremetal
-        self.description = f"{devices[0]} through nki.baremetal ({detection.found})"
-
-    def run(self, call: Call) -> Outcome:
-        """Compile the kernel, run it once, and take what the compiler raises as its refusal."""
-        kernel = call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
-        try:
-            returned = self._baremetal(kernel)(*call.inputs, *call.outputs, **call.parameters)
-        except (NameError, AttributeError) as error:
-            return Crashed(error)
-        except Exception as error:
-            return Rejected(error)
-        outputs = call.outputs or as_outputs(returned)
-        return Ran(outputs, tuple(map(still_poisoned, call.outputs)))
+def _lacks_of_sdk(sdk: Sdk) -> list[str]:
+    """Why no generation found here reaches a device."""
+    if sdk.classic.module is None and sdk.newer.module is None:
+        return [f"no Neuron SDK: {sdk.classic.found}"]
+    lacks = []
+    if sdk.classic.module is not None:
+        lacks.append(
+            sdk.refuses_classic() or f"{sdk.classic.found}, whose neuronxcc.nki has no baremetal"
+        )
+    if sdk.newer.module is not None:
+        lacks.append(f"{sdk.newer.found}, whose nki runs no NumPy arrays (SDK 2.29 on does)")
+    return lacks

@@ -1,20 +1,19 @@
-"""The simulator of the Neuron SDK, ``neuronxcc.nki.simulate_kernel`` (classic SDK, 2.21 to 2.27).
+"""The simulators of the Neuron SDK, one for each generation.
 
-Written from AWS's public documentation (``nki.simulate_kernel`` at tag v2.26.0: NumPy arrays in
-and out, SPMD as ``kernel[grid]``). It has not run against an SDK: none is at hand where this
-project is developed. Everything is probed and nothing is taken from a version number.
+Written from AWS's public documentation: ``neuronxcc.nki.simulate_kernel`` at tag v2.26.0 (NumPy
+arrays in and out, SPMD as ``kernel[grid]``), and ``nki.simulate`` at tag v2.32.0 (a callable; what
+a kernel writes to an input in HBM is written back to the array). Neither has run against an SDK:
+none is at hand where this project is developed.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-from dataclasses import dataclass
-from importlib import metadata
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any
 
 from difftest.backends.base import (
+    Array,
+    Backend,
     BackendMissingError,
     Call,
     Crashed,
@@ -24,55 +23,10 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.simulator.frontend.install import is_embedded
+from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Detection, Sdk, detect_sdk
+from difftest.backends.dialect import ByDialect
 
-SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
-"""Where AWS says how to install the SDK; its Python packages are in AWS's own index alone."""
-
-_STUB_MARK = "WRONG PACKAGE"
-"""What the packages that AWS placed on PyPI under these names say when they are imported."""
-_DISTRIBUTIONS = ("neuronx-cc", "neuronxcc", "nki")
-
-
-@dataclass(frozen=True)
-class Detection:
-    """What was found where the SDK would be: its module, or the reason why there is none."""
-
-    module: ModuleType | None
-    found: str
-
-
-def detect() -> Detection:
-    """Look for an SDK that can be imported; a stub or a part of one does not count."""
-    if "neuronxcc" in sys.modules and is_embedded(sys.modules["neuronxcc"]):
-        return Detection(None, "the embedded modules stand for neuronxcc in this process")
-    if importlib.util.find_spec("neuronxcc") is None:
-        return Detection(None, _describe_absence())
-    try:
-        module = importlib.import_module("neuronxcc.nki")
-    except ImportError as error:
-        return Detection(None, f"the package neuronxcc, which fails to import: {error}")
-    return Detection(module, f"neuronxcc {_version('neuronx-cc') or 'of unknown version'}")
-
-
-def _describe_absence() -> str:
-    stubs = [
-        f"{name} {version} from PyPI, an empty stub that is not the SDK"
-        for name in _DISTRIBUTIONS
-        if (version := _version(name)) is not None and _is_stub(name)
-    ]
-    return "; ".join(stubs) or "no package neuronxcc"
-
-
-def _is_stub(distribution: str) -> bool:
-    return _STUB_MARK in str(metadata.metadata(distribution).json.get("description"))
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+NAME = "sdk"
 
 
 def missing(what: str, found: str) -> BackendMissingError:
@@ -87,24 +41,23 @@ def missing(what: str, found: str) -> BackendMissingError:
     )
 
 
-class SdkSimulator:
-    """Runs kernels with ``simulate_kernel``.
+class ClassicSimulator:
+    """Runs kernels with ``neuronxcc.nki.simulate_kernel``.
 
     Raises
     ------
-    BackendMissingError : on creation, without an SDK that has ``simulate_kernel``.
+    BackendMissingError : on creation, if the SDK has no such function.
     """
 
-    name = "sdk"
+    name = NAME
 
-    def __init__(self) -> None:
-        detection = detect()
-        simulate = getattr(detection.module, "simulate_kernel", None)
-        if not callable(simulate):
-            found = detection.found
-            if detection.module is not None:
-                found += ", whose neuronxcc.nki has no simulate_kernel"
-            raise missing("the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel)", found)
+    def __init__(self, detection: Detection) -> None:
+        simulate = detection.function("simulate_kernel")
+        if simulate is None:
+            raise missing(
+                "the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel)",
+                _without(detection, "neuronxcc.nki", "simulate_kernel"),
+            )
         self._simulate = simulate
         self.description = f"the Neuron SDK's simulator ({detection.found})"
 
@@ -114,12 +67,101 @@ class SdkSimulator:
         The SDK documents no base class for its errors, so that a rejection and a bug in the
         kernel's Python cannot be told apart, but for Python's own NameError and AttributeError.
         """
-        kernel = call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
+        kernel = launched(call)
+        arguments = (*call.inputs, *call.outputs)
+        return outcome_of(call, lambda: self._simulate(kernel, *arguments, **call.parameters))
+
+
+class NewerSimulator:
+    """Runs kernels with ``nki.simulate``.
+
+    Raises
+    ------
+    BackendMissingError : on creation, if the SDK has no such function.
+    """
+
+    name = NAME
+
+    def __init__(self, detection: Detection) -> None:
+        simulate = detection.function("simulate")
+        if simulate is None:
+            raise missing(
+                "the Neuron SDK's simulator (nki.simulate)",
+                _without(detection, "nki", "simulate"),
+            )
+        self._simulate = simulate
+        self.description = f"the Neuron SDK's simulator nki.simulate ({detection.found})"
+
+    def run(self, call: Call) -> Outcome:
+        """Run the kernel; its failed assertions and whatever else the SDK raises are refusals."""
+        kernel = launched(call)
+        arguments = (*call.inputs, *call.outputs)
+        return outcome_of(call, lambda: self._simulate(kernel)(*arguments, **call.parameters))
+
+
+def sdk_simulator(sdk: Sdk | None = None) -> Backend:
+    """The simulators of the generations found here, as one backend.
+
+    Raises
+    ------
+    BackendMissingError : there is none.
+    """
+    sdk = sdk or detect_sdk()
+    found: dict[str, Backend] = {}
+    absent: dict[str, str] = {}
+    errors: list[BackendMissingError] = []
+    for dialect, make, detection in (
+        (CLASSIC, ClassicSimulator, sdk.classic),
+        (NEWER, NewerSimulator, sdk.newer),
+    ):
         try:
-            returned = self._simulate(kernel, *call.inputs, *call.outputs, **call.parameters)
-        except (NameError, AttributeError) as error:
-            return Crashed(error)
-        except Exception as error:
-            return Rejected(error)
-        outputs = call.outputs or as_outputs(returned)
-        return Ran(outputs, tuple(map(still_poisoned, call.outputs)))
+            found[dialect] = make(detection)
+        except BackendMissingError as error:
+            errors.append(error)
+            absent[dialect] = detection.found
+    if not found:
+        raise errors[1] if sdk.newer.module else errors[0]
+    return ByDialect(found, absent)
+
+
+def has_simulator(sdk: Sdk) -> bool:
+    """Whether one of the generations has a simulator."""
+    return bool(sdk.classic.function("simulate_kernel") or sdk.newer.function("simulate"))
+
+
+def _without(detection: Detection, package: str, function: str) -> str:
+    if detection.module is None:
+        return detection.found
+    return f"{detection.found}, whose {package} has no {function}"
+
+
+def launched(call: Call) -> Callable[..., Any]:
+    """The kernel with its grid, as both generations write it: ``kernel[grid]``."""
+    return call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
+
+
+def outcome_of(call: Call, run: Callable[[], object]) -> Outcome:
+    """What came of running a kernel in this process."""
+    try:
+        returned = run()
+    except (NameError, AttributeError) as error:
+        return Crashed(error)
+    except Exception as error:
+        return Rejected(error)
+    outputs = outputs_of(call, returned)
+    return Ran(outputs, tuple(map(still_poisoned, outputs)) if call.outputs else ())
+
+
+def outputs_of(call: Call, returned: object) -> tuple[Array, ...]:
+    """What the kernel wrote to the outputs passed, or returned.
+
+    An API may leave the arrays passed as they are and return what was written: then that counts.
+    """
+    arrays = as_outputs(returned)
+    if not call.outputs:
+        return arrays
+    fits = [(one.shape, one.dtype) for one in arrays] == [(o.shape, o.dtype) for o in call.outputs]
+    untouched = all(
+        (mask := still_poisoned(one)) is not None and mask.all() for one in call.outputs
+    )
+    return arrays if fits and untouched else call.outputs

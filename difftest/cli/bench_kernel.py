@@ -10,11 +10,11 @@ import numpy as np
 
 from difftest.backends.simulator import EmbeddedSimulator
 from difftest.case import Case
+from difftest.installation import embedded_with_predictions
 from difftest.recipes import Random
 from difftest.runner import DifferentialFailure, Runner
 from difftest.shipped import import_shipped
 from difftest.simulator import launch
-from difftest.simulator.frontend.install import embedded
 from difftest.spec import KernelSpec
 
 KERNELS = {
@@ -36,7 +36,7 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
     """
     if m is not None and kernel != "transpose":
         raise click.UsageError(f"-m is for transpose; {kernel} takes vectors of -n elements")
-    with embedded():
+    with embedded_with_predictions():
         spec = _spec(kernel)
         case = Case({"n": n, "m": m or n}, "float32", _data(spec))
         shape = spec.shape(next(iter(spec.inputs)), case.values)

@@ -16,7 +16,7 @@ from difftest.grading import (
     grade_correctness,
     load_kernel,
 )
-from difftest.simulator.frontend.install import embedded
+from difftest.installation import embedded_with_predictions
 
 
 @click.command()
@@ -34,7 +34,7 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int) -> 
         raise click.ClickException(f"no file at {file}")
     tests = correctness_tests(max_pool=test_maxpool)
     results: list[CaseResult] = []
-    with embedded(), _progress() as progress:
+    with embedded_with_predictions(), _progress() as progress:
         task = progress.add_task("", total=sum(len(test.channels) for test in tests))
         try:
             kernel = load_kernel(file.resolve())

@@ -7,7 +7,9 @@ import click
 from difftest.cli.bench import bench
 from difftest.cli.bench_kernel import kernel
 from difftest.cli.grade import grade
+from difftest.cli.profile import profile
 from difftest.cli.run import run
+from difftest.cli.timing import timing
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,3 +22,5 @@ main.add_command(run)
 bench.add_command(kernel)
 main.add_command(bench)
 main.add_command(grade)
+main.add_command(timing)
+main.add_command(profile)

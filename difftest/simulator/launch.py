@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,22 +92,13 @@ def launch(
     )
 
 
-def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``nki.simulate_kernel``: the outputs as one array, a tuple of arrays, or None."""
-    result = launch(kernel, args, kwargs, machine=kernel.machine, record=False)
-    for number, missing in enumerate(result.unwritten):
-        if missing is not None:
-            warnings.warn(
-                f"output {number} has {int(missing.sum())} of {missing.size} elements that the "
-                "kernel never wrote; on a device they are whatever was there",
-                stacklevel=4,
-            )
-    if not result.outputs:
-        return None
-    return result.outputs[0] if len(result.outputs) == 1 else result.outputs
+def _launch_kernel(
+    kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool
+) -> LaunchResult:
+    return launch(kernel, args, kwargs, machine=kernel.machine, record=record)
 
 
-Kernel.launcher = staticmethod(_simulate)
+Kernel.launcher = staticmethod(_launch_kernel)
 
 
 def _bind(

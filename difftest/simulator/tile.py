@@ -155,6 +155,13 @@ class Tile:
             )
         return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
 
+    def as_tile(self: T) -> T:
+        """The same elements in :meth:`tile_shape`; in HBM the tile itself."""
+        shape = self.shape if self.in_hbm else self.tile_shape()
+        if shape == self.shape:
+            return self
+        return self._derive(self.offset, shape, padded(self, self.strides, len(shape)), 0, None)
+
     # -- shapes ------------------------------------------------------------------------------
 
     def __getitem__(self: T, key: Any) -> T:
@@ -317,9 +324,11 @@ class Tile:
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = _sizes(shape, "broadcast_to")
-        base = self.tile_shape() if not self.in_hbm else self.shape
+        whole = self.as_tile()
+        base = whole.shape
         missing = len(wanted) - len(base)
-        fits = missing >= 0 and all(
+        partitions_stay = missing == 0 or self.in_hbm or base[0] == 1
+        fits = (missing >= 0 and partitions_stay) and all(
             have in (1, want) for have, want in zip(base, wanted[missing:], strict=True)
         )
         if not fits:
@@ -327,11 +336,6 @@ class Tile:
                 "broadcast_to repeats dimensions of size 1",
                 received=f"{self!r} to {list(wanted)}",
             )
-        whole = (
-            self
-            if base == self.shape
-            else self._derive(self.offset, base, padded(self, self.strides, len(base)), 0, None)
-        )
         strides = (0,) * missing + tuple(
             stride if have == want else 0
             for have, want, stride in zip(base, wanted[missing:], whole.strides, strict=True)

@@ -8,16 +8,5 @@ which. Reads the trace alone and touches no data.
 """
 
 from difftest.timing.prediction import Prediction, UnknownCostError, predict
-from difftest.timing.program import Program, program
-from difftest.timing.schedule import Schedule, Span, schedule
 
-__all__ = [
-    "Prediction",
-    "Program",
-    "Schedule",
-    "Span",
-    "UnknownCostError",
-    "predict",
-    "program",
-    "schedule",
-]
+__all__ = ["Prediction", "UnknownCostError", "predict"]

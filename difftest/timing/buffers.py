@@ -51,7 +51,7 @@ class Buffers:
     def __init__(self, program: Program) -> None:
         machine = program.machine
         instructions = program.instructions
-        sbuf = Memory(machine.sbuf_partition_bytes, 1)
+        sbuf = Memory(machine.sbuf_usable_bytes, 1)
         peak = live_peak(instructions, Space.SBUF, sbuf)
         self.spilled = max(0, peak - sbuf.capacity)
         """Bytes a partition by which the tensors live at one time exceed SBUF."""

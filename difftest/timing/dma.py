@@ -39,12 +39,12 @@ class DmaEngines:
             self._costs[key] = cost
         return cost
 
-    def run(self, trigger: float, transfer: Transfer) -> tuple[float, float]:
+    def run(self, trigger: float, transfer: Transfer) -> tuple[float, float, float]:
         """Run a DMA triggered at ``trigger``.
 
         Returns
         -------
-        When its first row began, and when its semaphore says that it is done.
+        When its busiest engine began and ended, and when its semaphore says that it is done.
         """
         row = self.row_time(transfer)
         ready = trigger + self._lead
@@ -61,4 +61,5 @@ class DmaEngines:
             if end > finish:
                 finish, begin = end, start
         self.active += finish - begin
-        return begin, finish + self._tail + (self._read if transfer.reads_hbm else 0.0)
+        done = finish + self._tail + (self._read if transfer.reads_hbm else 0.0)
+        return begin, finish, done

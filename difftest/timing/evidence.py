@@ -29,7 +29,10 @@ class Evidence(Enum):
     @property
     def rank(self) -> int:
         """0 for the best evidence; of several numbers, the highest rank is the class of a sum."""
-        return list(Evidence).index(self)
+        return _RANKS[self.value]
+
+
+_RANKS = {evidence.value: rank for rank, evidence in enumerate(Evidence)}
 
 
 class Figure(NamedTuple):

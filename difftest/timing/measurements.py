@@ -68,7 +68,7 @@ def _measurement(row: dict[str, str]) -> Measurement:
         value_us=float(row.pop("value_us")),
         inputs=tuple(tuple(shape) for shape in inputs),
         keywords=tuple(sorted(keywords.items())),
-        **row,  # type: ignore[arg-type]
+        **row,
     )
 
 

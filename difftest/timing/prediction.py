@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
-from difftest.timing.program import Program, program
+from difftest.timing.program import Program, lower
 from difftest.timing.schedule import MIDDLE, Progress, Schedule, schedule
 
 SMALL = 20_000
@@ -127,7 +127,7 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = program(trace, machine)
+        lowered = lower(trace, machine)
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=progress)
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:

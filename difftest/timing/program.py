@@ -12,6 +12,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +56,8 @@ class Instruction:
     """Instructions whose results it reads."""
     order: tuple[int, ...] = ()
     """Instructions that must be over before it writes."""
+    tensors: tuple[int, ...] = ()
+    """On-chip tensors that it touches, by their numbers."""
     opens: tuple[Allocation, ...] = ()
     """On-chip tensors that it is the first to touch."""
     closes: tuple[Allocation, ...] = ()
@@ -84,7 +87,7 @@ class Program:
     removed: int
     """Events that the compiler drops."""
 
-    @property
+    @cached_property
     def unknown(self) -> list[Instruction]:
         """The instructions of which no cost is known."""
         return [
@@ -94,8 +97,8 @@ class Program:
         ]
 
 
-def program(trace: Trace, machine: Machine) -> Program:
-    """The program of ``trace`` on ``machine``."""
+def lower(trace: Trace, machine: Machine) -> Program:
+    """The program that ``trace`` is on ``machine``."""
     return _Builder(machine).build(trace)
 
 
@@ -168,7 +171,7 @@ class _Builder:
             one.times = {engine: self._time(event, engine) for engine in engines}
         data, order = self.dependences.of(one.index, reads, event.writes)
         one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
-        one.opens = self._touch(event.writes + reads)
+        self._touch(one, event.writes + reads)
         self.instructions.append(one)
 
     def _time(self, event: Event, engine: Engine) -> Timed:
@@ -179,19 +182,21 @@ class _Builder:
         time = self.clockwork.cycles(engine, cost.cycles * free_elements(event))
         return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
 
-    def _touch(self, regions: tuple[Region, ...]) -> tuple[Allocation, ...]:
-        """Count a use of each on-chip tensor; those that had none before."""
-        opened = []
+    def _touch(self, one: Instruction, regions: tuple[Region, ...]) -> None:
+        """Count a use of each on-chip tensor, and note those that had none before."""
+        tensors, opened = [], []
         for allocation in {r.allocation.id: r.allocation for r in regions}.values():
             if allocation.space.is_hbm:
                 continue
-            if allocation.id not in self.users:
-                self.users[allocation.id] = 0
-                self.allocations[allocation.id] = allocation
+            number = allocation.id
+            if number not in self.users:
+                self.users[number] = 0
+                self.allocations[number] = allocation
                 opened.append(allocation)
-            self.users[allocation.id] += 1
-            self.last[allocation.id] = len(self.instructions)
-        return tuple(opened)
+            self.users[number] += 1
+            self.last[number] = one.index
+            tensors.append(number)
+        one.tensors, one.opens = tuple(tensors), tuple(opened)
 
     def _close(self) -> None:
         closes: dict[int, list[Allocation]] = {}

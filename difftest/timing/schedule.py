@@ -48,7 +48,8 @@ class Span:
     buffer: bool
     """Whether it was a buffer that it waited for."""
     transfer_start: float = 0.0
-    """For a DMA: its first row."""
+    """For a DMA: when the DMA engine that ends last begins with it."""
+    transfer_end: float = 0.0
     released_by: int = -1
     """The instruction before it on its engine."""
 
@@ -70,7 +71,7 @@ class Schedule:
     """Time that the Tensor Engine streamed at half speed."""
     table_loads: int
     residence: dict[int, tuple[float, float]]
-    """On-chip allocation -> when it got its place and when that was free again."""
+    """On-chip allocation -> when its first instruction began and its last one ended."""
     spilled: int
     """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
 
@@ -107,10 +108,6 @@ class _Unit:
         self.last = -1
         self.known: dict[Engine, float] = {}
         """Up to when this engine has seen another one's semaphore."""
-
-    def idle(self, time: float) -> bool:
-        """Whether it has nothing to do at ``time``."""
-        return self.free <= time and not self.coming and not self.ready
 
 
 class _Queue:
@@ -160,7 +157,6 @@ class _Scheduler:
         self.store_spans: list[Span] = []
         self.sharing = Sharing(self.clockwork)
         self.buffers = Buffers(program)
-        self.granted: dict[int, float] = {}
         self.residence: dict[int, tuple[float, float]] = {}
         self.tables: set[str] = set()
         count = len(self.instructions)
@@ -184,7 +180,7 @@ class _Scheduler:
             now, kind, what = heapq.heappop(self.events)
             if kind == _FREE:
                 allocation = self.program.allocations[what]
-                self.residence[what] = (self.granted[what], now)
+                self.residence[what] = (self._span(self.opener[what]).start, now)
                 for granted in self.buffers.release(allocation):
                     self._granted(granted, now, self.last_use[what][1])
                 continue
@@ -240,7 +236,6 @@ class _Scheduler:
 
     def _granted(self, allocation: Allocation, now: float, by: int) -> None:
         index = self.opener[allocation.id]
-        self.granted[allocation.id] = now
         if by >= 0:
             engine = self.instructions[index].engine
             now += hop(self._span(by).engine, engine)
@@ -258,7 +253,7 @@ class _Scheduler:
     def _enqueue(self, one: Instruction) -> None:
         ready = self.ready_at[one.index]
         if one.engine is Engine.UNKNOWN:
-            engine = self.sharing.choose(one, ready, idle=self.units[Engine.SCALAR].idle(ready))
+            engine = self.sharing.choose(one, ready)
         elif one.transfer is not None:
             engine = GENERATOR if self.dge else Engine.GPSIMD if one.is_store else Engine.SYNC
         else:
@@ -347,7 +342,7 @@ class _Scheduler:
         else:
             span.busy = figures.trigger.value
             trigger = span.start
-        span.transfer_start, span.end = self.dma.run(trigger, transfer)
+        span.transfer_start, span.transfer_end, span.end = self.dma.run(trigger, transfer)
         queue.done.append(span.end)
         if one.is_store:
             self.store_spans.append(span)
@@ -356,15 +351,14 @@ class _Scheduler:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
         for index, is_data in self.followers[one.index]:
             self._follow(index, is_data, one, span)
-        for allocation in {r.allocation.id for r in (*one.event.writes, *one.event.reads)}:
-            left = self.users.get(allocation)
-            if left is None:
-                continue
-            self.users[allocation] = left - 1
-            last = max(self.last_use.get(allocation, (0.0, -1)), (span.end, one.index))
-            self.last_use[allocation] = last
-            if left == 1:
-                heapq.heappush(self.events, (last[0], _FREE, allocation))
+        use = (span.end, one.index)
+        for tensor in one.tensors:
+            last = self.last_use.get(tensor)
+            if last is None or use > last:
+                self.last_use[tensor] = last = use
+            self.users[tensor] -= 1
+            if not self.users[tensor]:
+                heapq.heappush(self.events, (last[0], _FREE, tensor))
         self.scheduled += 1
         if self.progress and self.scheduled % _STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
@@ -395,12 +389,17 @@ class _Scheduler:
     # After the last instruction
 
     def _finish(self, spans: list[Span]) -> float:
-        """When gpsimd has waited for the stores, one after the other."""
+        """When the stores have been waited for, one after the other.
+
+        Profiles show a wait for each store, benchmarks show none: there it is taken to be as many
+        as can be under way.
+        """
         end = max((span.end for span in spans), default=0.0)
         last = max((span.start for span in self.store_spans), default=0.0)
         wait = self.clockwork.final_wait.value
         now = last + wait
-        waits = int(self.clockwork.final_waits.value)
+        figures = self.clockwork
+        waits = figures.outstanding if self.dge else int(figures.final_waits.value)
         for span in sorted(self.store_spans, key=lambda span: span.end)[-waits:]:
             now = max(now, span.end) + wait
         return max(end, now)

@@ -13,6 +13,9 @@ from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import free_elements
 from difftest.timing.program import Instruction
 
+MIN_CYCLES = 64
+"""The least that any instruction takes (ISA: MIN_II)."""
+
 
 class Sharing:
     """The planned work of the engines that share copies; times in ns."""
@@ -20,11 +23,13 @@ class Sharing:
     def __init__(self, clockwork: Clockwork) -> None:
         self.clockwork = clockwork
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
+        self._scalar_free = clockwork.table_load.value
+        """When the scalar engine will have done what it was given."""
 
-    def choose(self, one: Instruction, ready: float, *, idle: bool) -> Engine:
-        """The engine of a copy that is ready at ``ready``; ``idle``: the scalar engine is."""
+    def choose(self, one: Instruction, ready: float) -> Engine:
+        """The engine of a copy that is ready at ``ready``."""
         engine = Engine.SCALAR
-        if not idle:
+        if self._scalar_free > ready + self.clockwork.cycles(engine, MIN_CYCLES):
             scalar = max(self.planned[Engine.SCALAR], ready)
             vector = max(self.planned[Engine.VECTOR], ready)
             engine = Engine.SCALAR if scalar <= vector else Engine.VECTOR
@@ -35,9 +40,11 @@ class Sharing:
         """Count an instruction on the engine that it will run on."""
         if engine in self.planned:
             self.planned[engine] = max(self.planned[engine], ready) + self._plan(one, engine)
+        if engine is Engine.SCALAR:
+            self._scalar_free = max(self._scalar_free, ready) + one.times[engine].interval
 
     def _plan(self, one: Instruction, engine: Engine) -> float:
-        time = self.clockwork.cycles(engine, max(64, free_elements(one.event)))
+        time = self.clockwork.cycles(engine, max(MIN_CYCLES, free_elements(one.event)))
         timed = one.times.get(engine)
         if engine is Engine.SCALAR and timed is not None and timed.cost is not None:
             return time + timed.cost.latency_ns

@@ -122,7 +122,8 @@ class TensorEngine:
         self.throttle = Throttle(clockwork, phase)
         self.clock = clockwork.clocks[Engine.TENSOR].value
         self._shadow = 0.0
-        """When the weights being loaded may take the place of those in use."""
+        """When the next weights may begin to come, so that these are in use before they are there
+        (loads overlap each other as far as their latency exceeds their interval)."""
         self._loading = 0.0
         """When the next load of weights may begin."""
         self._streamed = 0.0
@@ -145,7 +146,7 @@ class TensorEngine:
             end = stream + cycles / self.clock
             self.throttle.count(stream, end, work.rows)
             self._loading = begin + interval
-            self._shadow = stream
+            self._shadow = stream - max(0.0, load - interval)
             self._streamed = end
             self.active += end - stream
             if slow > 1.0:

@@ -14,18 +14,19 @@ from kernels.conv2d_ladder.rows import new_rows, store_pooled
 def conv2d_baseline(X, W, bias, pool_size=1):
     """The layer of `fused_conv2d_maxpool`, by its definition, a row of the output at a time.
 
-    For every output row and 128 output channels: load the weights for 128 input channels; for
-    every tap, load the row that it sees, transpose its weights, multiply, and add to the sum.
+    For every output row, every 128 input channels and every tap: load the pixels that the tap
+    sees and the filters, transpose the filters' tap, multiply, and add to the sum in SBUF. The
+    filters arrive with all their taps, since one alone would be 16,384 pieces of an element.
 
     Why it is slow:
-        Each row of the image is loaded once for each tap and each 128 output channels, 18 times
-        for 3 x 3 filters and 256 channels, and the weights once for every output row.
+        For 3 x 3 filters and 256 channels, each row of the image is loaded 18 times, and the
+        filters 9 times for each output row.
 
     Measured ("Fused Conv2D Optimization Notes"; trn2, 256 -> 256 channels, 3 x 3, no pooling):
         224 x 224: 13,481 us in float32, 12,303 us in float16. 32 x 16: 430 us in float32.
 
     Next:
-        `conv2d_halo_tiles` loads a row of the image once for all taps.
+        `conv2d_halo_tiles` loads what an output row needs once for all taps.
     """
     check_contract(X, W, bias, pool_size)
     pmax = nl.tile_size.pmax
@@ -53,13 +54,13 @@ def row_sum(X, W, image, o, y):
     filter_size = W.shape[2]
     total = nl.zeros((pmax, 1, out_width), nl.float32, buffer=nl.sbuf)
     for k in nl.sequential_range(X.shape[1] // pmax):
-        filters = load_filters(W, o, k)
         channels = slice(k * pmax, (k + 1) * pmax)
         for i in nl.sequential_range(filter_size):
             for j in nl.sequential_range(filter_size):
                 seen = nl.ndarray((pmax, 1, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(y + i, y + i + 1), slice(j, j + out_width)
                 nisa.dma_copy(dst=seen, src=X[image, channels, rows, columns])
+                filters = load_filters(W, o, k)
                 product = nisa.nc_matmul(
                     transposed_tap(filters, i * filter_size + j), float32_copy(seen)
                 )

@@ -22,7 +22,12 @@ def conv2d_cached_weights(X, W, bias, pool_size=1):
     """`conv2d_halo_tiles` with the weights loaded and transposed before the first image.
 
     The cache keeps the order of W, the taps innermost. The products of an output row add up in
-    one PSUM tile that is float32 whatever the input is, and a vector addition gives it the bias.
+    one PSUM tile that is float32 whatever the input is, and tensor_tensor adds the bias.
+
+    Notes:
+        The notes had PSUM tiles of the input's dtype before this step. In float16 that rounds
+        every partial sum, and the differential test fails (tests/meta/test_conv2d_bugs.py plants
+        it). So the rungs below this one add up in SBUF instead, in float32.
 
     Why it is slow:
         The weights of a tap lie F * F elements apart, so that loading them into the Tensor Engine

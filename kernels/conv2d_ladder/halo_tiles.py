@@ -19,13 +19,14 @@ from kernels.conv2d_ladder.rows import new_rows, store_pooled
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_halo_tiles(X, W, bias, pool_size=1):
-    """`conv2d_baseline` with the input's DMAs moved out of the loops over taps and channels.
+    """`conv2d_baseline` with its DMAs moved out of the loops over taps.
 
-    A row of the output loads the rows of the image that its taps see, all input channels, once.
-    A tap's operand is a slice of that tile, copied inside SBUF and cast to float32.
+    A tile of the image has all rows that the taps of an output row see, the row and its halo. It
+    is loaded once for all taps and output channels, and the filters once for all taps. A tap's
+    operand is a slice of the tile, copied inside SBUF and cast to float32.
 
     Why it is slow:
-        The weights are still loaded for every output row, and transposed for every product.
+        The filters are still loaded for each output row, and transposed for each product.
 
     Measured ("Fused Conv2D Optimization Notes"; trn2, 256 -> 256 channels, 3 x 3, no pooling):
         224 x 224: 6,289 us in float32, 5,600 us in float16. 32 x 16: 384 to 505 us.

@@ -30,7 +30,7 @@ def conv2d_row_tiles(X, W, bias, pool_size=1):
         data need, in DMAs too short for the full rate.
 
     Measured ("Tensor Tetris"; trn1, it says):
-        32 x 16: 45 us in float32, 38 us in float16 (58 and 38 us in its table of results).
+        32 x 16: 45 us in float32 (58 us in its table of results), 38 us in float16.
 
     Next:
         `fused_conv2d_maxpool` loads and stores blocks of many tiles, and pools before it adds the

@@ -61,13 +61,13 @@ def positions_sum(X, W, image, o, positions):
     filter_size = W.shape[2]
     total = nl.zeros((pmax, len(positions)), nl.float32, buffer=nl.sbuf)
     for k in nl.sequential_range(X.shape[1] // pmax):
-        filters = load_filters(W, o, k)
         channels = slice(k * pmax, (k + 1) * pmax)
         for i in nl.sequential_range(filter_size):
             for j in nl.sequential_range(filter_size):
                 plane = nl.ndarray((pmax, out_height, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(i, i + out_height), slice(j, j + out_width)
                 nisa.dma_copy(dst=plane, src=X[image, channels, rows, columns])
+                filters = load_filters(W, o, k)
                 product = nisa.nc_matmul(
                     transposed_tap(filters, i * filter_size + j), copy_positions(plane, positions)
                 )

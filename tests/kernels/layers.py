@@ -40,7 +40,7 @@ def one_of(most, *edges):
     return st.sampled_from([min(max(1, edge), most) for edge in edges])
 
 
-def layers(most_products, most_rows=BANK):
+def layers(most_products, most_rows=BANK, filters=FILTERS):
     """A domain of layers with at most so many products of two elements, and so many output rows.
 
     128 output channels of 128 input channels take 128 * 128 products for each tap and position.
@@ -79,7 +79,7 @@ def layers(most_products, most_rows=BANK):
     return {
         "c_in": multiples(128, at_most=384),
         "c_out": multiples(128, at_most=256),
-        "filter_size": [size for size in FILTERS if room(384, 256, size, size)],
+        "filter_size": filters,
         "pool_size": pools,
         "batch": batches,
         "width": widths,

@@ -1,15 +1,17 @@
-"""Bugs of convolutions, each a change of the production kernel's source."""
+"""Bugs of convolutions, each a change of a kernel's source."""
 
 from __future__ import annotations
 
 import types
 
+import numpy as np
 import pytest
 
 from difftest.backends.simulator import EmbeddedSimulator
 from difftest.case import Case
 from difftest.recipes import Random
 from difftest.runner import DifferentialFailure, Runner
+from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from difftest.spec import KernelSpec
 from reference.conv2d_maxpool import conv2d_maxpool
@@ -25,10 +27,10 @@ from tests.kernels.layers import (
 from tests.meta.search import smallest_failure
 
 with embedded():
-    from kernels import conv2d
+    from kernels import conv2d, conv2d_ladder
 
 SMALL_TILES = {
-    "BLOCK_BYTES = 16 * 1024": "BLOCK_BYTES = 1",
+    "BLOCK_BYTES = 8 * 1024": "BLOCK_BYTES = 1",
     "windows = nl.tile_size.psum_fmax //": "windows = 1 + 5 //",
 }
 """Tiles of six elements, one a block: small images need several."""
@@ -39,17 +41,18 @@ CHANNEL_LOOP = """
 """
 
 
-def planted(changes: dict[str, str]):
-    """The production kernel with these changes of its source; each must fit one place."""
-    with open(conv2d.__file__, encoding="utf-8") as file:
+def planted(changes: dict[str, str], kernel=conv2d.fused_conv2d_maxpool):
+    """The kernel with these changes of its source; each must fit one place."""
+    path = kernel.function.__code__.co_filename
+    with open(path, encoding="utf-8") as file:
         source = file.read()
     for old, new in changes.items():
         assert source.count(old) == 1, f"{old!r} is {source.count(old)} times in the kernel"
         source = source.replace(old, new)
     module = types.ModuleType("planted")
     with embedded():
-        exec(compile(source, conv2d.__file__, "exec"), vars(module))
-    return module.fused_conv2d_maxpool
+        exec(compile(source, path, "exec"), vars(module))
+    return getattr(module, kernel.__name__)
 
 
 def spec_of(kernel, **sources) -> KernelSpec:
@@ -175,6 +178,69 @@ def test_a_planted_bug_in_blocks_is_found_and_shrinks(change, smallest, kind):
     assert getattr(failure.verdicts["embedded"], "kind", "rejected") == kind
 
 
+@pytest.mark.parametrize(
+    ("kernel", "change", "smallest"),
+    [
+        pytest.param(
+            conv2d_ladder.conv2d_whole_plane,
+            {"plane[:, row, column : column + 1]": "plane[:, row, 0:1]"},
+            {"width": 2},
+            id="whole_plane: all positions of a row are the first",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_baseline,
+            {"slice(y + i, y + i + 1)": "slice(y, y + 1)"},
+            {"filter_size": 2, "width": 2, "height": 2},
+            id="baseline: all taps see the first row",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_halo_tiles,
+            {"slice(r + i, r + i + 1)": "slice(i, i + 1)"},
+            {"pool_size": 2, "width": 2, "height": 2},
+            id="halo_tiles: a window's rows are all the first",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_cached_weights,
+            {"transposed_tap(filters, t)": "transposed_tap(filters, 0)"},
+            {"filter_size": 2, "width": 2, "height": 2},
+            id="cached_weights: all taps are the first",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_flat_weights,
+            {"transposed_tap(filters, t)": "transposed_tap(filters, taps - 1 - t)"},
+            {"filter_size": 2, "width": 2, "height": 2},
+            id="flat_weights: the taps are reversed",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_without_copies,
+            {"slice(r, r + 1), slice(0, out_width)": "slice(0, 1), slice(0, out_width)"},
+            {"pool_size": 2, "width": 2, "height": 2},
+            id="without_copies: a window's rows are all the first",
+        ),
+        pytest.param(
+            conv2d_ladder.conv2d_broadcast_bias,
+            {"offsets[:, o : o + 1, None]": "offsets[:, 0:1, None]"},
+            {"c_out": 256},
+            id="broadcast_bias: all output channels have the bias of the first",
+        ),
+    ],
+)
+def test_a_planted_bug_in_a_rung_is_found_and_shrinks(kernel, change, smallest):
+    failure = smallest_failure(spec_of(planted(change, kernel)))
+    assert smallest_layer(failure) == smallest
+    assert failure.verdicts["embedded"].kind == "value"
+
+
+def test_a_planted_bug_in_row_tiles_is_found_and_shrinks():
+    """In outputs of 24 columns, of which a PSUM tile has 20 rows."""
+    kernel = planted(
+        {"image, first, rows + halo": "image, 0, rows + halo"}, conv2d_ladder.conv2d_row_tiles
+    )
+    columns = {"pool_size": (2,), "width": lambda filter_size: (24 + filter_size - 1,)}
+    failure = smallest_failure(spec_of(kernel, **columns))
+    assert smallest_layer(failure) == {"pool_size": 2, "width": 24, "height": 22}
+
+
 NARROW_BETWEEN_BLOCKS = {
     CHANNEL_LOOP: CHANNEL_LOOP.replace(
         "        for i",
@@ -211,3 +277,10 @@ def test_psum_in_the_dtype_of_the_input_is_found():
     failure = smallest_failure(spec_of(kernel))
     assert failure.case.dtype in ("float16", "bfloat16")
     assert failure.verdicts["embedded"].kind == "value"
+
+
+def test_filters_of_another_dtype_are_refused():
+    """A bug of the caller's, which no Rejection can say: a case's inputs have one dtype."""
+    X, W, bias = (np.zeros(shape, np.float32) for shape in ((1, 128, 4, 4), (128, 128, 3, 3), 128))
+    with pytest.raises(AssertionError, match="W has the dtype of X: got float16 and float32"):
+        launch(conv2d.fused_conv2d_maxpool, (X, W.astype(np.float16), bias))

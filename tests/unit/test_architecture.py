@@ -100,6 +100,7 @@ TIMING = Rule(
     (
         "numpy",
         "rich",
+        "matplotlib",
         "difftest.timing",
         "difftest.simulator.trace",
         "difftest.simulator.machine",

@@ -116,7 +116,7 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
             received=f"value {list(tile.shape)}, destination {list(shape)}",
         )
     spread = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
-    return (tile if spread == have else tile.reshape(spread)).broadcast_to(shape)
+    return tile.as_tile().reshape(spread).broadcast_to(shape)
 
 
 def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:

@@ -310,7 +310,8 @@ def assign(target: Tile, value: Any) -> None:
     if where is not None:
         target.storage.leave_out()
     if where is None:
-        copies.tensor_copy(target, source, Engine.UNKNOWN, move=True)
+        whole = source.size == source.storage.data.size == target.size
+        copies.tensor_copy(target, source, Engine.UNKNOWN, move=whole)
         return
     write(target, source.elements().reshape(target.shape), where.reshape(target.shape))
     current().emit("tensor_copy", Engine.UNKNOWN, (target,), (source,), moved=source)

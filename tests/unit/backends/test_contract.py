@@ -7,32 +7,41 @@ simulator's functions under the SDK's documented names.
 import numpy as np
 import pytest
 
-from difftest.backends import device
 from difftest.backends.base import Call, Crashed, Ran, Rejected, poisoned
-from difftest.backends.device import Device
-from difftest.backends.sdk import SdkSimulator
+from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
+from difftest.backends.device import device_backend
+from difftest.backends.dialect import close_backend
+from difftest.backends.sdk import ClassicSimulator, NewerSimulator
 from difftest.backends.simulator import EmbeddedSimulator
 from difftest.simulator.frontend.install import embedded
-from tests.unit.backends.sdk_standin import write_package
+from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
 
 with embedded():
     import neuronxcc.nki as nki
     import neuronxcc.nki.language as nl
     import neuronxcc.nki.typing as nt
 
-SDK = "from difftest.simulator.frontend.kernel import baremetal, simulate_kernel"
 FLOAT32 = np.dtype("float32")
 
+BACKENDS = {
+    "embedded": lambda: EmbeddedSimulator(),
+    "classic simulator": lambda: ClassicSimulator(detect_sdk().classic),
+    "newer simulator": lambda: NewerSimulator(detect_sdk().newer),
+    "classic device": lambda: device_backend().backend_for(CLASSIC),
+    "newer device": lambda: device_backend().backend_for(NEWER),
+}
 
-@pytest.fixture(params=[EmbeddedSimulator, SdkSimulator, Device])
-def backend(request, site, monkeypatch, tmp_path_factory):
-    if request.param is not EmbeddedSimulator:
-        write_package(site, "neuronxcc", SDK)
-    if request.param is Device:
-        nodes = tmp_path_factory.mktemp("dev")
-        (nodes / "neuron0").touch()
-        monkeypatch.setattr(device, "DEVICE_NODES", nodes)
-    return request.param()
+
+@pytest.fixture(params=BACKENDS)
+def backend(request, site, chip):
+    if request.param.startswith("classic"):
+        write_package(site, "neuronxcc", EMBEDDED)
+    if request.param.startswith("newer"):
+        (site / "nki").mkdir()
+        (site / "nki" / "__init__.py").write_text(NEWER_EMBEDDED)
+    made = BACKENDS[request.param]()
+    yield made
+    close_backend(made)
 
 
 def ones(*shape):

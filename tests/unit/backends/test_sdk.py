@@ -3,55 +3,36 @@ import pytest
 
 from difftest.backends import select_backends
 from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, Rejected, poisoned
-from difftest.backends.sdk import SdkSimulator, detect
-from difftest.simulator.frontend.install import embedded
-from tests.unit.backends.sdk_standin import SDK, STUB_TEXT, write_metadata, write_package
+from difftest.backends.detection import detect_sdk
+from difftest.backends.sdk import ClassicSimulator, NewerSimulator, sdk_simulator
+from tests.unit.backends.sdk_standin import (
+    SDK,
+    STUB_TEXT,
+    write_classic,
+    write_metadata,
+    write_newer,
+    write_package,
+)
 
 
-def test_nothing_installed(site):
-    assert detect().module is None
-    assert detect().found == "no package neuronxcc"
+@pytest.fixture(params=["classic", "newer"])
+def simulator(request, site):
+    if request.param == "classic":
+        write_classic(site)
+        return ClassicSimulator(detect_sdk().classic)
+    write_newer(site)
+    return NewerSimulator(detect_sdk().newer)
 
 
-def test_the_empty_stub_is_named_as_a_stub(site):
-    """The distribution neuronx-cc of PyPI holds a folder `neuronx-cc` that cannot be imported."""
-    write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
-    write_metadata(site, "nki", "0.0.1", STUB_TEXT)
-    assert detect().module is None
-    assert detect().found == (
-        "neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK; "
-        "nki 0.0.1 from PyPI, an empty stub that is not the SDK"
-    )
-
-
-def test_a_package_that_fails_to_import_is_not_the_sdk(site):
-    write_package(site, "neuronxcc", None, f"raise ImportError({STUB_TEXT!r})")
-    assert detect().module is None
-    assert detect().found.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
-
-
-def test_a_package_without_nki_is_not_the_sdk(site):
-    write_package(site, "neuronxcc", None)
-    assert "No module named 'neuronxcc.nki'" in detect().found
-
-
-def test_the_embedded_modules_are_not_the_sdk(site):
-    with embedded():
-        assert detect().found == "the embedded modules stand for neuronxcc in this process"
-
-
-def test_an_sdk_is_found_with_its_version(site):
-    write_package(site, "neuronxcc", SDK)
-    write_metadata(site, "neuronx-cc", "2.21.18209.0", "The Neuron compiler.")
-    assert detect().module is not None
-    assert detect().found == "neuronxcc 2.21.18209.0"
-    assert SdkSimulator().description == "the Neuron SDK's simulator (neuronxcc 2.21.18209.0)"
+def test_the_description_has_the_version(site):
+    write_classic(site)
+    assert sdk_simulator().description == "the Neuron SDK's simulator (neuronxcc 2.21.18209.0)"
 
 
 def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
     write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
     with pytest.raises(BackendMissingError) as caught:
-        SdkSimulator()
+        sdk_simulator()
     assert str(caught.value).splitlines() == [
         "the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
         "  found:  neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK",
@@ -62,55 +43,70 @@ def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
     ]
 
 
-def test_an_sdk_without_simulate_kernel_says_so(site):
+def test_a_classic_sdk_without_simulate_kernel_says_so(site):
     write_package(site, "neuronxcc", "")
     with pytest.raises(BackendMissingError, match=r"whose neuronxcc\.nki has no simulate_kernel"):
-        SdkSimulator()
+        sdk_simulator()
+
+
+def test_a_newer_sdk_without_simulate_says_so(site):
+    """As of SDK 2.28: a package nki with jit and without a simulator."""
+    (site / "nki").mkdir()
+    (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
+    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate"):
+        sdk_simulator()
 
 
 def add(a, b, scale=1):
     return (a + b) * scale
 
 
-def test_it_runs_a_kernel_with_its_parameters(site):
-    write_package(site, "neuronxcc", SDK)
+def test_it_runs_a_kernel_with_its_parameters(simulator):
     ones = np.ones(2, np.float32)
-    outcome = SdkSimulator().run(Call(kernel=add, inputs=(ones, ones), parameters={"scale": 3}))
+    outcome = simulator.run(Call(kernel=add, inputs=(ones, ones), parameters={"scale": 3}))
     assert isinstance(outcome, Ran)
     assert [output.tolist() for output in outcome.outputs] == [[6, 6]]
 
 
-def test_it_launches_an_spmd_grid(site):
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda a: a * len(grid)
+class Spmd:
+    def __getitem__(self, grid):
+        return lambda a: a * len(grid)
 
-    write_package(site, "neuronxcc", SDK)
-    outcome = SdkSimulator().run(Call(kernel=Kernel(), inputs=(np.ones(2),), grid=(2, 3)))
+
+def test_it_launches_an_spmd_grid(simulator):
+    outcome = simulator.run(Call(kernel=Spmd(), inputs=(np.ones(2),), grid=(2, 3)))
     assert outcome.outputs[0].tolist() == [2, 2]
 
 
-def test_outputs_written_in_place_are_returned_with_what_was_never_written(site):
+def test_outputs_written_in_place_are_returned_with_what_was_never_written(simulator):
     def half(a, result):
         result[:1] = a[:1]
 
-    write_package(site, "neuronxcc", SDK)
     result = poisoned((2,), np.dtype("float32"))
-    outcome = SdkSimulator().run(Call(kernel=half, inputs=(np.ones(2),), outputs=(result,)))
+    outcome = simulator.run(Call(kernel=half, inputs=(np.ones(2),), outputs=(result,)))
     assert outcome.outputs == (result,)
     assert outcome.unwritten[0].tolist() == [False, True]
+
+
+def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
+    def copy(a, result):
+        return a.copy()
+
+    result = poisoned((2,), np.dtype("float32"))
+    outcome = simulator.run(Call(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,)))
+    assert [output.tolist() for output in outcome.outputs] == [[1, 1]]
+    assert outcome.unwritten == (None,)
 
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [(AssertionError, Rejected), (SyntaxError, Rejected), (NameError, Crashed)],
 )
-def test_errors_become_outcomes(site, error, outcome):
+def test_errors_become_outcomes(simulator, error, outcome):
     def failing(a):
         raise error("no")
 
-    write_package(site, "neuronxcc", SDK)
-    result = SdkSimulator().run(Call(kernel=failing, inputs=(np.ones(2),)))
+    result = simulator.run(Call(kernel=failing, inputs=(np.ones(2),)))
     assert isinstance(result, outcome)
     assert isinstance(result.error, error)
 
@@ -118,3 +114,9 @@ def test_errors_become_outcomes(site, error, outcome):
 def test_auto_takes_the_sdk_where_there_is_one(site):
     write_package(site, "neuronxcc", SDK)
     assert [backend.name for backend in select_backends("auto", device=False)] == ["sdk"]
+
+
+def test_auto_takes_the_newer_sdk_too(site):
+    write_newer(site)
+    (backend,) = select_backends("auto", device=False)
+    assert backend.description == "the Neuron SDK's simulator nki.simulate (nki 0.3.0)"

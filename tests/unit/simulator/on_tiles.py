@@ -12,14 +12,19 @@ from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 
 
-def on_tiles(compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2) -> Any:
+def on_tiles(
+    compute: Callable[..., Any],
+    *arrays: Any,
+    machine: Machine = TRN2,
+    grid: tuple[int, ...] = (),
+) -> Any:
     """What ``compute`` returns for the arrays as tiles: one array, or a tuple of arrays."""
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))
         return tuple(written(tile) for tile in as_tuple(results))
 
-    outputs = launch(kernel, arrays, machine=machine).outputs
+    outputs = launch(kernel, arrays, machine=machine, grid=grid).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -282,6 +282,7 @@ SBUF = [
     ("two free sizes", lambda t: t.reshape((-1, -1)), ShapeError, "24 to 576 elements"),
     ("a size that is no number", lambda t: t.reshape("x"), KernelError, "reshape to 'x' (str)"),
     ("no broadcast", lambda t: t.broadcast_to((4, 7)), ShapeError, "to [4, 7]"),
+    ("partitions moved back", lambda t: t.broadcast_to((2, 4, 6)), ShapeError, "to [2, 4, 6]"),
     ("fewer dimensions", lambda t: t.broadcast_to((6,)), ShapeError, "to [6]"),
     ("a new first axis", lambda t: t.expand_dims(0), ShapeError, "expand_dims(axis=0)"),
     ("an axis beyond", lambda t: t.expand_dims(3), ShapeError, "expand_dims(axis=3)"),

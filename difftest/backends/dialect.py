@@ -1,0 +1,113 @@
+"""The dialect of a kernel, and a backend that gives each kernel to the generation it is for.
+
+A kernel of one dialect fails late and obscurely in the other generation of the SDK; here it is
+reported before anything compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from difftest.backends.base import Backend, Call, Crashed, Outcome
+from difftest.backends.detection import CLASSIC, NEWER, PACKAGES
+
+_INNER = ("__wrapped__", "function", "func", "fn")
+"""Attributes in which decorators keep the function they were given."""
+_MOST_DECORATORS = 10
+
+
+class DialectError(Exception):
+    """The kernel is written for a generation of NKI that cannot run it here."""
+
+
+def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
+    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
+    candidate: Any = kernel
+    for _ in range(_MOST_DECORATORS):
+        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
+            return candidate
+        inner = (getattr(candidate, name, None) for name in _INNER)
+        candidate = next((one for one in inner if callable(one)), None)
+    return None
+
+
+def dialect_of(kernel: Callable[..., Any]) -> str | None:
+    """``classic`` or ``newer``, by what the kernel's file imports; None if unclear."""
+    function = function_of(kernel)
+    if function is None:
+        return None
+    found = {
+        dialect
+        for value in function.__globals__.values()
+        for dialect, package in PACKAGES.items()
+        if f"{_home(value)}.".startswith(f"{package}.")
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _home(value: object) -> str:
+    """The module that a value is, or comes from."""
+    return value.__name__ if isinstance(value, ModuleType) else str(_module_of(value))
+
+
+def _module_of(value: object) -> object:
+    return getattr(value, "__module__", None) if callable(value) else None
+
+
+def close_backend(backend: Backend) -> None:
+    """Give back what a backend holds, if it holds anything: processes, a NeuronCore."""
+    close = getattr(backend, "close", None)
+    if close is not None:
+        close()
+
+
+class ByDialect:
+    """One backend of several generations: each kernel runs on that of its dialect.
+
+    Parameters
+    ----------
+    backends : dialect -> backend; a kernel whose dialect does not show goes to the first.
+    absent : dialect -> why that generation is not among them.
+    """
+
+    def __init__(self, backends: Mapping[str, Backend], absent: Mapping[str, str]) -> None:
+        self._backends = dict(backends)
+        self._absent = dict(absent)
+        first = next(iter(self._backends.values()))
+        self.name = first.name
+        self.description = "; ".join(one.description for one in self._backends.values())
+
+    def run(self, call: Call) -> Outcome:
+        """Run the kernel on its generation; without that, say so and compile nothing."""
+        dialect = dialect_of(call.kernel)
+        backend = self.backend_for(dialect)
+        if backend is not None:
+            return backend.run(call)
+        assert dialect is not None
+        return Crashed(DialectError(self._refusal(dialect)))
+
+    def backend_for(self, dialect: str | None) -> Backend | None:
+        """The backend for kernels of this dialect."""
+        if dialect is None:
+            return next(iter(self._backends.values()))
+        return self._backends.get(dialect)
+
+    def close(self) -> None:
+        """Give back what the backends hold; they can be used again."""
+        for backend in self._backends.values():
+            close_backend(backend)
+
+    def _refusal(self, dialect: str) -> str:
+        here = " and ".join(self._backends)
+        remedy = {
+            CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 "
+            "to 2.29",
+            NEWER: "use an SDK from 2.29 on",
+        }
+        return (
+            f"the kernel is written for {PACKAGES[dialect]} ({dialect}); {self.name} runs {here} "
+            f"kernels here.\n  found:  {self._absent.get(dialect, 'no such generation')}\n"
+            f"  remedy: {remedy[dialect]}"
+        )

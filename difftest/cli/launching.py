@@ -1,0 +1,139 @@
+"""Launch a kernel that is named on the command line, on random inputs, and keep its trace."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from difftest.shipped import import_shipped
+from difftest.simulator import MACHINES, TRN2, Machine, NkiError, launch
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.trace import Trace
+
+SHIPPED = ("kernels", "reference")
+
+
+def load_kernel(name: str) -> Any:
+    """The kernel named ``MODULE:KERNEL``; the embedded modules must be installed.
+
+    Raises
+    ------
+    click.ClickException : there is no such module or function, or the module does not load.
+    """
+    module_name, separator, function = name.partition(":")
+    if not separator or not function:
+        raise click.ClickException(
+            f"a kernel is named MODULE:KERNEL, as in kernels.transpose:matrix_transpose; got {name}"
+        )
+    try:
+        if module_name.partition(".")[0] in SHIPPED:
+            module = import_shipped(module_name)
+        else:
+            if os.getcwd() not in sys.path:
+                sys.path.insert(0, os.getcwd())
+            module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise click.ClickException(f"cannot import {module_name}: {error}") from None
+    if not callable(getattr(module, function, None)):
+        raise click.ClickException(f"{module_name} has no function {function}")
+    return getattr(module, function)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """``128,512`` or ``128x512`` as a shape.
+
+    Raises
+    ------
+    click.BadParameter : it is not that.
+    """
+    parts = text.replace("x", ",").strip("()[]").split(",")
+    try:
+        shape = tuple(int(part) for part in parts if part.strip())
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise click.BadParameter(f"a shape is positive sizes, as in 128,512; got {text!r}")
+    return shape
+
+
+def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` each, values as Python literals or, failing that, text.
+
+    Raises
+    ------
+    click.BadParameter : there is no ``=`` in one.
+    """
+    keywords: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.isidentifier():
+            raise click.BadParameter(f"an argument is NAME=VALUE; got {text!r}")
+        try:
+            keywords[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            keywords[name] = value
+    return keywords
+
+
+def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[Any]:
+    """Random arrays; one dtype for all or one for each.
+
+    Raises
+    ------
+    click.BadParameter : a dtype is unknown, or there are neither one nor as many as shapes.
+    """
+    if len(dtypes) not in (1, len(shapes)):
+        raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
+    rng = np.random.default_rng(0)
+    arrays = []
+    for number, shape in enumerate(shapes):
+        name = dtypes[number] if len(dtypes) > 1 else dtypes[0]
+        try:
+            dtype = as_dtype(name)
+        except (NkiError, TypeError) as error:
+            raise click.BadParameter(str(error)) from None
+        values = rng.standard_normal(shape, dtype=np.float32)
+        arrays.append((values * 8 if dtype.kind in "iu" else values).astype(dtype))
+    return arrays
+
+
+def trace_of(
+    name: str,
+    arrays: Sequence[Any],
+    keywords: Mapping[str, Any],
+    machine: Machine | None = None,
+) -> tuple[Trace, Machine, Any]:
+    """Launch the kernel named; its trace, the machine that it ran on, and the kernel.
+
+    Raises
+    ------
+    click.ClickException : it does not load, or refuses its arguments.
+    """
+    with embedded():
+        kernel = load_kernel(name)
+        target = machine if machine else _own_machine(kernel)
+        try:
+            result = launch(kernel, arrays, keywords, machine=target)
+        except (NkiError, AssertionError) as error:
+            raise click.ClickException(f"the kernel refuses this: {error}") from None
+    return result.trace, target, kernel
+
+
+def _own_machine(kernel: Any) -> Machine:
+    """The machine that the kernel names (``platform_target``), else trn2."""
+    machine = getattr(kernel, "machine", TRN2)
+    assert isinstance(machine, Machine)
+    return machine
+
+
+def machine_named(name: str | None) -> Machine | None:
+    """The machine of that name; None if none is named."""
+    return MACHINES[name] if name else None

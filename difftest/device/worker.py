@@ -1,0 +1,214 @@
+"""A process of its own for a kernel: what hangs or crashes there ends that process and no other.
+
+The process is forked, so that it has the kernel as it is, closures and patched modules included.
+The Neuron runtime starts in the child alone, holds the core for as long as the child lives, and is
+therefore started once for many calls of one kernel. Linux only, as the Neuron driver is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import IO, Any
+
+_PR_SET_PDEATHSIG = 1
+_FORK_WARNING = ".*multi-threaded.*fork.*"
+_TAIL_BYTES = 8000
+_GRACE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one job in the worker.
+
+    Attributes
+    ----------
+    value : what the function returned; None if it raised.
+    error : what it raised, or a :class:`RemoteError` in its place where it cannot be pickled.
+        Its cause is a :class:`RemoteTraceback`.
+    log : what it and its compiler wrote to stdout and stderr, the last part of it.
+    """
+
+    value: Any
+    error: BaseException | None
+    log: str
+
+
+class RemoteError(Exception):
+    """Stands for an exception of the worker that cannot be pickled: its type and its text."""
+
+
+class RemoteTraceback(Exception):
+    """Where in the worker an error was raised, as Python prints it."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class WorkerHungError(Exception):
+    """The job did not end in time; its process was killed."""
+
+    def __init__(self, seconds: float, log: str) -> None:
+        self.log = log
+        super().__init__(f"no answer within {seconds:g} s: the process was killed")
+
+
+class WorkerDiedError(Exception):
+    """The process ended in the middle of the job."""
+
+    def __init__(self, exit_code: int | None, log: str) -> None:
+        self.log = log
+        super().__init__(f"the process ended in the middle of it, {_describe_exit(exit_code)}")
+
+
+class Worker:
+    """A forked process that calls one function again and again.
+
+    Parameters
+    ----------
+    function : called in the child with the arguments of each job, which are pickled.
+    environment : variables that are set in the child before anything runs.
+    """
+
+    def __init__(self, function: Callable[..., Any], environment: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context("fork")
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - see _close
+        self._connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=_serve,
+            args=(function, dict(environment), theirs, self._connection, self._log, os.getpid()),
+            daemon=True,
+        )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            # pytest-xdist's workers have a second thread. It only waits for bytes, and the child
+            # uses nothing of it.
+            warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
+            self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    def run(self, *arguments: Any, timeout: float) -> Answer:
+        """Call the function in the child.
+
+        Parameters
+        ----------
+        timeout : seconds after which the child is killed.
+
+        Raises
+        ------
+        WorkerHungError, WorkerDiedError : there is no answer, and the worker is closed.
+        """
+        began = self._log.seek(0, os.SEEK_END)
+        try:
+            self._connection.send_bytes(pickle.dumps(arguments))
+            if not self._connection.poll(timeout):
+                self._process.kill()
+                self._process.join()
+                raise WorkerHungError(timeout, self._close(began))
+            value, error, where = pickle.loads(self._connection.recv_bytes())
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            code = self._process.exitcode
+            raise WorkerDiedError(code, self._close(began)) from None
+        if error is not None:
+            error.__cause__ = RemoteTraceback(where)
+        return Answer(value, error, self._read_log(began))
+
+    def close(self) -> None:
+        """End the process, which frees the core; a second time does nothing."""
+        if self._log.closed:
+            return
+        self._close(0)
+
+    def _close(self, began: int) -> str:
+        self._connection.close()  # an idle child reads the end of its jobs and leaves
+        self._process.join(_GRACE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        log = self._read_log(began)
+        self._process.close()
+        self._log.close()
+        return log
+
+    def _read_log(self, began: int) -> str:
+        end = self._log.seek(0, os.SEEK_END)
+        start = max(began, end - _TAIL_BYTES)
+        text = os.pread(self._log.fileno(), end - start, start).decode(errors="replace").strip()
+        return f"[…]{text}" if start > began else text
+
+
+def _serve(
+    function: Callable[..., Any],
+    environment: Mapping[str, str],
+    connection: Connection,
+    parents_end: Connection,
+    log: IO[bytes],
+    parent: int,
+) -> None:
+    """The child: answer jobs until the parent closes its end."""
+    parents_end.close()
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    # Past pytest's capture, and open for as long as this process lives.
+    sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    faulthandler.enable(sys.stderr)  # a crash says where, in the log
+    os.environ.update(environment)
+    while True:
+        try:
+            arguments = pickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        connection.send_bytes(_call(function, arguments))
+
+
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    """The pickled result and error of one call."""
+    try:
+        return pickle.dumps((function(*arguments), None, ""))
+    except Exception as error:
+        return _pickled_error(error, traceback.format_exc())
+
+
+def _pickled_error(error: Exception, where: str) -> bytes:
+    """The error as it is if it survives pickling, else its type and text."""
+    try:
+        pickled = pickle.dumps((None, error, where))
+        pickle.loads(pickled)
+    except Exception:
+        # Whatever an SDK's exception does when it is pickled, its type and text get through.
+        stand_in = RemoteError(f"{type(error).__name__}: {error}")
+        return pickle.dumps((None, stand_in, where))
+    return pickled
+
+
+def _die_with(parent: int) -> None:
+    """Let the operating system kill this process when its parent ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
+
+
+def _describe_exit(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"with exit code {code}"

@@ -1,0 +1,115 @@
+"""``nki.benchmark``: a latency is a device's to measure; here a timing model may predict it.
+
+The model is not the simulator's: who installs the embedded modules hands it in.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Trace
+
+PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
+"""Those that AWS documents for ``get_latency_percentile``."""
+NO_DGE = "--disable-dge"
+"""The compiler option without which the device generates DMA descriptors while it runs."""
+OPTIONS = ("warmup", "iters", "save_neff_name", "save_trace_name", "additional_compile_opt")
+
+
+class Latency(Protocol):
+    """A predicted latency."""
+
+    def get_latency_percentile(self, percentile: int) -> float:
+        """In microseconds."""
+
+
+Predictor: TypeAlias = Callable[[Trace, Machine, bool], Latency]
+"""Predicts a launch from its trace, the machine, and whether descriptors are generated on it."""
+
+
+class NcLatency:
+    """``benchmark_result.nc_latency``: predicted percentiles, in microseconds."""
+
+    predicted = True
+
+    def __init__(self, latency: Latency) -> None:
+        self._latency = latency
+
+    def get_latency_percentile(self, percentile: int) -> float:
+        """One of :data:`PERCENTILES`, in microseconds: predicted, not measured."""
+        if percentile not in PERCENTILES:
+            raise KernelError(
+                "nc_latency has certain percentiles",
+                received=f"{percentile!r}",
+                limit=", ".join(map(str, PERCENTILES)),
+            )
+        return self._latency.get_latency_percentile(percentile)
+
+
+class BenchmarkResult:
+    """``benchmark_result``: holds ``nc_latency``."""
+
+    def __init__(self, nc_latency: NcLatency) -> None:
+        self.nc_latency = nc_latency
+
+
+class Benchmark:
+    """A kernel under ``nki.benchmark``; calling it simulates the kernel and predicts its latency.
+
+    ``benchmark_result`` is there after a call.
+    """
+
+    benchmark_result: BenchmarkResult
+
+    def __init__(
+        self, kernel: Kernel, predictor: Predictor | None, options: dict[str, Any]
+    ) -> None:
+        self.kernel = kernel
+        self.predictor = predictor
+        self.options = options
+        functools.update_wrapper(self, kernel.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for name in ("save_neff_name", "save_trace_name"):
+            if self.options.get(name):
+                raise not_modelled(
+                    "saving a NEFF or a device trace",
+                    f"{name}={self.options[name]!r}",
+                    "leave the option out: there is no compiler and no device here",
+                )
+        if self.predictor is None:
+            raise not_modelled(
+                "nki.benchmark without a timing model",
+                "a latency",
+                "use difftest run, or embedded(predictor=...); a Trainium instance measures",
+            )
+        result = Kernel.launcher(self.kernel, args, kwargs, True)
+        dge = NO_DGE not in (self.options.get("additional_compile_opt") or "")
+        latency = NcLatency(self.predictor(result.trace, self.kernel.machine, dge))
+        self.benchmark_result = BenchmarkResult(latency)
+        p50, p99 = (latency.get_latency_percentile(p) for p in (50, 99))
+        print(
+            f"{self.kernel.function.__name__}: predicted latency p50 {p50:,.1f} us, "
+            f"p99 {p99:,.1f} us (by a timing model; nothing was measured)"
+        )
+        return outputs_of(result)
+
+
+def benchmark_with(predictor: Predictor | None) -> Callable[..., Any]:
+    """``nki.benchmark`` for modules that are installed with this predictor."""
+
+    def benchmark(kernel: Any = None, **options: Any) -> Any:
+        """Predict a kernel's latency when it is called; a decorator with or without options."""
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise not_modelled(f"nki.benchmark's argument {name!r}", f"{name}={value!r}")
+        if kernel is None:
+            return functools.partial(benchmark, **options)
+        return Benchmark(as_kernel(kernel), predictor, options)
+
+    return benchmark

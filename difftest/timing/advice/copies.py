@@ -1,0 +1,184 @@
+"""Advice on copies: those that change nothing, and those of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.simulator.trace import Engine, Space
+from difftest.timing.advice.finding import Finding, Removed, Units, by_line
+from difftest.timing.costs import free_elements
+from difftest.timing.program import Instruction
+from difftest.timing.schedule import Schedule, Span
+
+FEW = 4
+"""Elements a partition up to which an instruction is all overhead."""
+MANY = 16
+
+
+def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Copies inside SBUF whose readers could read the original.
+
+    Their readers run on engines that take slices, casts and broadcasts of SBUF themselves. A copy
+    that a DMA stores, or that is written to again, is not counted.
+    """
+    readers = _readers(schedule.program.instructions)
+    writers = _writers(schedule.program.instructions)
+    copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
+    for location, spans in by_line(copies).items():
+        removed = Removed()
+        for span in spans:
+            removed.add(span)
+        lost, work = units.without(removed.times)
+        yield Finding(
+            kind="redundant copies",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers could take "
+            "the originals",
+            remedy="give the reader a slice of the tile itself: instructions take strided and "
+            "broadcast operands, and cast on their own",
+        )
+
+
+def _made(spans: list[Span]) -> str:
+    event = spans[0].instruction.event
+    source, target = event.reads[0], event.writes[0]
+    if source.allocation.dtype != target.allocation.dtype:
+        return f"cast {source.allocation.dtype} to {target.allocation.dtype}"
+    if 0 in source.strides[1:]:
+        return "repeat a column"
+    return "change nothing"
+
+
+def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
+    readers: dict[int, list[Instruction]] = {}
+    for one in instructions:
+        for region in one.event.reads:
+            if region.allocation.space is Space.SBUF:
+                readers.setdefault(region.allocation.id, []).append(one)
+    return readers
+
+
+def _writers(instructions: list[Instruction]) -> dict[int, int]:
+    """Tensor -> how many instructions write it."""
+    writers: dict[int, int] = {}
+    for one in instructions:
+        for region in one.event.writes:
+            writers[region.allocation.id] = writers.get(region.allocation.id, 0) + 1
+    return writers
+
+
+def _is_redundant(
+    span: Span, readers: dict[int, list[Instruction]], writers: dict[int, int]
+) -> bool:
+    one = span.instruction
+    if one.opcode != "tensor_copy":
+        return False
+    source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
+    if source.space is not Space.SBUF or target.space is not Space.SBUF:
+        return False
+    if writers.get(target.id) != 1:
+        return False
+    uses = readers.get(target.id, [])
+    return bool(uses) and all(use.transfer is None for use in uses)
+
+
+def single_elements(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Instructions that a loop issues for a few elements at a time."""
+    small = [
+        span
+        for span in schedule.spans
+        if span.instruction.transfer is None
+        and span.instruction.matmul is None
+        and 0 < free_elements(span.instruction.event) <= FEW
+    ]
+    for location, spans in by_line(small).items():
+        targets = {span.instruction.event.writes[0].allocation.id for span in spans}
+        if len(spans) < MANY or len(spans) < 2 * len(targets):
+            continue
+        kept = len(targets) / len(spans)
+        removed = Removed()
+        for span in spans:
+            removed.add(span, 1.0 - kept)
+        lost, work = units.without(removed.times)
+        opcode = spans[0].instruction.opcode
+        yield Finding(
+            kind="element by element",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} x {opcode} handle {FEW} elements a partition or fewer, into "
+            f"{len(targets):,} tiles",
+            remedy="replace the loop by one instruction on a slice, strided if need be",
+        )
+
+
+def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Products added up by the vector engine where PSUM adds for nothing."""
+    products = {
+        one.event.writes[0].allocation.id
+        for one in schedule.program.instructions
+        if one.opcode == "nc_matmul"
+    }
+    sums = [span for span in schedule.spans if _adds_product(span.instruction, products)]
+    for location, spans in by_line(sums).items():
+        totals = {span.instruction.event.writes[0].allocation.id for span in spans}
+        if len(spans) < 2 * len(totals):
+            continue
+        removed = Removed()
+        for span in spans:
+            removed.add(span, 1.0 - len(totals) / len(spans))
+        lost, work = units.without(removed.times)
+        yield Finding(
+            kind="sums outside PSUM",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} products are added to tiles in SBUF, one instruction each",
+            remedy="accumulate in PSUM: total += nc_matmul(...) into nl.zeros(..., "
+            "buffer=nl.psum) in one loop costs no instruction",
+        )
+
+
+def _adds_product(one: Instruction, products: set[int]) -> bool:
+    if one.opcode != "tensor_tensor" or one.event.attributes.get("op") != "add":
+        return False
+    target = one.event.writes[0].allocation
+    sources = {region.allocation.id for region in one.event.reads}
+    return target.space is Space.SBUF and target.id in sources and bool(sources & products)
+
+
+def busy_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """An engine that is the limit while another could take a part of its instructions."""
+    end = schedule.end
+    pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
+    for engine, other in pairs:
+        busy, spare = (units.busy.get(e.value, 0.0) for e in (engine, other))
+        if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
+            continue
+        movable = [
+            span
+            for span in schedule.spans
+            if span.engine is engine and span.instruction.opcode in ("tensor_copy", "tensor_scalar")
+        ]
+        if not movable:
+            continue
+        share = min((busy - spare) / 2, sum(span.busy for span in movable))
+        lost, work = units.without({engine.value: share})
+        lines = by_line(movable)
+        location = max(lines, key=lambda line: sum(span.busy for span in lines[line]))
+        yield Finding(
+            kind="uneven engines",
+            location=location,
+            count=len(movable),
+            lost=lost,
+            work=work,
+            text=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
+            f"{other.value} engine {spare / end:.0%}",
+            remedy=f"give a part of these to the {other.value} engine: nisa.tensor_copy(..., "
+            f"engine=nisa.{other.value}_engine)",
+        )

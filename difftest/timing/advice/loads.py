@@ -1,0 +1,192 @@
+"""Advice on DMA: data that nobody reads, bytes loaded again and again, short rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from difftest.simulator.trace import Allocation, Region
+from difftest.timing.advice.finding import Finding, Removed, Units, by_line
+from difftest.timing.footprint import Footprint, footprint
+from difftest.timing.schedule import Schedule, Span
+
+UNUSED = 0.25
+"""From this part of what is loaded on, unused data are a finding."""
+AGAIN = 1.5
+"""From so many loads of each byte on, repetition is one."""
+SHORT = 512
+"""Rows of fewer bytes are short (measured: at 512 bytes the engines reach three quarters of their
+rate; DMA documents less than 256 as severely bound by overhead)."""
+SMALL = 2048
+"""Bytes a partition below which a DMA is small (DMA: at least 2 KiB, 4 KiB for the full rate)."""
+MANY = 16
+"""So many DMAs of one line are many."""
+MASK_LIMIT = 1 << 27
+"""Elements of a tensor of which it is noted one by one whether they are used."""
+
+Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def unused_data(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Loads of which a large part is never read."""
+    reads = _reads(schedule)
+    for location, spans in by_line(_loads(schedule)).items():
+        removed, unused, loaded = Removed(), 0, 0
+        for span in spans:
+            target = span.instruction.event.writes[0]
+            part = 1.0 - _used(target, reads.get(target.allocation.id, set()))
+            removed.add(span, part)
+            size = _bytes(target)
+            unused, loaded = unused + int(part * size), loaded + size
+        if loaded and unused / loaded >= UNUSED:
+            lost, work = units.without(removed.times)
+            yield Finding(
+                kind="unused data",
+                location=location,
+                count=len(spans),
+                lost=lost,
+                work=work,
+                text=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs load "
+                "is never read",
+                remedy="load the part that the next instructions use: slice the source, not the "
+                "tile",
+                moves_data=True,
+            )
+
+
+def _loads(schedule: Schedule) -> list[Span]:
+    return [
+        span
+        for span in schedule.spans
+        if (transfer := span.instruction.transfer)
+        and transfer.reads_hbm
+        and not transfer.writes_hbm
+        and not span.instruction.implied
+    ]
+
+
+def _reads(schedule: Schedule) -> dict[int, set[Footprint]]:
+    """The patterns that are read of each tensor."""
+    reads: dict[int, set[Footprint]] = {}
+    for span in schedule.spans:
+        for region in span.instruction.event.reads:
+            if not region.allocation.space.is_hbm:
+                reads.setdefault(region.allocation.id, set()).add(footprint(region))
+    return reads
+
+
+def _used(target: Region, reads: set[Footprint]) -> float:
+    """The part of a written pattern that one of the patterns reads; partitions apart."""
+    mark = footprint(target)
+    if any(read.covers(mark) for read in reads):
+        return 1.0
+    size = mark.high - mark.low
+    if size > MASK_LIMIT:
+        return 1.0
+    written = np.zeros(size, dtype=np.bool_)
+    _mark(written, mark, mark.low)
+    total = int(written.sum())
+    read_too = np.zeros(size, dtype=np.bool_)
+    for read in reads:
+        _mark(read_too, read, mark.low)
+    return int((written & read_too).sum()) / total
+
+
+def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
+    """Set what the pattern has of the mask's elements, which begin at ``origin``."""
+    low = pattern.low - origin
+    if not pattern.dims:
+        mask[max(low, 0) : max(pattern.high - origin, 0)] = True
+        return
+    offsets = np.full(1, low, dtype=np.int64)
+    for size, stride in pattern.dims:
+        offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride).ravel()
+    mask[offsets[(offsets >= 0) & (offsets < mask.size)]] = True
+
+
+def loaded_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Lines that load the same bytes of a tensor more than once."""
+    for location, spans in by_line(_loads(schedule)).items():
+        tensors: dict[int, list[Span]] = {}
+        for span in spans:
+            source = span.instruction.event.reads[0].allocation
+            tensors.setdefault(source.id, []).append(span)
+        for group in tensors.values():
+            source = group[0].instruction.event.reads[0].allocation
+            regions = [span.instruction.event.reads[0] for span in group]
+            loaded = sum(_bytes(region) for region in regions)
+            distinct = _distinct(source, regions) * source.dtype.itemsize
+            if not distinct or loaded / distinct < AGAIN:
+                continue
+            removed = Removed()
+            for span in group:
+                removed.add(span, 1.0 - distinct / loaded)
+            lost, work = units.without(removed.times)
+            yield Finding(
+                kind="loaded again",
+                location=location,
+                count=len(group),
+                lost=lost,
+                work=work,
+                text=f"{_mib(distinct)} of {source.name or 'a tensor'} are loaded "
+                f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
+                remedy="move the load out of the loops that do not change its address, or load "
+                "larger blocks and slice them in SBUF",
+                moves_data=True,
+            )
+
+
+def _distinct(source: Allocation, regions: list[Region]) -> int:
+    """Elements of the tensor that at least one region has."""
+    size = math.prod(source.shape)
+    different = {(region.offset, region.shape, region.strides): region for region in regions}
+    if size > MASK_LIMIT:
+        return sum(region.elements for region in different.values())
+    mask = np.zeros(size, dtype=np.bool_)
+    for region in different.values():
+        view = np.lib.stride_tricks.as_strided(mask[region.offset :], region.shape, region.strides)
+        view[...] = True
+    return int(mask.sum())
+
+
+def small_dmas(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Lines with many DMAs that move a few bytes each, or in short rows."""
+    clockwork = schedule.program.clockwork
+    full = clockwork.hbm_bandwidth.value
+    dmas = [span for span in schedule.spans if span.instruction.transfer]
+    for location, spans in by_line(dmas).items():
+        transfers = [span.instruction.transfer for span in spans if span.instruction.transfer]
+        rows = sum(transfer.rows for transfer in transfers)
+        moved = sum(transfer.bytes for transfer in transfers)
+        partitions = sum(transfer.partitions for transfer in transfers)
+        if len(spans) < MANY or (moved / rows >= SHORT and moved / partitions >= SMALL):
+            continue
+        removed = Removed()
+        for span in spans:
+            removed.add(span)
+        busy = removed.times
+        lost, work = units.without(
+            {unit: max(0.0, time - moved / full) for unit, time in busy.items()}
+        )
+        yield Finding(
+            kind="small DMAs",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} DMAs move {moved / len(spans):,.0f} bytes each, "
+            f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
+            remedy="gather what is stored, or load what is gathered, in SBUF, and move rows of "
+            "2 KiB or more, several tiles in one DMA",
+            moves_data=True,
+        )
+
+
+def _bytes(region: Region) -> int:
+    return region.elements * region.allocation.dtype.itemsize
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"

@@ -1,0 +1,208 @@
+"""Advice on the Tensor Engine: weights, transposes, PSUM tiles, float32 where it need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from difftest.simulator.trace import Engine, Region, Space
+from difftest.timing.advice.finding import Finding, Removed, Units, by_line
+from difftest.timing.clockwork import Clockwork
+from difftest.timing.costs import elements
+from difftest.timing.program import Instruction
+from difftest.timing.schedule import Schedule, Span
+
+EMPTY = 0.5
+"""A PSUM tile with less than this part of a bank is mostly empty."""
+TENSOR = Engine.TENSOR.value
+
+
+def transposed_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Transposes of data that were transposed before, and the copies around them."""
+    origins = _Origins(schedule.program.instructions)
+    turned = [span for span in schedule.spans if span.instruction.opcode == "nc_transpose"]
+    helpers = _copies_around(schedule)
+    for location, spans in by_line(turned).items():
+        seen: set[Hashable] = set()
+        removed, repeated = Removed(), 0
+        for span in spans:
+            origin = origins.of(span.instruction.event.reads[0])
+            if origin not in seen:
+                seen.add(origin)
+                continue
+            repeated += 1
+            removed.add(span)
+            for helper in helpers.get(span.instruction.index, ()):
+                removed.add(helper)
+        if repeated < len(seen):
+            continue
+        lost, work = units.without(removed.times)
+        yield Finding(
+            kind="transposed again",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} transposes of {len(seen):,} different tiles",
+            remedy="transpose each tile once, before the loops that use it, and keep the result "
+            "in SBUF",
+        )
+
+
+class _Origins:
+    """Where the data of a region came from, so that equal data have equal origins."""
+
+    def __init__(self, instructions: list[Instruction]) -> None:
+        self.writers: dict[int, list[Instruction]] = {}
+        for one in instructions:
+            for region in one.event.writes:
+                self.writers.setdefault(region.allocation.id, []).append(one)
+
+    def of(self, region: Region) -> Hashable:
+        """The tensor in HBM, or else the tile, and the part of it."""
+        allocation = region.allocation
+        part = (region.offset, region.shape, region.strides)
+        writers = self.writers.get(allocation.id, [])
+        if allocation.space.is_hbm or len(writers) != 1:
+            return (allocation.id, part)
+        event = writers[0].event
+        if event.opcode not in ("dma_copy", "tensor_copy"):
+            return (allocation.id, part)
+        return (self.of(event.reads[0]), part)
+
+
+def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
+    """Transpose -> the copy that made its operand and the one that takes its result to SBUF."""
+    spans = schedule.spans
+    found: dict[int, list[Span]] = {}
+    for span in spans:
+        one = span.instruction
+        if one.opcode == "tensor_copy":
+            for producer in one.data:
+                if spans[producer].instruction.opcode == "nc_transpose":
+                    found.setdefault(producer, []).append(span)
+        elif one.opcode == "nc_transpose":
+            for producer in one.data:
+                made = spans[producer].instruction
+                if made.opcode == "tensor_copy":
+                    source = made.event.reads[0].allocation
+                    if source.space is Space.SBUF:
+                        found.setdefault(one.index, []).append(spans[producer])
+    return found
+
+
+def strided_weights(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Matmuls that wait for weights whose elements lie apart."""
+    intervals = schedule.program.clockwork.weights_interval
+    clock = schedule.program.clockwork.clocks[Engine.TENSOR].value
+    strided = [
+        span
+        for span in schedule.spans
+        if (work := span.instruction.matmul)
+        and work.strided
+        and span.instruction.opcode == "nc_matmul"
+    ]
+    for location, spans in by_line(strided).items():
+        removed = Removed()
+        for span in spans:
+            work = span.instruction.matmul
+            assert work is not None
+            streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
+            wait = max(0.0, intervals[work.four_byte, True].value - streaming)
+            removed.take(TENSOR, work.passes * wait)
+        lost, total = units.without(removed.times)
+        if not total:
+            continue
+        yield Finding(
+            kind="strided weights",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=total,
+            text=f"{len(spans):,} matmuls take longer to load their weights, whose elements lie "
+            "apart, than to multiply",
+            remedy="keep the stationary operand's elements adjacent: order the cache so that the "
+            "output channels are its last axis",
+        )
+
+
+def empty_psum(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """Matmuls with few columns, whose PSUM tiles could hold several of them."""
+    program = schedule.program
+    bank = program.machine.psum_fmax
+    narrow = [
+        span
+        for span in schedule.spans
+        if span.instruction.opcode == "nc_matmul"
+        and span.instruction.matmul
+        and elements(span.instruction.event.reads[1]) < EMPTY * bank
+    ]
+    for location, spans in by_line(narrow).items():
+        tiles = {span.instruction.event.writes[0].allocation.id for span in spans}
+        if len(tiles) < 2:
+            continue
+        removed = Removed()
+        columns = 0
+        for span in spans:
+            columns += elements(span.instruction.event.reads[1])
+            removed.take(TENSOR, max(0.0, span.busy - _streaming(span, program.clockwork, bank)))
+        lost, work = units.without(removed.times)
+        yield Finding(
+            kind="empty PSUM tiles",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work,
+            text=f"{len(spans):,} matmuls fill {columns / len(spans):,.0f} of {bank} columns of a "
+            f"PSUM bank ({columns / len(spans) / bank:.0%})",
+            remedy="multiply several rows at once: a moving operand may have more than one free "
+            f"axis, {bank} elements together",
+        )
+
+
+def _streaming(span: Span, clockwork: Clockwork, bank: int) -> float:
+    """What the matmul's columns take as a part of a matmul that fills its bank, ns."""
+    work = span.instruction.matmul
+    assert work is not None
+    clock = clockwork.clocks[Engine.TENSOR].value
+    overhead = (clockwork.row_overhead_fp32 if work.four_byte else clockwork.row_overhead).value
+    columns = elements(span.instruction.event.reads[1])
+    return work.passes * (work.rows + overhead * columns / bank) / clock
+
+
+def wide_operands(schedule: Schedule, units: Units) -> Iterator[Finding]:
+    """float32 matmuls whose operands were cast from two bytes: four passes for one."""
+    narrow = _cast_to_float32(schedule.program.instructions)
+    wide = [
+        span
+        for span in schedule.spans
+        if (work := span.instruction.matmul)
+        and work.four_byte
+        and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
+    ]
+    for location, spans in by_line(wide).items():
+        removed = Removed()
+        for span in spans:
+            removed.add(span, 0.75)
+        lost, work_time = units.without(removed.times)
+        yield Finding(
+            kind="float32 operands",
+            location=location,
+            count=len(spans),
+            lost=lost,
+            work=work_time,
+            text=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast from "
+            "two bytes",
+            remedy="multiply in the input's dtype: PSUM accumulates in float32 all the same",
+        )
+
+
+def _cast_to_float32(instructions: list[Instruction]) -> set[int]:
+    """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
+    narrow: set[int] = set()
+    for one in instructions:
+        if one.matmul or not one.event.reads:
+            continue
+        source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
+        if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):
+            narrow.add(target.id)
+    return narrow

@@ -1,0 +1,76 @@
+"""How full SBUF and PSUM are over time, and what fills them at the peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from difftest.simulator.trace import Allocation, Space
+from difftest.timing.schedule import Schedule
+
+
+class Step(NamedTuple):
+    """From ``time`` on, ``bytes`` of each partition are taken."""
+
+    time: float
+    """Microseconds from the start of the kernel's own part."""
+    bytes: int
+
+
+class Holder(NamedTuple):
+    """Tensors that one source line created, at the peak."""
+
+    name: str
+    line: str
+    tensors: int
+    bytes: int
+    """Of each partition, together."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """One memory over time."""
+
+    space: Space
+    capacity: int
+    """Bytes of a partition that tensors can have."""
+    steps: list[Step]
+    peak: int
+    peak_time: float
+    holders: list[Holder]
+    """What is there at the peak, largest first."""
+
+
+def occupancy(schedule: Schedule, space: Space) -> Occupancy:
+    """SBUF or PSUM under the schedule; bytes a partition, as tensors ask for them."""
+    machine = schedule.program.machine
+    resident = [
+        (schedule.program.allocations[number], start / 1e3, end / 1e3)
+        for number, (start, end) in schedule.residence.items()
+        if schedule.program.allocations[number].space is space
+    ]
+    changes: dict[float, int] = {0.0: 0}
+    for allocation, start, end in resident:
+        changes[start] = changes.get(start, 0) + allocation.partition_bytes
+        changes[end] = changes.get(end, 0) - allocation.partition_bytes
+    steps: list[Step] = []
+    taken = 0
+    for time in sorted(changes):
+        taken += changes[time]
+        steps.append(Step(time, taken))
+    top = max(steps, key=lambda step: step.bytes)
+    there = [one for one, start, end in resident if start <= top.time < end]
+    full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
+    return Occupancy(space, full, steps, top.bytes, top.time, _holders(there))
+
+
+def _holders(allocations: list[Allocation]) -> list[Holder]:
+    groups: dict[tuple[str, str], list[Allocation]] = {}
+    for allocation in allocations:
+        where = str(allocation.location) if allocation.location else "(added by the compiler)"
+        groups.setdefault((allocation.name or "tile", where), []).append(allocation)
+    holders = [
+        Holder(name, line, len(group), sum(one.partition_bytes for one in group))
+        for (name, line), group in groups.items()
+    ]
+    return sorted(holders, key=lambda holder: (-holder.bytes, holder.line))

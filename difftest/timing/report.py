@@ -1,0 +1,273 @@
+"""A prediction in numbers: the summary that Neuron Explorer would give, and tables.
+
+Field names are Neuron Explorer's. As there, fields named ``_percent`` are fractions from 0 to 1,
+times are in seconds, and -1 stands for what is not available.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from difftest.simulator.trace import Engine, Region, Space
+from difftest.timing.evidence import Evidence
+from difftest.timing.intervals import covered
+from difftest.timing.prediction import Prediction
+from difftest.timing.program import Instruction
+from difftest.timing.schedule import Span
+
+ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
+UNAVAILABLE = -1.0
+
+
+class Line(NamedTuple):
+    """Instructions of one group; times in microseconds."""
+
+    group: str
+    instructions: int
+    busy: float
+    """Time that they kept their engines."""
+    bytes: int
+    """That their DMAs moved."""
+    critical: float
+    """Time that they have on the critical path."""
+    evidence: Evidence
+    """The weakest that their costs rest on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a prediction says, in numbers."""
+
+    prediction: Prediction
+
+    def summary(self) -> dict[str, float]:
+        """Neuron Explorer's summary fields; without a total if a cost is unknown."""
+        spans = self.prediction.schedule.spans
+        own = self.prediction.middle / 1e6
+        known = not self.prediction.unknown
+        total = self.prediction.total_time / 1e6 if known else UNAVAILABLE
+        fields: dict[str, float] = {"total_time": total, "total_exec_time": own}
+        active = covered((span.start, span.end) for span in spans) / 1e9
+        fields["total_active_time"] = active
+        fields["total_active_time_percent"] = active / own
+        fields |= self._flops(own)
+        fields |= self._bytes(own)
+        fields |= self._dma(own)
+        for engine in ENGINES:
+            fields |= self._engine(engine, own)
+        return fields
+
+    def _flops(self, own: float) -> dict[str, float]:
+        instructions = self.prediction.program.instructions
+        clockwork = self.prediction.program.clockwork
+        matmuls = [one for one in instructions if one.matmul]
+        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_matmul")
+        turned = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_transpose")
+        clock = clockwork.clocks[Engine.TENSOR].value * 1e9
+        peak = 2 * 128 * 128 * clock
+        at_dtype = [m.matmul.passes * m.matmul.rows for m in matmuls if m.matmul]
+        hardware = sum(at_dtype) * 2 * 128 * 128
+        moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
+        intensity = model / moved if moved else UNAVAILABLE
+        return {
+            "model_flops": model,
+            "transpose_flops": turned,
+            "hardware_flops": hardware,
+            "mfu_estimated_percent": model / (peak * own),
+            "mfu_max_achievable_estimated_percent": model / hardware if hardware else 0.0,
+            "hfu_estimated_percent": hardware / (peak * own),
+            "mm_arithmetic_intensity": intensity,
+            "peak_flops_bandwidth_ratio": peak / (clockwork.hbm_bandwidth.value * 1e9),
+            "matmul_instruction_count": sum(m.matmul.passes for m in matmuls if m.matmul),
+            "neuroncore_cycle_count": own * clock,
+        }
+
+    def _space_bytes(self, space: Space) -> int:
+        reads, writes = self._traffic
+        return reads[space] + writes[space]
+
+    @cached_property
+    def _traffic(self) -> tuple[Counter[Space], Counter[Space]]:
+        reads: Counter[Space] = Counter()
+        writes: Counter[Space] = Counter()
+        for one in self.prediction.program.instructions:
+            for region in one.event.reads:
+                reads[region.allocation.space] += _bytes(region)
+            for region in one.event.writes:
+                writes[region.allocation.space] += _bytes(region)
+        return reads, writes
+
+    def _bytes(self, own: float) -> dict[str, float]:
+        reads, writes = self._traffic
+        hbm_read = reads[Space.SHARED_HBM] + reads[Space.PRIVATE_HBM]
+        hbm_write = writes[Space.SHARED_HBM] + writes[Space.PRIVATE_HBM]
+        rate = self.prediction.program.clockwork.hbm_bandwidth.value * 1e9
+        return {
+            "hbm_read_bytes": hbm_read,
+            "hbm_write_bytes": hbm_write,
+            "sbuf_read_bytes": reads[Space.SBUF],
+            "sbuf_write_bytes": writes[Space.SBUF],
+            "psum_read_bytes": reads[Space.PSUM],
+            "psum_write_bytes": writes[Space.PSUM],
+            "mbu_estimated_percent": (hbm_read + hbm_write) / (rate * own),
+            "mbu_min_read_util_percent": self._distinct_read() / (rate * own),
+            "spill_save_bytes": UNAVAILABLE if self.prediction.schedule.spilled else 0.0,
+            "spill_reload_bytes": UNAVAILABLE if self.prediction.schedule.spilled else 0.0,
+        }
+
+    def _distinct_read(self) -> int:
+        """Bytes of the tensors in HBM that are read at all."""
+        tensors = {
+            region.allocation.id: region.allocation
+            for one in self.prediction.program.instructions
+            for region in one.event.reads
+            if region.allocation.space.is_hbm
+        }
+        return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors.values())
+
+    def _dma(self, own: float) -> dict[str, float]:
+        dmas = [one for one in self.prediction.schedule.spans if one.instruction.transfer]
+        transfers = [one.instruction.transfer for one in dmas if one.instruction.transfer]
+        total = sum(transfer.bytes for transfer in transfers)
+        active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
+        rows = float(sum(transfer.rows for transfer in transfers))
+        dge = self.prediction.schedule.dge
+        return {
+            "dma_active_time": active,
+            "dma_active_time_percent": active / own,
+            "dma_transfer_count": len(transfers),
+            "dma_transfer_total_bytes": total,
+            "dma_transfer_average_bytes": total / len(transfers) if transfers else 0.0,
+            "dma_queue_count": len({one.instruction.is_store for one in dmas}),
+            "static_dma_packet_count": 0.0 if dge else rows,
+            "software_dynamic_dma_packet_count": 0.0,
+            "hardware_dynamic_dma_packet_count": rows if dge else 0.0,
+        }
+
+    def _engine(self, engine: Engine, own: float) -> dict[str, float]:
+        spans = [one for one in self.prediction.schedule.spans if one.engine is engine]
+        active = covered((span.start, span.start + span.busy) for span in spans) / 1e9
+        name = f"{engine.value}_engine"
+        return {
+            f"{name}_instruction_time": sum(span.end - span.start for span in spans) / 1e9,
+            f"{name}_active_time": active,
+            f"{name}_active_time_percent": active / own,
+            f"{name}_instruction_count": len(spans),
+        }
+
+    def by_line(self) -> list[Line]:
+        """The instructions of each source line, most critical first."""
+        return self._grouped(lambda span: _place(span.instruction))
+
+    def by_instruction(self) -> list[Line]:
+        """The instructions of each opcode and engine, most critical first."""
+        return self._grouped(lambda span: f"{span.instruction.opcode} ({unit(span)})")
+
+    def _grouped(self, key: Callable[[Span], str]) -> list[Line]:
+        critical = dict(self.critical_path)
+        groups: dict[str, list[Span]] = {}
+        for span in self.prediction.schedule.spans:
+            groups.setdefault(key(span), []).append(span)
+        lines = [
+            Line(
+                group,
+                len(spans),
+                sum(span.busy for span in spans) / 1e3,
+                sum(one.transfer.bytes for s in spans if (one := s.instruction).transfer),
+                sum(critical.get(span.instruction.index, 0.0) for span in spans),
+                weakest(spans),
+            )
+            for group, spans in groups.items()
+        ]
+        return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
+
+    @cached_property
+    def critical_path(self) -> list[tuple[int, float]]:
+        """(instruction, its microseconds) from the first to the last of the chain that ends last.
+
+        Each instruction waited for the one before it: for its result, its buffer, or its turn on
+        the engine. Their times add up to the time of the last one's end.
+        """
+        spans = self.prediction.schedule.spans
+        chain: list[tuple[int, float]] = []
+        last = max(spans, key=lambda s: (s.end, s.instruction.index))
+        until = last.end
+        span: Span | None = last
+        while span is not None:
+            previous = _before(span, spans)
+            since = min(span.start, until) if previous is not None else 0.0
+            chain.append((span.instruction.index, (until - since) / 1e3))
+            until, span = since, previous
+        return chain[::-1]
+
+    def evidence(self) -> dict[str, float]:
+        """Evidence class -> the part of the engines' and DMAs' time that rests on it."""
+        times: dict[str, float] = {}
+        for span in self.prediction.schedule.spans:
+            name = weakest([span]).value
+            times[name] = times.get(name, 0.0) + span.busy
+        total = sum(times.values())
+        return {name: time / total for name, time in sorted(times.items())}
+
+
+def _before(span: Span, spans: list[Span]) -> Span | None:
+    """The instruction that ``span`` began after: its engine's previous one, or its operands'."""
+    if span.start > span.ready and span.released_by >= 0:
+        return spans[span.released_by]
+    return spans[span.waited_for] if span.waited_for >= 0 else None
+
+
+def weakest(spans: Iterable[Span]) -> Evidence:
+    """The weakest evidence among the instructions' own costs."""
+    found = Evidence.MEASURED
+    for span in spans:
+        timed = span.instruction.times.get(span.engine)
+        if timed is None:
+            continue
+        own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
+        if own is not found and own.rank > found.rank:
+            found = own
+    return found
+
+
+def unit(span: Span) -> str:
+    """The engine's name; DMA for every transfer."""
+    return "dma" if span.instruction.transfer else span.engine.value
+
+
+def _place(one: Instruction) -> str:
+    if one.implied:
+        return "(identity for transposes)"
+    location = one.event.location
+    return f"{location.file}:{location.line}" if location else "(unknown)"
+
+
+def _bytes(region: Region) -> int:
+    return region.elements * region.allocation.dtype.itemsize
+
+
+def as_mapping(report: Report) -> Mapping[str, object]:
+    """The report as what JSON has: predicted, and it says so."""
+    prediction = report.prediction
+    return {
+        "predicted": True,
+        "machine": prediction.program.machine.name,
+        "descriptors": "dge" if prediction.schedule.dge else "static",
+        "unknown_costs": prediction.unknown,
+        "nc_latency_us": None
+        if prediction.unknown
+        else {str(p): prediction.get_latency_percentile(p) for p in (0, 50, 100)},
+        "evidence": report.evidence(),
+        "summary": report.summary(),
+        "by_line": [_line(line) for line in report.by_line()],
+        "by_instruction": [_line(line) for line in report.by_instruction()],
+    }
+
+
+def _line(line: Line) -> dict[str, object]:
+    return line._asdict() | {"evidence": line.evidence.value}

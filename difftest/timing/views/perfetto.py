@@ -1,0 +1,110 @@
+"""The timeline as a trace that https://ui.perfetto.dev and chrome://tracing open.
+
+One process for the engines, with a thread each; one for the DMA queues, whose overlapping transfers
+lie on as many threads as are needed; counters for SBUF and PSUM. An arrow leads to an instruction
+from the one that it waited for, on the critical path. Times are predicted.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import Any
+
+from difftest.simulator.trace import Engine, Space
+from difftest.timing.occupancy import occupancy
+from difftest.timing.report import ENGINES, Report, weakest
+from difftest.timing.schedule import Span
+
+CORE, QUEUES = 1, 2
+"""Process numbers."""
+
+
+def perfetto(report: Report) -> dict[str, Any]:
+    """The timeline in the JSON trace event format; times in microseconds."""
+    schedule = report.prediction.schedule
+    events: list[dict[str, Any]] = [
+        _name("process_name", CORE, 0, f"{schedule.program.machine.name} engines (predicted)"),
+        _name("process_name", QUEUES, 0, "DMA queues (predicted)"),
+    ]
+    places: dict[int, tuple[int, int]] = {}
+    for number, engine in enumerate(ENGINES, start=1):
+        events.append(_name("thread_name", CORE, number, engine.value))
+        for span in schedule.spans:
+            if span.engine is engine and span.instruction.transfer is None:
+                places[span.instruction.index] = (CORE, number)
+    places |= _lanes(schedule.spans, events)
+    events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
+    events += _arrows(report, places)
+    for space in (Space.SBUF, Space.PSUM):
+        for step in occupancy(schedule, space).steps:
+            taken = {"bytes a partition": step.bytes}
+            name = space.value.upper()
+            events.append({"ph": "C", "pid": CORE, "name": name, "ts": step.time, "args": taken})
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"predicted": "true"}}
+
+
+def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _lanes(spans: list[Span], events: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+    """Threads for the transfers of each direction, so that none overlap on one."""
+    places: dict[int, tuple[int, int]] = {}
+    thread = 0
+    for store, label in ((False, "loads"), (True, "stores")):
+        free: list[tuple[float, int]] = []
+        dmas = [s for s in spans if s.instruction.transfer and s.instruction.is_store is store]
+        for span in sorted(dmas, key=lambda span: span.start):
+            if free and free[0][0] <= span.start:
+                lane = heapq.heappop(free)[1]
+            else:
+                thread += 1
+                lane = thread
+                events.append(_name("thread_name", QUEUES, lane, f"{label} {len(free) + 1}"))
+            heapq.heappush(free, (span.end, lane))
+            places[span.instruction.index] = (QUEUES, lane)
+    return places
+
+
+def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
+    one = span.instruction
+    duration = span.end - span.start if one.transfer else max(span.busy, 1.0)
+    event = one.event
+    details: dict[str, Any] = {
+        "line": str(event.location),
+        "result after us": round((span.end - span.start) / 1e3, 4),
+        "operands ready at us": round(span.ready / 1e3, 4),
+        "evidence": weakest([span]).value,
+        "writes": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.writes),
+        "reads": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.reads),
+    }
+    if one.transfer:
+        details["bytes"] = one.transfer.bytes
+        details["row bytes"] = one.transfer.row_bytes
+        details["triggered by"] = "DGE" if span.engine is Engine.DMA else span.engine.value
+    return {
+        "ph": "X",
+        "name": one.opcode,
+        "cat": "dma" if one.transfer else span.engine.value,
+        "pid": process,
+        "tid": thread,
+        "ts": span.start / 1e3,
+        "dur": duration / 1e3,
+        "args": details,
+    }
+
+
+def _arrows(report: Report, places: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
+    """Flow events along the critical path."""
+    spans = report.prediction.schedule.spans
+    chain = [index for index, _ in report.critical_path]
+    arrows = []
+    for number, (before, after) in enumerate(itertools.pairwise(chain)):
+        common = {"cat": "critical path", "name": "critical path", "id": number}
+        process, thread = places[before]
+        start = {"ph": "s", "pid": process, "tid": thread, "ts": spans[before].start / 1e3}
+        process, thread = places[after]
+        end = {"ph": "f", "bp": "e", "pid": process, "tid": thread, "ts": spans[after].start / 1e3}
+        arrows += [common | start, common | end]
+    return arrows

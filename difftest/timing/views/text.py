@@ -1,0 +1,116 @@
+"""A prediction as text: the totals, the engines, the lines, the memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from difftest.simulator.trace import Engine, Space
+from difftest.timing.occupancy import occupancy
+from difftest.timing.report import ENGINES, Line, Report
+from difftest.timing.roofline import roofline
+
+TOP = 12
+"""Lines of a table."""
+
+
+def totals(report: Report) -> Iterator[str]:
+    """The predicted times in sentences; the first says that they are predicted."""
+    prediction = report.prediction
+    mode = "generated on the device" if prediction.schedule.dge else "static"
+    yield (
+        f"Predicted for {prediction.program.machine.name}, not measured; DMA descriptors {mode}."
+    )
+    if prediction.unknown:
+        yield f"NO TOTAL: {prediction.describe_unknown()}."
+    elif prediction.schedule.dge:
+        low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
+        yield f"nc_latency {prediction.latency:,.1f} us (throttle phase: {low:,.1f} to {high:,.1f})"
+    else:
+        yield f"total_time {prediction.total_time:,.1f} us"
+    yield f"of it the kernel's own part {prediction.middle:,.1f} us"
+    bounds = roofline(prediction)
+    yield (
+        f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "
+        f"{bounds.share:.0%} of the higher one reached"
+    )
+    if prediction.schedule.spilled:
+        yield (
+            f"{prediction.schedule.spilled:,} bytes a partition do not fit SBUF: the compiler "
+            "would spill them, and what that costs is not in these times"
+        )
+    shares = ", ".join(f"{share:.0%} {name}" for name, share in report.evidence().items())
+    yield f"costs by evidence: {shares}"
+
+
+def engines(report: Report) -> RenderableType:
+    """How busy each engine is."""
+    summary = report.summary()
+    table = Table(title="Engines (predicted)", title_justify="left")
+    table.add_column("Engine")
+    for heading in ("Instructions", "Active us", "Active"):
+        table.add_column(heading, justify="right")
+    for engine in ENGINES:
+        name = f"{engine.value}_engine"
+        if not summary[f"{name}_instruction_count"] and engine is not Engine.TENSOR:
+            continue
+        table.add_row(
+            engine.value,
+            f"{summary[f'{name}_instruction_count']:,.0f}",
+            f"{summary[f'{name}_active_time'] * 1e6:,.1f}",
+            f"{summary[f'{name}_active_time_percent']:.0%}",
+        )
+    table.add_row(
+        "dma",
+        f"{summary['dma_transfer_count']:,.0f}",
+        f"{summary['dma_active_time'] * 1e6:,.1f}",
+        f"{summary['dma_active_time_percent']:.0%}",
+    )
+    return table
+
+
+def lines(title: str, rows: Sequence[Line]) -> RenderableType:
+    """A table of groups of instructions, the most critical ones."""
+    table = Table(title=f"{title} (predicted)", title_justify="left")
+    table.add_column("", overflow="fold")
+    for heading in ("Instructions", "Busy us", "Critical us", "DMA bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Costs")
+    for line in rows[:TOP]:
+        table.add_row(
+            _short(line.group),
+            f"{line.instructions:,}",
+            f"{line.busy:,.1f}",
+            f"{line.critical:,.1f}",
+            f"{line.bytes:,}" if line.bytes else "",
+            line.evidence.value,
+        )
+    if len(rows) > TOP:
+        table.caption = f"and {len(rows) - TOP} more"
+    return table
+
+
+def memories(report: Report) -> RenderableType:
+    """The peak of SBUF and PSUM, and what fills them then."""
+    table = Table(title="Peak memory, bytes a partition (predicted)", title_justify="left")
+    table.add_column("Memory")
+    table.add_column("Tensors")
+    table.add_column("Bytes", justify="right")
+    table.add_column("Created at", overflow="fold")
+    for space in (Space.SBUF, Space.PSUM):
+        taken = occupancy(report.prediction.schedule, space)
+        share = f"at {taken.peak_time:,.1f} us, {taken.peak / taken.capacity:.0%} of it"
+        table.add_row(space.value.upper(), share, f"{taken.peak:,}", "", style="bold")
+        for holder in taken.holders[:5]:
+            label = f"{holder.tensors} x {holder.name}"
+            table.add_row("", label, f"{holder.bytes:,}", _short(holder.line))
+    return table
+
+
+def _short(place: str) -> str:
+    """A source line without its folder."""
+    path, separator, rest = place.partition(":")
+    return f"{Path(path).name}{separator}{rest}"

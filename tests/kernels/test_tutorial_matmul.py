@@ -1,0 +1,54 @@
+from difftest import Rejection, kernel_test, multiples
+from kernels.tutorial_matmul import matmul_blocked, matmul_hoisted
+from reference.matmul import matmul
+
+DTYPES = ("float32", "float16", "bfloat16")
+OPERANDS = {"lhsT": "K M", "rhs": "K N"}
+
+
+@kernel_test(
+    kernel=matmul_hoisted,
+    reference=matmul,
+    domain={
+        "M": multiples(128, at_most=256),
+        "K": multiples(128, at_most=384),
+        "N": multiples(512, at_most=1024),
+    },
+    inputs=OPERANDS,
+    dtypes=DTYPES,
+    output_dtype="float32",
+    reduction="K",
+    rejects=[
+        Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
+        Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
+    ],
+)
+def test_matmul_hoisted(case):
+    case.check()
+
+
+@kernel_test(
+    kernel=matmul_blocked,
+    reference=matmul,
+    domain={
+        "M_TILES": (1, 2),
+        "N_TILES": (1, 2),
+        "K_TILES": (1, 2),
+        "M": lambda M_TILES: multiples(128 * M_TILES, at_most=256),
+        "N": lambda N_TILES: multiples(512 * N_TILES, at_most=1024),
+        "K": lambda K_TILES: multiples(128 * K_TILES, at_most=512),
+    },
+    inputs=OPERANDS,
+    parameters=("M_TILES", "N_TILES", "K_TILES"),
+    dtypes=DTYPES,
+    output_dtype="float32",
+    reduction="K",
+    rejects=[
+        Rejection(
+            {"M_TILES": 2, "N_TILES": 1, "K_TILES": 1, "M": 128, "N": 512, "K": 128},
+            match="M=128 is not a multiple of its block, 256",
+        ),
+    ],
+)
+def test_matmul_blocked(case):
+    case.check()

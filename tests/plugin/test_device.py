@@ -1,0 +1,171 @@
+"""``pytest --device`` from end to end, against packages that stand in for the SDK."""
+
+import re
+
+import pytest
+from hypothesis import settings
+
+import difftest.device.runner
+import difftest.device.selftest  # noqa: F401 - see conftest
+from difftest.backends import device
+from tests.plugin.conftest import REFERENCE
+from tests.unit.backends.conftest import PROBES
+from tests.unit.backends.sdk_standin import forget, write_classic, write_newer
+
+KERNEL = """
+import {package} as nki
+import {package}.language as nl
+
+@nki.jit
+def add(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(result, nl.add(nl.load(a), nl.load(b)))
+    return result
+
+@nki.jit
+def wrong_from_three_rows(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(result, nl.add(nl.load(a), nl.load(b)))
+    if a.shape[0] > 2:
+        nl.store(result, nl.load(a) * 3)
+    return result
+"""
+
+TEST = """
+from difftest import kernel_test
+from kernel import {kernel}
+from reference_add import add as reference
+
+@kernel_test(
+    kernel={kernel},
+    reference=reference,
+    domain={{"m": range(1, 9), "n": (4,)}},
+    inputs={{"a": "m n", "b": "m n"}},
+    examples=[{{"m": 8, "n": 4}}],
+)
+def test_add(case):
+    case.check()
+"""
+
+PACKAGES = {"classic": "neuronxcc.nki", "newer": "nki"}
+
+
+@pytest.fixture(params=["classic"])
+def machine(request, pytester, tmp_path_factory, monkeypatch):
+    """A folder with a project, an SDK and a device."""
+    forget(monkeypatch, "neuronxcc", "nki", *PROBES)
+    monkeypatch.delenv("CI", raising=False)
+    nodes = tmp_path_factory.mktemp("dev")
+    (nodes / "neuron0").touch()
+    monkeypatch.setattr(device, "DEVICE_NODES", nodes)
+    monkeypatch.setenv("STANDIN_DEV", str(nodes))
+    monkeypatch.setenv("DIFFTEST_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+    monkeypatch.setenv("DIFFTEST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
+    monkeypatch.setenv("STANDIN_COUNT", str(pytester.path / "count"))
+    {"classic": write_classic, "newer": write_newer}[request.param](pytester.path)
+    pytester.makepyfile(
+        kernel=KERNEL.format(package=PACKAGES[request.param]), reference_add=REFERENCE
+    )
+    pytester.makeini("[pytest]\npythonpath = .\n")
+    monkeypatch.syspath_prepend(str(pytester.path))
+    settings.register_profile("of this session", settings.default)
+    yield pytester
+    settings.load_profile("of this session")
+
+
+def add_test(machine, kernel="add"):
+    machine.makepyfile(test_add=TEST.format(kernel=kernel))
+
+
+def run(machine, *arguments):
+    return machine.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+
+def calls(machine):
+    """Kernel and core of each run on the device."""
+    lines = (machine.path / "count").read_text().splitlines()
+    return [(line.split()[0], line.split()[2]) for line in lines]
+
+
+both = pytest.mark.parametrize("machine", PACKAGES, indirect=True)
+
+
+@both
+def test_a_right_kernel_passes_and_the_known_kernels_ran_first(machine):
+    add_test(machine)
+    result = run(machine, "--device")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["difftest: *neuron0 through nki.*", "add * device *"])
+    assert [name for name, _ in calls(machine)][:3] == ["add", "add", "subtract"]
+
+
+def test_the_device_runs_few_cases(machine):
+    """Three drawn ones and one explicit, each on three draws of data; not the 50 of `quick`."""
+    add_test(machine)
+    run(machine, "--device")
+    assert len(calls(machine)) - 3 == (3 + 1) * 3
+
+
+def test_a_failure_that_a_simulator_shares_is_shrunk_there(machine):
+    add_test(machine, "wrong_from_three_rows")
+    result = run(machine, "--device")
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert "m=3, n=4, float32" in text, "shrunk to the fewest rows"
+    assert "disagrees with its reference" in text
+    assert len([one for one in calls(machine) if one[0] == "wrong_from_three_rows"]) < 12
+
+
+def test_a_device_only_failure_is_reported_with_all_pairs_and_not_shrunk(machine, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAULT", "wrong")
+    add_test(machine)
+    result = run(machine, "--device", "test_add.py::test_add")
+    text = result.stdout.str()
+    assert "add disagrees with its reference on device" in text
+    assert "device only: sdk agrees; not shrunk, for each step would compile" in text
+    assert re.search(r"reference - device: \S+", text)
+    assert re.search(r"reference - sdk: 0", text)
+    assert re.search(r"device - sdk: \S+", text)
+    assert re.search(r"float64:     device is farther: \S+ ULP, against", text)
+    drawn = [one for one in calls(machine) if one[0] == "add"][2:]
+    assert len(drawn) == 2, "the drawn and the explicit case, once each"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("zeros", "suspected: the kernel did not run"),
+        ("stale", "suspected: an output of an earlier run"),
+        ("compiler error", "hint: NCC_EVRF007"),
+        ("out of bounds", "hint: NRT_EXEC_OOB(1006)"),
+        ("busy", "the device failed 2 times, not the kernel"),
+        ("crash", "killed by SIGSEGV"),
+    ],
+)
+def test_each_way_to_fail_says_what_it_is(machine, monkeypatch, fault, message):
+    monkeypatch.setenv("STANDIN_FAULT", fault)
+    add_test(machine)
+    result = run(machine, "--device")
+    result.assert_outcomes(failed=2)
+    assert message in result.stdout.str()
+
+
+def test_an_untrusted_device_runs_no_kernel_of_yours(machine, monkeypatch):
+    monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
+    add_test(machine)
+    result = run(machine, "--device")
+    result.assert_outcomes(failed=2)
+    assert "the device is not to be believed" in result.stdout.str()
+    assert {name for name, _ in calls(machine)} == {"add"}
+
+
+def test_workers_lease_a_core_each(machine, monkeypatch, request):
+    monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
+    for name in ("test_one", "test_two"):
+        machine.makepyfile(**{name: TEST.format(kernel="add")})
+    result = machine.runpytest_subprocess(
+        "-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"
+    )
+    result.assert_outcomes(passed=4)
+    assert {core for _, core in calls(machine)} == {"0", "1"}

@@ -1,0 +1,79 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.cli.profile import PICTURES
+from difftest.timing.views import plot
+
+STREAM = "kernels.vector_add:vector_add_stream"
+TRANSPOSE = "kernels.transpose:matrix_transpose"
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["profile", *arguments])
+
+
+def test_a_summary_tables_and_advice():
+    result = run(STREAM, "--shape", "25600", "--shape", "25600", "--set", "FREE_DIM=200")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Predicted for trn2, not measured; DMA descriptors static.\n")
+    for part in ("total_time", "Engines (predicted)", "Source lines (predicted)", "Advice"):
+        assert part in result.stdout
+
+
+def test_benchmark_mode():
+    result = run(TRANSPOSE, "--shape", "256x128", "--dtype", "float16", "--dge")
+    assert result.exit_code == 0, result.output
+    assert "DMA descriptors generated on the device" in result.stdout
+    assert "nc_latency" in result.stdout
+
+
+def test_files(tmp_path):
+    trace, report = tmp_path / "trace.json", tmp_path / "report.json"
+    result = run(TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report))
+    assert result.exit_code == 0, result.output
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert json.loads(report.read_text())["predicted"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["kernels.transpose", "--shape", "8"], "a kernel is named MODULE:KERNEL"),
+        (["kernels.nothing:k", "--shape", "8"], "cannot import kernels.nothing"),
+        (["kernels.transpose:nothing", "--shape", "8"], "has no function nothing"),
+        ([TRANSPOSE, "--shape", "8,-1"], "a shape is positive sizes"),
+        ([TRANSPOSE, "--shape", "128,128", "--dtype", "int7"], "int7"),
+        ([TRANSPOSE, "--shape", "100,128"], "the kernel refuses this"),
+        ([TRANSPOSE, "--shape", "128,128", "--set", "tile"], "an argument is NAME=VALUE"),
+        (
+            [STREAM, "--shape", "256", *["--dtype", "float32"] * 2],
+            "2 dtypes for 1 shapes",
+        ),
+    ],
+)
+def test_bad_input_gets_one_error(arguments, error):
+    result = run(*arguments)
+    assert result.exit_code != 0
+    assert error in result.output
+    assert result.output.count("Error:") == 1
+    assert "Traceback" not in result.output
+
+
+def test_bad_files_are_refused_before_anything_is_written(tmp_path):
+    trace = tmp_path / "trace.json"
+    common = (TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace))
+    result = run(*common, "--plot", str(tmp_path / "picture.gif"))
+    assert f"a picture is one of {', '.join(PICTURES)}; got picture.gif" in result.output
+    result = run(*common, "--json", str(tmp_path / "none" / "report.json"))
+    assert "there is no folder" in result.output
+    assert not trace.exists()
+
+
+def test_a_picture_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setattr(plot, "find_spec", lambda name: None)
+    result = run(TRANSPOSE, "--shape", "128,128", "--plot", str(tmp_path / "picture.png"))
+    assert result.exit_code == 2
+    assert "pictures need matplotlib" in result.output

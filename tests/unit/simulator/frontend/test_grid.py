@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import KernelError
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.grid import grid_shape
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        (4, (4,)),
+        ((4, 2), (4, 2)),
+        (np.int64(3), (3,)),
+        ((nl.nc(2), 2), (2, 2)),
+        (nl.spmd_dim(nl.nc(2), 3), (6,)),
+        ((nl.spmd_dim(4, nl.nc(2)), 2), (8, 2)),
+        (nl.nc(2) * 2, (4,)),
+        (2 * nl.nc(3), (6,)),
+        (nl.nc(2) * nl.nc(3), (6,)),
+        ((), ()),
+    ],
+)
+def test_the_documented_grids(key, shape):
+    assert grid_shape(key) == shape
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_dimension_is_positive(size):
+    for key in (size, (2, size)):
+        with pytest.raises(KernelError, match="a grid dimension is positive") as caught:
+            grid_shape(key)
+        assert caught.value.received == str(size)
+    with pytest.raises(KernelError, match="a grid dimension is positive"):
+        nl.nc(size)
+
+
+@pytest.mark.parametrize("dim", [1.5, "2", None, [2]])
+def test_a_dimension_is_an_integer(dim):
+    with pytest.raises(
+        KernelError, match=r"a launch grid is made of integers, nl\.nc and"
+    ) as caught:
+        grid_shape((2, dim))
+    assert caught.value.received == f"{dim!r} ({type(dim).__name__})"

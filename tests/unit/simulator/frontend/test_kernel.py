@@ -1,0 +1,230 @@
+"""Kernels as objects: the documented ways to make and to call them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend import typing as nt
+
+DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def scaled(x, factor=2.0, *, offset=0.0):
+    """Scale a tensor."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x) * factor + offset)
+    return out
+
+
+FORMS = {
+    "@nki.jit": lambda: nki.jit(scaled),
+    "@nki.jit()": lambda: nki.jit()(scaled),
+    "@nki.jit(mode=...)": lambda: nki.jit(mode="simulation")(scaled),
+    "nki.jit(kernel, mode=...)": lambda: nki.jit(scaled, mode="baremetal"),
+    "platform_target": lambda: nki.jit(platform_target="trn1")(scaled),
+    "additional_compile_opt": lambda: nki.jit(additional_compile_opt="--flag")(scaled),
+    "nki.jit of nki.jit": lambda: nki.jit(nki.jit(scaled)),
+    "@nki.trace": lambda: nki.trace(scaled),
+    "@nki.trace()": lambda: nki.trace()(scaled),
+    "@nki.baremetal": lambda: nki.baremetal(scaled),
+    "@nki.baremetal(...)": lambda: nki.baremetal(additional_compile_opt="--flag")(scaled),
+    "nki.baremetal(nki.jit)": lambda: nki.baremetal(nki.jit(scaled)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kernel_is_called_and_simulated(form):
+    kernel = FORMS[form]()
+    assert_array_equal(kernel(DATA), 2 * DATA)
+    assert_array_equal(kernel(DATA, 3.0, offset=1.0), 3 * DATA + 1)
+    assert_array_equal(kernel(x=DATA, factor=np.float32(3)), 3 * DATA)
+    assert_array_equal(nki.simulate_kernel(kernel, DATA, factor=4.0), 4 * DATA)
+    assert (kernel.__name__, kernel.__doc__) == ("scaled", "Scale a tensor.")
+    assert kernel.__wrapped__ is not None
+
+
+def test_simulate_kernel_takes_a_plain_function():
+    assert_array_equal(nki.simulate_kernel(scaled, DATA, offset=1.0), 2 * DATA + 1)
+
+
+def test_the_outputs_are_an_array_a_tuple_or_nothing():
+    def one(x):
+        return [scaled(x)]
+
+    def two(x):
+        return scaled(x), (scaled(x, 3.0),)
+
+    def none(x):
+        scaled(x)
+
+    assert_array_equal(nki.simulate_kernel(one, DATA), 2 * DATA)
+    first, second = nki.simulate_kernel(two, DATA)
+    assert_array_equal(first, 2 * DATA)
+    assert_array_equal(second, 3 * DATA)
+    assert nki.simulate_kernel(none, DATA) is None
+
+
+@nki.jit
+def tile_of_the_grid(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    row = nl.ds(nl.program_id(0), 1)
+    nl.store(out[row], nl.load(x[row]) * float(nl.num_programs()))
+    return out
+
+
+@pytest.mark.parametrize("grid", [2, (2,), nl.nc(2), nl.spmd_dim(nl.nc(2), 1), (2, 1)], ids=str)
+def test_a_grid(grid):
+    assert_array_equal(tile_of_the_grid[grid](DATA), 2 * DATA)
+    assert_array_equal(nki.simulate_kernel(tile_of_the_grid[grid], DATA), 2 * DATA)
+    assert_array_equal(launch(tile_of_the_grid[grid], [DATA]).outputs[0], 2 * DATA)
+
+
+def test_a_grid_makes_another_kernel():
+    assert tile_of_the_grid.grid == ()
+    assert tile_of_the_grid[2].grid == (2,)
+    assert repr(tile_of_the_grid) == f"<NKI kernel {__name__}.tile_of_the_grid>"
+    assert repr(tile_of_the_grid[2]) == f"<NKI kernel {__name__}.tile_of_the_grid[2]>"
+
+
+def test_kernels_call_kernels():
+    @nki.jit
+    def inner(tile):
+        return nl.multiply(tile, 2.0)
+
+    @nki.jit
+    def outer(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, inner(inner(nl.load(x))))
+        return out
+
+    assert_array_equal(outer(DATA), 4 * DATA)
+    assert_array_equal(outer(DATA), 4 * DATA)
+
+
+def test_a_kernel_with_a_grid_is_not_called_by_a_kernel():
+    def outer(x):
+        return tile_of_the_grid[2](x)
+
+    with pytest.raises(KernelError, match="a kernel with a grid is not called inside") as caught:
+        nki.simulate_kernel(outer, DATA)
+    assert caught.value.received == "tile_of_the_grid[(2,)]"
+    assert "return tile_of_the_grid[2](x)" in str(caught.value.location)
+
+
+def test_a_launch_inside_a_kernel():
+    def outer(x):
+        return nki.simulate_kernel(tile_of_the_grid, x)
+
+    with pytest.raises(KernelError, match="a kernel is launched from outside kernels"):
+        launch(outer, [DATA])
+
+
+def version():
+    assert nisa.get_nc_version() == {"trn1": 2, "trn2": 3}[nl.tile_size._machine.name]
+    seen.append(nisa.get_nc_version())
+
+
+seen = []
+
+
+def test_the_platform_chooses_the_machine():
+    seen.clear()
+    for target in ("trn1", "trn2"):
+        nki.jit(version, platform_target=target)()
+    assert seen == [nisa.nc_version.gen2, nisa.nc_version.gen3]
+
+
+def increment(x: nt.mutable_tensor):
+    nl.store(x, nl.load(x) + 1.0)
+
+
+def test_a_traced_kernel_writes_its_parameters():
+    """The convention before SDK 2.21, and that of undecorated functions."""
+
+    def doubled(source, target):
+        nl.store(target, nl.load(source) * 2.0)
+
+    for kernel in (nki.trace(doubled), doubled):
+        target = np.zeros_like(DATA)
+        assert nki.simulate_kernel(kernel, DATA, target) is None
+        assert_array_equal(target, 2 * DATA)
+
+
+def test_a_mutable_parameter_is_written():
+    data = DATA.copy()
+    nki.jit(increment)(data)
+    nki.simulate_kernel(nki.jit(increment), data)
+    assert_array_equal(data, DATA + 2)
+
+
+def partly(x):
+    out = nl.ndarray((4, 3), x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[0:2], nl.load(x))
+    return out
+
+
+def test_an_output_that_is_partly_written_is_a_warning():
+    with pytest.warns(UserWarning, match="output 0 has 6 of 12 elements that the kernel never"):
+        result = nki.simulate_kernel(partly, DATA)
+    assert_array_equal(result[:2], DATA)
+    assert np.isnan(result[2:]).all()
+
+
+REFUSED = [
+    ("another mode", lambda: nki.jit(scaled, mode="jax"), NotModelledError, "mode='jax'"),
+    ("an option", lambda: nki.jit(scaled, debug=True), NotModelledError, "debug=True"),
+    ("a machine", lambda: nki.jit(scaled, platform_target="inf1"), KernelError, "'inf1'"),
+    ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
+    (
+        "baremetal's option",
+        lambda: nki.baremetal(scaled, warmup=3),
+        NotModelledError,
+        "warmup=3",
+    ),
+    (
+        "a file to save",
+        lambda: nki.baremetal(save_neff_name="f.neff", save_trace_name="t.ntff")(scaled)(DATA),
+        NotModelledError,
+        "save_neff_name='f.neff', save_trace_name='t.ntff'",
+    ),
+    ("no kernel", lambda: nki.simulate_kernel(3, DATA), KernelError, "int 3"),
+    (
+        "an argument too many",
+        lambda: nki.simulate_kernel(scaled, DATA, 1.0, 2.0),
+        KernelError,
+        "too many positional arguments",
+    ),
+    (
+        "an argument missing",
+        lambda: nki.simulate_kernel(scaled),
+        KernelError,
+        "missing a required argument: 'x'",
+    ),
+    (
+        "an argument that nobody knows",
+        lambda: nki.simulate_kernel(scaled, DATA, scale=3),
+        KernelError,
+        "got an unexpected keyword argument 'scale'",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(use, error, received):
+    with pytest.raises(error) as caught:
+        use()
+    assert received in caught.value.received
+
+
+def test_wrong_arguments_show_the_signature():
+    with pytest.raises(KernelError) as caught:
+        nki.simulate_kernel(scaled)
+    assert caught.value.rule == "scaled takes (x, factor=2.0, *, offset=0.0)"

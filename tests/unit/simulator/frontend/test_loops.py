@@ -1,0 +1,134 @@
+"""Loops and the grid: loop variables are integers, and every instruction knows its iterations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, launch
+from difftest.simulator.frontend import language as nl
+
+KINDS = {
+    "affine": nl.affine_range,
+    "sequential": nl.sequential_range,
+    "static": nl.static_range,
+    "Python's": range,
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+
+
+@kinds
+@pytest.mark.parametrize(
+    "args", [(5,), (2, 5), (1, 10, 3), (np.int64(3),), (0,), (5, 0, -2)], ids=str
+)
+def test_they_count_as_range_does(kind, args):
+    seen = []
+    launch(lambda: seen.extend(kind(*args)))
+    assert seen == list(range(*args))
+    assert all(type(i) is int for i in seen)
+
+
+@kinds
+def test_loop_variables_in_conditions_and_arithmetic(kind):
+    data = np.arange(24, dtype=np.float32).reshape(2, 12)
+
+    def kernel(x):
+        out = nl.ndarray((2, 12), nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        for i in kind(6):
+            part = nl.ds(4 * (i % 3) + 2 * (i // 3), 2)
+            if i % 2 == 0 and i > 0:
+                nl.store(out[:, part], nl.multiply(tile[:, part], float(i)))
+            elif i:
+                nl.store(out[:, part], -tile[:, part])
+            else:
+                nl.store(out[:, part], 0.0)
+        return out
+
+    expected = np.empty_like(data)
+    for i in range(6):
+        part = slice(4 * (i % 3) + 2 * (i // 3), 4 * (i % 3) + 2 * (i // 3) + 2)
+        expected[:, part] = data[:, part] * (i if i % 2 == 0 else -1)
+    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
+
+
+def test_the_trace_knows_each_iteration():
+    def kernel():
+        nl.zeros((2, 2), nl.float32)
+        for i in nl.affine_range(2):
+            nl.zeros((2, 2), nl.float32)
+            for _ in nl.sequential_range(3, 5):
+                nl.zeros((2, 2), nl.float32)
+            if i == 1:
+                break
+        for _ in range(2):
+            nl.zeros((2, 2), nl.float32)
+        for _ in nl.static_range(1):
+            nl.zeros((2, 2), nl.float32)
+
+    loops = [event.loops for event in launch(kernel).trace]
+    assert loops == [
+        (),
+        ((0, 0),),
+        ((0, 0), (1, 3)),
+        ((0, 0), (1, 4)),
+        ((0, 1),),
+        ((0, 1), (2, 3)),
+        ((0, 1), (2, 4)),
+        (),
+        (),
+        ((3, 0),),
+    ]
+
+
+def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():
+    def failing():
+        for _ in nl.affine_range(3):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        launch(failing)
+
+    def unlooped():
+        nl.zeros((2, 2), nl.float32)
+
+    assert launch(unlooped).trace.events[0].loops == ()
+
+
+@pytest.mark.parametrize("kind", [nl.affine_range, nl.sequential_range, nl.static_range])
+@pytest.mark.parametrize("args", [(1.5,), ("4",), (), (0, 4, 0), (None,), (1, 2, 3, 4)], ids=str)
+def test_what_no_loop_takes(kind, args):
+    with pytest.raises(KernelError) as caught:
+        launch(lambda: list(kind(*args)) and None)
+    assert caught.value.rule == (f"nl.{kind.__name__} takes integers: ([start,] stop[, step])")
+    if args:
+        assert f"{args[0]!r} ({type(args[0]).__name__})" in caught.value.received
+    else:
+        assert caught.value.received == "no argument"
+
+
+def test_the_grid_as_its_instances_see_it():
+    seen = []
+
+    def kernel():
+        place = tuple(nl.program_id(axis) for axis in range(nl.program_ndim()))
+        seen.append((place, nl.num_programs(), nl.num_programs(1), nl.num_programs(axes=(0, 2))))
+
+    launch(kernel, grid=(2, 3, 4))
+    assert seen == [((i, j, k), 24, 3, 8) for i in range(2) for j in range(3) for k in range(4)]
+
+
+def test_without_a_grid():
+    seen = []
+    launch(lambda: seen.append((nl.program_ndim(), nl.num_programs())))
+    assert seen == [(0, 1)]
+
+
+@pytest.mark.parametrize("use", [nl.program_id, nl.num_programs])
+@pytest.mark.parametrize("axis", [2, -1, "x", 0.5])
+def test_an_axis_that_the_grid_does_not_have(use, axis):
+    with pytest.raises(KernelError) as caught:
+        launch(lambda: use(axis) and None, grid=(2, 2))
+    assert caught.value.rule == f"nl.{use.__name__} names an axis of the launch grid"
+    assert caught.value.received == f"axis {axis!r} of a grid of 2 dimensions"

@@ -1,0 +1,250 @@
+"""nl's loads, stores, copies, broadcasts and transposes."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import NkiError, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+
+A = normal(6, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "loaded"), [((7,), (7, 1)), ((7, 1), (7, 1)), ((4, 3, 2), (4, 3, 2)), ((1,), (1, 1))]
+)
+def test_a_loaded_tile_has_at_least_two_dimensions(shape, loaded):
+    data = normal(*shape)
+    assert_array_equal(on_tiles(lambda x: x, data), data.reshape(loaded), strict=True)
+
+
+def test_a_load_may_cast():
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x, dtype=nl.bfloat16))
+        return out
+
+    result = launch(kernel, [A]).outputs[0]
+    assert_array_equal(result, A.astype(ml_dtypes.bfloat16), strict=True)
+
+
+STORED = {
+    "a tile": (lambda x: x, A),
+    "a tile in PSUM": (in_psum, A),
+    "one partition": (lambda x: x[0:1], np.repeat(A[:1], 6, axis=0)),
+    "one column": (lambda x: x[:, :, 0:1], np.repeat(A[:, :, :1], 5, axis=2)),
+    "fewer dimensions": (lambda x: x[:, 0, :], np.repeat(A[:, :1], 4, axis=1)),
+    "one element": (lambda x: x[0, 0, 0], np.full_like(A, A[0, 0, 0])),
+    "another shape": (lambda x: x.reshape((6, 20)), A),
+    "a number": (lambda x: 2.5, np.full_like(A, 2.5)),
+    "an integer": (lambda x: 3, np.full_like(A, 3)),
+    "a NumPy number": (lambda x: np.float64(2.5), np.full_like(A, 2.5)),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), STORED.values(), ids=list(STORED))
+def test_what_can_be_stored(value, expected):
+    def kernel(x):
+        out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, value(nl.load(x)))
+        return out
+
+    assert_array_equal(launch(kernel, [A]).outputs[0], expected)
+
+
+def test_stores_into_parts_and_rows():
+    def kernel(x):
+        out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nl.store(out[0:3], tile[3:6])
+        nl.store(out[3:6, 0:4:2, 1], tile[0:3, 1:4:2, 2])
+        nl.store(out[3:6, 0:4:2, nl.ds(2, 3)], 1.0)
+        return out
+
+    result = launch(kernel, [A])
+    expected = np.full_like(A, np.nan)
+    expected[0:3] = A[3:6]
+    expected[3:6, 0:4:2, 1] = A[0:3, 1:4:2, 2]
+    expected[3:6, 0:4:2, 2:5] = 1
+    assert_array_equal(result.outputs[0], expected)
+    assert_array_equal(result.unwritten[0], np.isnan(expected))
+
+
+def test_views():
+    def compute(x):
+        whole = nl.broadcast_to(x[0:1, 0, :], shape=(6, 5))
+        same = nl.broadcast_to(x, shape=(6, 4, 5))
+        assert same is x
+        lines = nl.expand_dims(x[:, 0, :], 2)
+        both = nl.expand_dims(x[:, 0, :], [1, 3])
+        last = nl.expand_dims(x[:, 0, :], -1)
+        view = x.broadcast_to((6, 4, 5))
+        free = x[:, :, 0:1].broadcast_to((6, 4, 3))
+        assert [t.shape for t in (lines, both, last)] == [(6, 5, 1), (6, 1, 5, 1), (6, 5, 1)]
+        return whole, nl.copy(lines), nl.copy(both), nl.copy(view), nl.add(free, 0.0)
+
+    whole, lines, both, view, free = on_tiles(compute, A)
+    assert_array_equal(whole, np.repeat(A[:1, 0], 6, axis=0))
+    assert_array_equal(lines, A[:, 0, :, None])
+    assert_array_equal(both, A[:, 0][:, None, :, None])
+    assert_array_equal(view, A)
+    assert_array_equal(free, np.repeat(A[:, :, :1], 3, axis=2))
+
+
+def test_reshape_of_a_tile_is_a_view():
+    def compute(x):
+        flat = x.reshape((6, 20))
+        flat[:, 0:5] = nl.zeros((6, 5), nl.float32)
+        return x
+
+    expected = A.copy()
+    expected[:, 0] = 0
+    assert_array_equal(on_tiles(compute, A), expected)
+
+
+def test_reshape_of_hbm_is_a_view():
+    def kernel(x):
+        out = nl.ndarray((30, 4), nl.float32, buffer=nl.shared_hbm)
+        turned = out.reshape((6, 5, 4))
+        for i in range(5):
+            nl.store(turned[:, i], nl.load(x.reshape((6, 4, 5))[:, :, i]))
+        return out
+
+    result = launch(kernel, [A.reshape(120)])
+    assert_array_equal(result.outputs[0], A.transpose(0, 2, 1).reshape(30, 4))
+    assert result.unwritten == (None,)
+
+
+def test_a_view_of_hbm_as_another_dtype():
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.uint32, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x.view(nl.uint32)))
+        return out
+
+    assert_array_equal(launch(kernel, [A]).outputs[0], A.view(np.uint32), strict=True)
+
+
+def test_device_print_shows_the_values(capsys):
+    def kernel(x):
+        nl.device_print("tile:", nl.load(x))
+        nl.device_print("number:", 3)
+
+    launch(kernel, [np.array([[1, 2.5]], np.float32)])
+    assert capsys.readouterr().out == "tile: [[1.  2.5]]\nnumber: 3\n"
+
+
+def sbuf(*shape):
+    return nl.zeros(shape, nl.float32)
+
+
+def hbm(*shape):
+    return nl.ndarray(shape, nl.float32, buffer=nl.hbm)
+
+
+REFUSED = [
+    ("a load from SBUF", lambda: nl.load(sbuf(4, 4)), "nl.load takes src in hbm", "in sbuf"),
+    ("a load of an array", lambda: nl.load(A), "nl.load takes a tile as src", "ndarray"),
+    (
+        "a load of 129 partitions",
+        lambda: nl.load(hbm(129, 4)),
+        "the partition size of a tile is at most 128",
+        "129 partitions",
+    ),
+    (
+        "a store into SBUF",
+        lambda: nl.store(sbuf(4, 4), sbuf(4, 4)),
+        "nl.store takes dst in hbm",
+        "in sbuf",
+    ),
+    ("a store of HBM", lambda: nl.store(hbm(4, 4), hbm(4, 4)), "in sbuf or psum", "private_hbm"),
+    (
+        "a store of other partitions",
+        lambda: nl.store(hbm(4, 4), sbuf(3, 4)),
+        "nl.store's value has its destination's shape",
+        "value [3, 4], destination [4, 4]",
+    ),
+    (
+        "a store of another row",
+        lambda: nl.store(hbm(4, 4), sbuf(4, 3)),
+        "broadcast_to repeats dimensions of size 1",
+        "to [4, 4]",
+    ),
+    (
+        "a number for 300 partitions",
+        lambda: nl.store(hbm(300, 4), 0.0),
+        "the partition size of a tile is at most 128",
+        "nl.store's destination: 300 partitions",
+    ),
+    (
+        "a text",
+        lambda: nl.store(hbm(4, 4), "0"),
+        "nl.store takes a tile as value",
+        "str '0'",
+    ),
+    ("a copy of HBM", lambda: nl.copy(hbm(4, 4)), "nl.copy takes src in sbuf or psum", "hbm"),
+    (
+        "a broadcast that does not fit",
+        lambda: nl.broadcast_to(sbuf(4, 3), shape=(4, 4)),
+        "broadcast_to repeats dimensions of size 1",
+        "[4, 3] float32 in sbuf to [4, 4]",
+    ),
+    (
+        "a new partition dimension",
+        lambda: nl.expand_dims(sbuf(4, 3), 0),
+        "expand_dims inserts a free dimension",
+        "expand_dims(axis=0)",
+    ),
+    (
+        "an axis that is no number",
+        lambda: nl.expand_dims(sbuf(4, 3), "x"),
+        "indices and sizes are integers",
+        "'x' (str)",
+    ),
+    (
+        "a masked load of indices",
+        lambda: nl.load(hbm(4, 4)[rows(), X], mask=X < 2),
+        "nl.load of a tile of indices takes no mask here",
+        "Mask",
+    ),
+    (
+        "a masked store to indices",
+        lambda: nl.store(hbm(4, 4)[rows(), X], sbuf(4, 4), mask=X < 2),
+        "nl.store to a tile of indices takes no mask here",
+        "Mask",
+    ),
+    (
+        "a transposed load of indices",
+        lambda: nl.load_transpose2d(hbm(4, 4)[rows(), X]),
+        "nl.load_transpose2d takes no tile of indices",
+        "indexed by a tile",
+    ),
+    (
+        "a view of a part",
+        lambda: hbm(4, 4)[0:2].view(nl.int32),
+        "tensor.view of anything but a whole, written HBM tensor is not modelled",
+        "[2, 4]",
+    ),
+]
+X = nl.arange(4)[None, :]
+
+
+def rows():
+    return nisa.iota(nl.arange(4)[:, None], nl.int32)
+
+
+@pytest.mark.parametrize(
+    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(use, rule, received):
+    def kernel():
+        use()
+
+    with pytest.raises(NkiError) as caught:
+        launch(kernel)
+    assert rule in caught.value.rule
+    assert received in caught.value.received

@@ -1,0 +1,252 @@
+"""The Scalar Engine's functions, against their definitions in float64."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import Engine, KernelError, NkiError, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.activation import ACTIVATIONS, VALID_RANGES
+from tests.unit.simulator.on_tiles import normal, on_tiles
+
+erf = np.vectorize(math.erf)
+X = np.linspace(-3, 3, 121, dtype=np.float32).reshape(11, 11)
+EVERYWHERE, POSITIVE = X, np.abs(X) + np.float32(0.01)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+    return np.log1p(np.exp(x))
+
+
+def gelu_dx(x):
+    return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+FUNCTIONS = {  # name: (definition, inputs)
+    "copy": (lambda x: x, EVERYWHERE),
+    "square": (lambda x: x * x, EVERYWHERE),
+    "sigmoid": (sigmoid, EVERYWHERE),
+    "relu": (lambda x: np.where(x > 0, x, 0), EVERYWHERE),
+    "gelu": (lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))), EVERYWHERE),
+    "gelu_dx": (gelu_dx, EVERYWHERE),
+    "gelu_apprx_tanh": (gelu_tanh, EVERYWHERE),
+    "gelu_apprx_sigmoid": (lambda x: x * sigmoid(1.702 * x), EVERYWHERE),
+    "silu": (lambda x: x * sigmoid(x), EVERYWHERE),
+    "silu_dx": (lambda x: sigmoid(x) + x * sigmoid(x) * (1 - sigmoid(x)), EVERYWHERE),
+    "tanh": (np.tanh, EVERYWHERE),
+    "softplus": (softplus, EVERYWHERE),
+    "mish": (lambda x: x * np.tanh(softplus(x)), EVERYWHERE),
+    "erf": (erf, EVERYWHERE),
+    "erf_dx": (lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x), EVERYWHERE),
+    "exp": (np.exp, EVERYWHERE),
+    "log": (np.log, POSITIVE),
+    "sin": (np.sin, EVERYWHERE),
+    "arctan": (np.arctan, X / 2),
+    "sqrt": (np.sqrt, np.abs(X)),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), POSITIVE),
+    "reciprocal": (lambda x: 1 / x, POSITIVE),
+    "sign": (np.sign, EVERYWHERE),
+    "abs": (np.abs, EVERYWHERE),
+}
+OF_NUMPY = {
+    name: getattr(np, name)
+    for name in ("copy", "square", "tanh", "exp", "log", "sin", "arctan", "sqrt", "reciprocal",
+                 "sign", "abs")
+}  # fmt: skip
+
+
+def test_the_functions_are_those_of_the_table():
+    """AWS nki.api.shared.rst at v2.26.0, "Supported Activation Functions"."""
+    assert set(ACTIVATIONS) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function(name):
+    definition, inputs = FUNCTIONS[name]
+    expected = definition(inputs.astype(np.float64))
+    named, called = on_tiles(
+        lambda x: (nisa.activation(getattr(nl, name), x), getattr(nl, name)(x)), inputs
+    )
+    assert named.dtype == called.dtype == np.float32
+    assert_allclose(named, expected, rtol=3e-6, atol=1e-7)
+    assert_allclose(called, expected, rtol=3e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_numpys_functions_name_them_too(name):
+    inputs = FUNCTIONS[name][1]
+    same = on_tiles(
+        lambda x: (nisa.activation(OF_NUMPY[name], x), nisa.activation(getattr(nl, name), x)),
+        inputs,
+    )
+    assert_array_equal(*same)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3])
+def test_scale_bias_and_function_round_once(dtype):
+    data, scale, bias = normal(8, 32, dtype=dtype), normal(8, 1, seed=1), normal(8, 1, seed=2)
+    wide = data.astype(np.float32) * scale + bias
+    vector, number, given = on_tiles(
+        lambda x, s, b: (
+            nisa.activation(nl.square, x, scale=s, bias=b),
+            nisa.activation(nl.square, x, scale=0.3),
+            nisa.activation(nl.square, x, scale=s, bias=b, dtype=nl.float32),
+        ),
+        *(data, scale, bias),
+    )
+    assert_array_equal(vector, np.square(wide).astype(dtype), strict=True)
+    scaled = data.astype(np.float32) * np.float32(0.3)
+    assert_array_equal(number, np.square(scaled).astype(dtype), strict=True)
+    assert_array_equal(given, np.square(wide), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.float16, nl.bfloat16])
+def test_the_bias_may_be_narrow(dtype):
+    result = on_tiles(
+        lambda x: nisa.activation(nl.copy, x, bias=nisa.memset((11, 1), 1.2, dtype)), X
+    )
+    assert_array_equal(result, X + np.array(1.2, dtype).astype(np.float32))
+
+
+def test_the_reduction_registers():
+    """Reset, reduce over two instructions, read: and reset_reduce does all in one."""
+    other = normal(11, 4)
+
+    def registers(x, y):
+        first, second, third = (nl.zeros((11, 1), nl.float32) for _ in range(3))
+        nisa.activation(nl.square, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset)
+        nisa.activation(nl.square, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reduce)
+        nisa.activation(
+            nl.copy, y, reduce_op=np.add, reduce_res=first, reduce_cmd=nisa.reduce_cmd.reduce
+        )
+        nisa.activation(
+            nl.copy, y, reduce_op=np.add, reduce_res=second, reduce_cmd=nisa.reduce_cmd.reset_reduce
+        )
+        nisa.activation_reduce(nl.abs, y, reduce_op=nl.add, reduce_res=third, scale=2.0)
+        return first, second, third
+
+    first, second, third = on_tiles(registers, X, other)
+    assert_allclose(first[:, 0], np.square(X).sum(1) + other.sum(1), rtol=1e-5, atol=1e-5)
+    assert_allclose(second[:, 0], other.sum(1), rtol=1e-5, atol=1e-6)
+    assert_allclose(third[:, 0], 2 * np.abs(other).sum(1), rtol=1e-5)
+
+
+def test_a_reduction_is_of_the_result_before_it_is_rounded():
+    data = normal(4, 64, dtype=ml_dtypes.bfloat16)
+
+    def total(x):
+        result = nl.zeros((4, 1), nl.float32)
+        return nisa.activation_reduce(nl.square, x, reduce_op=np.add, reduce_res=result), result
+
+    rounded, sums = on_tiles(total, data)
+    exact = np.square(data.astype(np.float64))
+    assert rounded.dtype == ml_dtypes.bfloat16
+    assert_allclose(sums[:, 0], exact.sum(1), rtol=1e-6)
+    assert (abs(rounded.astype(np.float64).sum(1) - exact.sum(1)) > 1e-4).any()
+
+
+def test_it_runs_on_the_scalar_engine():
+    def kernel(x):
+        nisa.activation(nl.exp, nl.load(x))
+        nl.exp(nl.load(x))
+
+    events = launch(kernel, [X]).trace.events
+    ran = [(e.engine, e.attributes["op"]) for e in events if e.opcode == "activation"]
+    assert ran == [(Engine.SCALAR, "exp")] * 2
+
+
+def test_the_ranges_are_those_of_the_table():
+    assert {
+        "log": (2.0**-64, 2.0**64),
+        "sin": (-math.pi, math.pi),
+        "arctan": (-math.pi / 2, math.pi / 2),
+        "sqrt": (2.0**-116, 2.0**118),
+        "rsqrt": (2.0**-87, 2.0**97),
+        "reciprocal": (2.0**-42, 2.0**42),
+    } == VALID_RANGES
+
+
+@pytest.mark.parametrize("name", VALID_RANGES)
+def test_outside_its_range_a_function_is_an_error(name):
+    low, high = (np.float32(limit) for limit in VALID_RANGES[name])
+    low, high = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
+    inside = np.array([[low, high]], np.float32)
+    assert np.isfinite(on_tiles(lambda x: nisa.activation(getattr(nl, name), x), inside)).all()
+    for wrong in (low - abs(low) * np.float32(0.1), high * np.float32(1.1)):
+        with pytest.raises(KernelError, match=f"computes {name} in a limited range") as caught:
+            on_tiles(
+                lambda x: nisa.activation(getattr(nl, name), x),
+                np.array([[wrong, high]], np.float32),
+            )
+        assert caught.value.received.startswith("1 of 2 inputs outside it")
+
+
+def test_the_square_root_of_zero():
+    assert on_tiles(lambda x: nl.sqrt(x), np.zeros((1, 2), np.float32)).tolist() == [[0, 0]]
+
+
+def test_the_vector_engines_reciprocal_has_no_range():
+    result = on_tiles(nl.reciprocal, np.array([[0.0, 2.0**60]], np.float32))
+    assert_array_equal(result, np.array([[np.inf, 2.0**-60]], np.float32))
+
+
+REFUSED = [
+    ("no function", lambda x: nisa.activation(np.add, x), "takes an activation function"),
+    ("a name", lambda x: nisa.activation("exp", x), "takes an activation function"),
+    ("a list", lambda x: nisa.activation([nl.exp], x), "takes an activation function"),
+    ("a bias that is a number", lambda x: nisa.activation(nl.exp, x, bias=1.0), "bias as a vector"),
+    (
+        "a bias of integers",
+        lambda x: nisa.activation(nl.exp, x, bias=nisa.memset((11, 1), 1, nl.int8)),
+        "bias as a vector of floats",
+    ),
+    (
+        "a scale in float16",
+        lambda x: nisa.activation(nl.exp, x, scale=nisa.memset((11, 1), 1, nl.float16)),
+        "scale as a number or a float32 vector",
+    ),
+    (
+        "a scale of another shape",
+        lambda x: nisa.activation(nl.exp, x, scale=nisa.memset((1, 11), 1, nl.float32)),
+        "takes scale as a scalar or a vector with one element in each partition",
+    ),
+    (
+        "a scale for each element",
+        lambda x: nisa.activation(nl.exp, x, scale=x),
+        "takes scale as a scalar or a vector with one element in each partition",
+    ),
+    (
+        "a maximum",
+        lambda x: nisa.activation(
+            nl.exp, x, reduce_op=np.max, reduce_cmd=nisa.reduce_cmd.reset_reduce
+        ),
+        "the Scalar Engine accumulates with add",
+    ),
+    (
+        "no command",
+        lambda x: nisa.activation(nl.exp, x, reduce_op=np.add, reduce_cmd="reset"),
+        "takes reduce_cmd as a member of nki.isa.reduce_cmd",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(compute, rule):
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, X)

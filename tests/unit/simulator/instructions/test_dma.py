@@ -1,0 +1,405 @@
+"""DMA: HBM and SBUF, casts, transposes, gathers and scatters; never PSUM."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN1, BufferError, Engine, NkiError, launch
+from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, name_of, round_to
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend import typing as nt
+from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+
+PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
+VALUES = np.array([[0, 1, 2.5, 3.5, 100.3, 300, 70000, -1, -2.5, -129, 1e-3, 3e9]], np.float32)
+
+
+def through_sbuf(src, dst_dtype, sbuf_dtype):
+    """A tensor copied from HBM to SBUF and back, with the dtypes given."""
+
+    def kernel(tensor):
+        tile = nl.ndarray(tensor.shape, sbuf_dtype, buffer=nl.sbuf)
+        out = nl.ndarray(tensor.shape, dst_dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=tile, src=tensor)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    return launch(kernel, [src]).outputs[0]
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(PLAIN, PLAIN)), ids=name_of)
+def test_a_dma_casts(source, target):
+    with np.errstate(over="ignore"):
+        data = VALUES.astype(source) if is_float(source) else round_to(VALUES, source)
+    exact = data if source == target else data.astype(np.float32)
+    with np.errstate(over="ignore"):
+        expected = round_to(exact, target).astype(target)
+    assert_array_equal(through_sbuf(data, target, source), expected, strict=True)
+    assert_array_equal(through_sbuf(data, target, target), expected, strict=True)
+    result = launch(_hbm_to_hbm, [data, target]).outputs[0]
+    assert_array_equal(result, expected, strict=True)
+
+
+def _hbm_to_hbm(tensor, dtype):
+    out = nl.ndarray(tensor.shape, dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tensor)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in PLAIN if dtype.itemsize <= 2], ids=name_of)
+def test_every_bit_pattern_arrives(dtype):
+    """Through SBUF and back, and from HBM to HBM: but for the payload of a NaN, unchanged."""
+    bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}")
+    data = (bits % 2 == 1).reshape(1, -1) if dtype == BOOL else bits.view(dtype).reshape(1, -1)
+    with np.errstate(invalid="ignore"):
+        nan = np.isnan(data.astype(np.float32)) if is_float(dtype) else np.zeros(data.shape, bool)
+        for result in (
+            through_sbuf(data, dtype, dtype),
+            launch(_hbm_to_hbm, [data, dtype]).outputs[0],
+        ):
+            assert result.dtype == dtype
+            assert result[~nan].tobytes() == data[~nan].tobytes()
+            assert not nan.any() or np.isnan(result[nan].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    ("dst", "src"),
+    [((2, 12), (2, 3, 4)), ((4, 6), (2, 3, 4)), ((24,), (4, 6)), ((4, 6), (24,)), ((24, 1), (24,))],
+    ids=str,
+)
+def test_elements_are_moved_in_row_major_order(dst, src):
+    data = normal(*src)
+
+    def kernel(tensor):
+        out = nl.ndarray(dst, nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=tensor)
+        return out
+
+    assert_array_equal(launch(kernel, [data]).outputs[0], data.reshape(dst))
+
+
+def test_parts_of_both_sides():
+    data = normal(6, 8)
+
+    def kernel(tensor):
+        out = nl.ndarray((6, 8), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out[0:6:2, 1:8:2], src=tensor[0:3, 4:8])
+        p, x = nl.mgrid[0:3, 0:4]
+        nisa.dma_copy(dst=out[2 * p, 2 * x], src=tensor[p, x])
+        nisa.dma_copy(dst=out[1:6:2], src=tensor[nl.ds(3, 3)])
+        return out
+
+    expected = np.empty_like(data)
+    expected[0::2, 1::2], expected[0::2, 0::2], expected[1::2] = (
+        data[:3, 4:],
+        data[:3, :4],
+        data[3:],
+    )
+    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
+
+
+def test_read_modify_write_adds():
+    data, more = normal(3, 4, dtype=ml_dtypes.bfloat16), normal(3, 4, seed=1)
+
+    def kernel(tensor: nt.mutable_tensor, addend):
+        nisa.dma_copy(dst=tensor, src=nl.load(addend), dst_rmw_op=np.add)
+        nisa.dma_copy(dst=tensor, src=addend, dst_rmw_op=nl.add)
+        return tensor
+
+    first = (data.astype(np.float32) + more).astype(ml_dtypes.bfloat16)
+    second = (first.astype(np.float32) + more).astype(ml_dtypes.bfloat16)
+    assert_array_equal(launch(kernel, [data, more]).outputs[0], second, strict=True)
+
+
+TABLE = normal(10, 6)
+INDEX = np.array([[7], [0], [7], [9]], np.int32)
+
+
+def test_gather_by_a_column_of_indices():
+    def loaded(table, index):
+        places = nl.load(index)
+        p, x = nl.arange(4)[:, None], nl.arange(6)[None, :]
+        first = nl.load(table[places[p, 0], x])
+        second = nl.ndarray((4, 6), nl.bfloat16, buffer=nl.sbuf)
+        nisa.dma_copy(dst=second, src=table[places, x])
+        out = tuple(nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm) for _ in range(2))
+        nl.store(out[0], first)
+        nl.store(out[1], second)
+        return out
+
+    first, second = launch(loaded, [TABLE, INDEX]).outputs
+    expected = TABLE[INDEX[:, 0]]
+    assert_array_equal(first, expected)
+    assert_array_equal(second, expected.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_a_gather_at_an_offset_with_a_stride():
+    """The offset is held in a tile, the rest of the index is affine; on either side of the +."""
+
+    def kernel(table, index):
+        start = nl.load(index)[1:2, 0:1]
+        p, x = nl.arange(4)[:, None], nl.arange(3)[None, :]
+        out = nl.ndarray((2, 4, 3), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out[0], nl.load(table[start + 2 * p, 2 * x + 1]))
+        nl.store(out[1], nl.load(table[2 * p + start, 2 * x + 1]))
+        return out
+
+    expected = TABLE[0:8:2, 1::2]
+    assert_array_equal(launch(kernel, [TABLE, INDEX]).outputs[0], np.stack([expected, expected]))
+
+
+def test_scatter():
+    rows = normal(3, 6)
+    index = np.array([[4], [1], [8]], np.int32)
+
+    def kernel(value, places):
+        out = nl.ndarray((10, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out[nl.load(places), nl.arange(6)[None, :]], nl.load(value))
+        return out
+
+    result = launch(kernel, [rows, index])
+    written = np.isin(np.arange(10), index)
+    assert_array_equal(result.outputs[0][index[:, 0]], rows)
+    assert_array_equal(result.unwritten[0], np.repeat(~written[:, None], 6, axis=1))
+    assert np.isnan(result.outputs[0][~written]).all()
+
+
+@pytest.mark.parametrize("add", ["atomic_rmw", "dma_copy"])
+def test_a_scatter_that_adds_meets_an_index_twice(add):
+    rows = normal(4, 6, seed=1)
+
+    def kernel(table: nt.mutable_tensor, value, places):
+        target = table[nl.load(places), nl.arange(6)[None, :]]
+        if add == "atomic_rmw":
+            nl.atomic_rmw(target, nl.load(value), op=np.add)
+        else:
+            nisa.dma_copy(dst=target, src=nl.load(value), dst_rmw_op=np.add)
+        return table
+
+    expected = TABLE.copy()
+    np.add.at(expected, INDEX[:, 0], rows)
+    assert_array_equal(launch(kernel, [TABLE.copy(), rows, INDEX]).outputs[0], expected)
+
+
+@pytest.mark.parametrize("bad", [-1, 10, 2**31 - 1])
+def test_indices_out_of_bounds_are_skipped_or_an_error(bad):
+    index = INDEX.copy()
+    index[2] = bad
+
+    def gather(table, places, mode):
+        tile = nl.zeros((4, 6), nl.float32)
+        source = table[nl.load(places), nl.arange(6)[None, :]]
+        nisa.dma_copy(dst=tile, src=source, oob_mode=mode)
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    def scatter(table: nt.mutable_tensor, places, mode):
+        target = table[nl.load(places), nl.arange(6)[None, :]]
+        nisa.dma_copy(dst=target, src=nl.zeros((4, 6), nl.float32), oob_mode=mode)
+        return table
+
+    skip, error = nisa.oob_mode.skip, nisa.oob_mode.error
+    expected = TABLE[INDEX[:, 0]]
+    expected[2] = 0
+    assert_array_equal(launch(gather, [TABLE, index, skip]).outputs[0], expected)
+    expected = TABLE.copy()
+    expected[[7, 0, 9]] = 0
+    assert_array_equal(launch(scatter, [TABLE.copy(), index, skip]).outputs[0], expected)
+    for kernel in (gather, scatter):
+        with pytest.raises(IndexError, match="an index held in a tile stays inside") as caught:
+            launch(kernel, [TABLE.copy(), index, error])
+        assert caught.value.received.startswith(f"index [{bad}, 0] into table [10, 6] float32")
+        assert caught.value.received.endswith("at element [2, 0]")
+        assert caught.value.limit == "[9, 5]"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))]
+)
+@pytest.mark.parametrize("given", [True, False])
+def test_dma_transpose(shape, axes, given):
+    data = normal(*shape)
+
+    def kernel(tensor):
+        turned = nisa.dma_transpose(tensor, axes=axes if given else None)
+        again = nisa.dma_transpose(nl.load(tensor), dtype=nl.bfloat16)
+        out = nl.ndarray(turned.shape, nl.float32, buffer=nl.shared_hbm)
+        narrow = nl.ndarray(turned.shape, nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, turned)
+        nl.store(narrow, again)
+        return out, narrow
+
+    out, narrow = launch(kernel, [data]).outputs
+    assert_array_equal(out, data.transpose(axes), strict=True)
+    assert_array_equal(narrow, data.transpose(axes).astype(ml_dtypes.bfloat16), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+def test_load_transpose2d(dtype):
+    data = integers(130, 60, low=-100, high=100, dtype=dtype)
+
+    def kernel(tensor):
+        out = nl.ndarray((60, 130), tensor.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load_transpose2d(tensor))
+        return out
+
+    assert_array_equal(launch(kernel, [data]).outputs[0], data.T, strict=True)
+
+
+def test_the_trace_names_the_queue_mode_and_the_indices():
+    def kernel(table, index):
+        places = nl.load(index)
+        tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf)
+        source = table[places, nl.arange(6)[None, :]]
+        nisa.dma_copy(dst=tile, src=source, dge_mode=nisa.dge_mode.swdge)
+
+    event = launch(kernel, [TABLE, INDEX]).trace.events[-1]
+    assert (event.opcode, event.engine) == ("dma_gather", Engine.DMA)
+    assert event.attributes == {"dge": "swdge"}
+    assert [region.allocation.name for region in event.reads] == ["table", ""]
+
+
+def test_hardware_descriptors_need_trn2():
+    def kernel(tensor):
+        tile = nl.ndarray(tensor.shape, nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=tensor, dge_mode=nisa.dge_mode.hwdge)
+
+    launch(kernel, [TABLE])
+    with pytest.raises(NkiError, match="hardware descriptor generation needs NeuronCore-v3"):
+        launch(kernel, [TABLE], machine=TRN1)
+
+
+def psum(*shape):
+    return nl.zeros(shape, nl.float32, buffer=nl.psum)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda t: nisa.dma_copy(dst=t, src=psum(10, 6)),
+        lambda t: nisa.dma_copy(dst=psum(10, 6), src=t),
+        lambda t: nisa.dma_transpose(psum(10, 6)),
+    ],
+    ids=["source", "destination", "transpose"],
+)
+def test_dma_does_not_reach_psum(copy):
+    with pytest.raises(BufferError) as caught:
+        launch(copy, [TABLE.copy()])
+    assert "in hbm or sbuf" in caught.value.rule
+    assert "float32 in psum" in caught.value.received
+    assert caught.value.remedy == "copy it to SBUF first (nisa.tensor_copy or nl.copy)"
+
+
+def rows():
+    return nisa.iota(nl.arange(4)[:, None], nl.int32)
+
+
+def sbuf(*shape):
+    return nl.zeros(shape, nl.float32)
+
+
+REFUSED = [
+    (
+        "another number of elements",
+        lambda t: nisa.dma_copy(dst=sbuf(10, 5), src=t),
+        "dma_copy moves as many elements as both sides have",
+        "src [10, 6] (60 elements), dst [10, 5] (50 elements)",
+    ),
+    (
+        "an array",
+        lambda t: nisa.dma_copy(dst=sbuf(10, 6), src=np.zeros((10, 6))),
+        "dma_copy takes a tile as src",
+        "ndarray",
+    ),
+    (
+        "a product at the destination",
+        lambda t: nisa.dma_copy(dst=sbuf(10, 6), src=t, dst_rmw_op=np.multiply),
+        "dma_copy's dst_rmw_op is np.add",
+        "multiply",
+    ),
+    (
+        "a broadcast view",
+        lambda t: nisa.dma_copy(dst=sbuf(10, 1).broadcast_to((10, 6)), src=t),
+        "a broadcast view cannot be written",
+        "with strides (1, 0)",
+    ),
+    (
+        "a blocked tensor",
+        lambda t: nisa.dma_copy(dst=nl.ndarray((2, nl.par_dim(5), 6), nl.float32), src=t),
+        "the first dimension of a tile is its partition dimension",
+        "at axis 1",
+    ),
+    (
+        "another permutation",
+        lambda t: nisa.dma_transpose(t.reshape((2, 5, 6)), axes=(0, 2, 1)),
+        "dma_transpose makes one permutation for each number of dimensions",
+        "axes=(0, 2, 1)",
+    ),
+    (
+        "one dimension",
+        lambda t: nisa.dma_transpose(t.reshape((60,))),
+        "dma_transpose takes 2 to 4 dimensions",
+        "[60]",
+    ),
+    (
+        "a transpose to 129 partitions",
+        lambda t: nisa.dma_transpose(nl.ndarray((4, 129), nl.float32, buffer=nl.hbm)),
+        "the partition size of a tile is at most 128",
+        "129 partitions",
+    ),
+    (
+        "load_transpose2d of three dimensions",
+        lambda t: nl.load_transpose2d(t.reshape((2, 5, 6))),
+        "nl.load_transpose2d takes two dimensions",
+        "[2, 5, 6]",
+    ),
+    (
+        "an atomic maximum",
+        lambda t: nl.atomic_rmw(t[rows(), nl.arange(6)[None, :]], 1, op=np.maximum),
+        "nl.atomic_rmw adds",
+        "op=maximum",
+    ),
+    (
+        "an atomic addition without indices",
+        lambda t: nl.atomic_rmw(t, 1, op=np.add),
+        "nl.atomic_rmw takes a destination indexed by a tile",
+        "t [10, 6] float32 in shared_hbm",
+    ),
+    (
+        "an unknown argument",
+        lambda t: nl.load(t, cache=True),
+        "nl.load's argument 'cache' is not modelled by the embedded simulator",
+        "cache=True",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(use, rule, received):
+    def kernel(t):
+        use(t)
+
+    with pytest.raises(NkiError) as caught:
+        launch(kernel, [TABLE.copy()])
+    assert caught.value.rule == rule
+    assert received in caught.value.received
+
+
+def test_indices_are_integers():
+    with pytest.raises(TypeError, match="indices held in a tile are integers"):
+        on_tiles(lambda x: nl.load(_table()[x, nl.arange(6)[None, :]]), normal(4, 1))
+
+
+def _table():
+    table = nl.ndarray((10, 6), nl.float32, buffer=nl.hbm)
+    nl.store(table, 0.0)
+    return table

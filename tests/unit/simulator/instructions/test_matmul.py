@@ -1,0 +1,394 @@
+"""nc_matmul and nc_transpose: float32 products and sums, and the limits of the PE array."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+
+FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
+floats = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.__name__)
+
+
+@given(st.integers(1, 128), st.integers(1, 128), st.integers(1, 512), st.sampled_from(FLOATS))
+def test_small_integers_multiply_exactly(k, m, n, dtype):
+    stationary = integers(k, m, low=-4, high=5, dtype=dtype)
+    moving = integers(k, n, low=-4, high=5, dtype=dtype, seed=1)
+    result = on_tiles(nisa.nc_matmul, stationary, moving)
+    expected = stationary.astype(np.int64).T @ moving.astype(np.int64)
+    assert_array_equal(result, expected.astype(np.float32), strict=True)
+
+
+@floats
+def test_the_sum_is_accumulated_in_float32(dtype):
+    """In the narrow type 128 products of about 1 would lose most of their bits."""
+    stationary, moving = normal(128, 64, dtype=dtype), normal(128, 200, dtype=dtype, seed=1)
+    result = on_tiles(nisa.nc_matmul, stationary, moving)
+    exact = stationary.astype(np.float64).T @ moving.astype(np.float64)
+    assert result.dtype == np.float32
+    assert_allclose(result, exact, rtol=0, atol=2e-5)
+
+
+def test_tfloat32_operands():
+    stationary, moving = normal(32, 16), normal(32, 8, seed=1)
+
+    def compute(x, y):
+        return nisa.nc_matmul(nl.copy(x, dtype=nl.tfloat32), nl.copy(y, dtype=nl.tfloat32))
+
+    result = on_tiles(compute, stationary, moving)
+    assert_allclose(result, stationary.T @ moving, rtol=0, atol=1e-2)
+    assert abs(result - stationary.T @ moving).max() > 1e-5
+
+
+def test_free_dimensions_of_both_operands():
+    stationary, moving = normal(8, 2, 3), normal(8, 4, 5, seed=1)
+    result = on_tiles(nisa.nc_matmul, stationary, moving)
+    assert_allclose(result, np.einsum("ka,kbc->abc", stationary.reshape(8, 6), moving), atol=1e-5)
+
+
+def test_hints_and_pe_tiles_change_no_value():
+    stationary, moving = normal(32, 32), normal(32, 64, seed=1)
+    plain, hinted, tiled = on_tiles(
+        lambda x, y: (
+            nisa.nc_matmul(x, y),
+            nisa.nc_matmul(
+                x, y, is_stationary_onezero=True, is_moving_onezero=True, is_transpose=True
+            ),
+            nisa.nc_matmul(x, y, tile_position=(32, 64), tile_size=(32, 32)),
+        ),
+        *(stationary, moving),
+    )
+    assert_array_equal(plain, hinted)
+    assert_array_equal(plain, tiled)
+
+
+@pytest.mark.parametrize("transpose_x", [False, True])
+def test_nl_matmul(transpose_x):
+    x, y = normal(48, 32), normal(32, 100, seed=1)
+    given_x = np.ascontiguousarray(x.T) if transpose_x else x
+    result = on_tiles(lambda a, b: nl.matmul(a, b, transpose_x=transpose_x), given_x, y)
+    assert_allclose(result, x @ y, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["+=", "[...] +=", "[:, :] +=", "= a + b"])
+def test_products_accumulate_in_psum(form):
+    stationary, moving = normal(3, 16, 8), normal(3, 16, 20, seed=1)
+
+    def kernel(x, y):
+        total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
+        for k in nl.affine_range(3):
+            product = nisa.nc_matmul(nl.load(x[k]), nl.load(y[k]))
+            if form == "+=":
+                total += product
+            elif form == "[...] +=":
+                total[...] += product
+            elif form == "[:, :] +=":
+                total[:, :] += product
+            else:
+                total[...] = nl.add(total, product)
+        out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, total)
+        return out
+
+    (result,) = launch(kernel, [stationary, moving]).outputs
+    assert_allclose(result, np.einsum("bkm,bkn->mn", stationary, moving), atol=1e-5)
+
+
+def test_a_part_of_a_bank_accumulates():
+    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
+
+    def compute(x, y):
+        total = nl.zeros((8, 40), nl.float32, buffer=nl.psum)
+        for k in range(2):
+            total[:, nl.ds(20 * k, 20)] += nisa.nc_matmul(x, y)
+        total[:, 0:20] += nisa.nc_matmul(x, y)
+        return total
+
+    product = stationary.T @ moving
+    result = on_tiles(compute, stationary, moving)
+    assert_allclose(result, np.concatenate([2 * product, product], axis=1), atol=1e-5)
+
+
+@floats
+@pytest.mark.parametrize("shape", [(1, 1), (128, 128), (5, 128), (128, 3), (32, 32)], ids=str)
+def test_nc_transpose_moves_data_only(dtype, shape):
+    data = normal(*shape, dtype=dtype)
+    result = on_tiles(nisa.nc_transpose, data)
+    assert_array_equal(result, data.T, strict=True)
+    assert_array_equal(on_tiles(nl.transpose, data), data.T, strict=True)
+
+
+def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
+    data = normal(32, 8)
+
+    def compute(x):
+        turned = nisa.nc_transpose(in_psum(x))
+        named = nisa.nc_transpose(x, engine=nisa.vector_engine)
+        assert turned.space is named.space is Space.SBUF
+        assert nisa.nc_transpose(x).space is Space.PSUM
+        return turned, named
+
+    for result in on_tiles(compute, data):
+        assert_array_equal(result, data.T)
+
+
+def test_nc_transpose_collapses_the_free_axes():
+    data = normal(8, 3, 4)
+    assert_array_equal(on_tiles(nisa.nc_transpose, data), data.reshape(8, 12).T)
+
+
+def test_nc_transpose_into_another_dtype():
+    data = normal(8, 3)
+    result = on_tiles(lambda x: nisa.nc_transpose(x, dtype=nl.bfloat16), data)
+    assert_array_equal(result, data.T.astype(ml_dtypes.bfloat16), strict=True)
+
+
+def test_the_trace():
+    def kernel(x, y):
+        nisa.nc_matmul(nl.load(x), nl.load(y))
+        nisa.nc_transpose(nl.load(x), engine=nisa.vector_engine)
+
+    events = launch(kernel, [normal(16, 8), normal(16, 20)]).trace.events
+    product, turned = events[2], events[4]
+    assert (product.opcode, product.engine) == ("nc_matmul", Engine.TENSOR)
+    assert [region.shape for region in (*product.writes, *product.reads)] == [
+        (8, 20),
+        (16, 8),
+        (16, 20),
+    ]
+    assert product.writes[0].allocation.space is Space.PSUM
+    assert (turned.opcode, turned.engine) == ("nc_transpose", Engine.VECTOR)
+
+
+def sbuf(*shape, dtype=nl.float32):
+    return nl.zeros(shape, dtype)
+
+
+def accumulated(shape):
+    total = nl.zeros(shape, nl.float32, buffer=nl.psum)
+    total += nisa.nc_matmul(sbuf(8, shape[0]), sbuf(8, shape[1]))
+
+
+def across_banks():
+    total = nl.zeros((8, 1024), nl.float32, buffer=nl.psum)
+    total[:, 256:768] += nisa.nc_matmul(sbuf(8, 8), sbuf(8, 512))
+
+
+REFUSED = [
+    (
+        "129 columns of the stationary operand",
+        lambda: nisa.nc_matmul(sbuf(128, 129), sbuf(128, 512)),
+        "the free size of nc_matmul's stationary operand is at most 128",
+        "stationary [128, 129]: 129 elements a partition",
+        "128 (nl.tile_size.gemm_stationary_fmax)",
+    ),
+    (
+        "513 columns of the moving operand",
+        lambda: nisa.nc_matmul(sbuf(128, 128), sbuf(128, 513)),
+        "the free size of nc_matmul's moving operand is at most 512",
+        "moving [128, 513]: 513 elements a partition",
+        "512 (nl.tile_size.gemm_moving_fmax)",
+    ),
+    (
+        "the product of the moving operand's free sizes",
+        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 3, 200)),
+        "the free size of nc_matmul's moving operand is at most 512",
+        "moving [16, 3, 200]: 600 elements a partition",
+        "512 (nl.tile_size.gemm_moving_fmax)",
+    ),
+    (
+        "different contraction sizes",
+        lambda: nisa.nc_matmul(sbuf(64, 16), sbuf(128, 16)),
+        "nc_matmul contracts over the partitions of both operands",
+        "stationary [64, 16], moving [128, 16]: 64 and 128 partitions",
+        None,
+    ),
+    (
+        "an operand in PSUM",
+        lambda: nisa.nc_matmul(nl.zeros((16, 16), nl.float32, buffer=nl.psum), sbuf(16, 16)),
+        "nc_matmul takes stationary in sbuf",
+        "stationary = tile [16, 16] float32 in psum",
+        "sbuf",
+    ),
+    (
+        "an operand in HBM",
+        lambda: nisa.nc_matmul(sbuf(16, 16), nl.ndarray((16, 16), nl.float32, buffer=nl.hbm)),
+        "nc_matmul takes moving in sbuf",
+        "moving = tile [16, 16] float32 in private_hbm",
+        "sbuf",
+    ),
+    (
+        "integers",
+        lambda: nisa.nc_matmul(sbuf(16, 16, dtype=nl.int32), sbuf(16, 16)),
+        "nc_matmul takes stationary of certain dtypes",
+        "stationary = tile [16, 16] int32 in sbuf",
+        "float8_e4m3, float8_e5m2, bfloat16, float16, tfloat32, float32",
+    ),
+    (
+        "no tiles",
+        lambda: nisa.nc_matmul(1.0, sbuf(16, 16)),
+        "nc_matmul takes two tiles",
+        "float and Tensor",
+        None,
+    ),
+    (
+        "more than a bank",
+        lambda: accumulated((8, 512)) or across_banks(),
+        "a matmul accumulates inside one PSUM bank",
+        "tile [8, 512] float32 in psum: bytes 1024 to 3071 of the partition",
+        "banks of 2048 bytes (512 float32, nl.tile_size.psum_fmax)",
+    ),
+    (
+        "another shape to accumulate into",
+        lambda: nl.zeros((8, 16), nl.float32, buffer=nl.psum).__iadd__(
+            nisa.nc_matmul(sbuf(8, 8), sbuf(8, 20))
+        ),
+        "a matmul accumulates into a tile of its result's shape",
+        "target [8, 16], product [8, 20]",
+        None,
+    ),
+    (
+        "an accumulator that was never written",
+        lambda: nl.ndarray((8, 16), nl.float32, buffer=nl.psum).__iadd__(
+            nisa.nc_matmul(sbuf(8, 8), sbuf(8, 16))
+        ),
+        "an instruction reads only what was written before",
+        "128 of 128 elements of tile [8, 16] float32 in psum were never written",
+        None,
+    ),
+    (
+        "a PE tile of 16",
+        lambda: nisa.nc_matmul(
+            sbuf(16, 16), sbuf(16, 16), tile_position=(0, 0), tile_size=(16, 16)
+        ),
+        "nc_matmul's PE tiling: values are multiples of 32",
+        "tile_size=(16, 16)",
+        None,
+    ),
+    (
+        "a PE tile without position",
+        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_size=(32, 32)),
+        "nc_matmul's PE tiling: both are set, each (row, column)",
+        "tile_position=()",
+        None,
+    ),
+    (
+        "a PE tile smaller than the operand",
+        lambda: nisa.nc_matmul(
+            sbuf(64, 16), sbuf(64, 16), tile_position=(0, 0), tile_size=(32, 32)
+        ),
+        "nc_matmul's PE tiling: tile_size is at least the stationary tile's size",
+        "stationary [64, 16]",
+        None,
+    ),
+    (
+        "a PE tile beyond the array",
+        lambda: nisa.nc_matmul(
+            sbuf(16, 16), sbuf(16, 16), tile_position=(96, 0), tile_size=(64, 32)
+        ),
+        "nc_matmul's PE tiling: the PE tile lies in the PE array",
+        "tile_position=(96, 0)",
+        None,
+    ),
+    (
+        "a mask over two of three axes",
+        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), mask=nl.arange(16)[None, :] < 4),
+        "nc_matmul's mask over index expressions is not modelled by the embedded simulator",
+        "Mask",
+        None,
+    ),
+    (
+        "perf_mode",
+        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), perf_mode="double_row_gen3"),
+        "nisa.nc_matmul's argument 'perf_mode' is not modelled by the embedded simulator",
+        "perf_mode='double_row_gen3'",
+        None,
+    ),
+    (
+        "a transpose of 129 elements",
+        lambda: nisa.nc_transpose(sbuf(128, 129)),
+        "a transpose on the tensor engine takes at most 128 x 128 elements",
+        "data [128, 129]: 128 partitions, 129 elements each",
+        "128 partitions, 128 elements each",
+    ),
+    (
+        "33 rows on the Vector Engine",
+        lambda: nisa.nc_transpose(sbuf(33, 32), engine=nisa.vector_engine),
+        "a transpose on the vector engine takes at most 32 x 32 elements",
+        "data [33, 32]: 33 partitions, 32 elements each",
+        "32 partitions, 32 elements each",
+    ),
+    (
+        "PSUM on the Tensor Engine",
+        lambda: nisa.nc_transpose(
+            nl.zeros((16, 16), nl.float32, buffer=nl.psum), engine=nisa.tensor_engine
+        ),
+        "nc_transpose on the Tensor Engine takes data in sbuf",
+        "data = tile [16, 16] float32 in psum",
+        "sbuf",
+    ),
+    (
+        "a transpose on the Scalar Engine",
+        lambda: nisa.nc_transpose(sbuf(16, 16), engine=nisa.scalar_engine),
+        "nc_transpose runs on the engines that implement it",
+        "engine=scalar",
+        "tensor, vector",
+    ),
+    (
+        "nl.transpose of three dimensions",
+        lambda: nl.transpose(sbuf(16, 4, 2)),
+        "nl.transpose takes two dimensions",
+        "tile [16, 4, 2] float32 in sbuf",
+        None,
+    ),
+    (
+        "nl.matmul of PSUM",
+        lambda: nl.matmul(sbuf(16, 16), nl.zeros((16, 16), nl.float32, buffer=nl.psum)),
+        "nl.matmul reads its operands from SBUF",
+        "y = tile [16, 16] float32 in psum",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "rule", "received", "limit"),
+    [row[1:] for row in REFUSED],
+    ids=[row[0] for row in REFUSED],
+)
+def test_what_is_refused(use, rule, received, limit):
+    with pytest.raises(NkiError) as caught:
+        launch(use)
+    assert caught.value.rule == rule
+    assert received in caught.value.received
+    assert caught.value.limit == limit
+
+
+def small_pe_tile():
+    nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_position=(0, 0), tile_size=(32, 32))
+
+
+def test_pe_tiles_of_32_by_32_need_trn2():
+    launch(small_pe_tile, machine=TRN2)
+    with pytest.raises(NkiError, match=r"\(32, 32\) tiles need NeuronCore-v3"):
+        launch(small_pe_tile, machine=TRN1)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_matmul_under_a_condition(condition):
+    def compute(x, y):
+        total = nl.ones((8, 20), nl.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(x, y, mask=condition)
+        return total
+
+    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
+    expected = 1 + condition * (stationary.T @ moving)
+    assert_allclose(on_tiles(compute, stationary, moving), expected, atol=1e-5)

@@ -1,0 +1,153 @@
+"""The rules that instructions share, and the one write."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.operands import (
+    DMA_SPACES,
+    HBM,
+    ON_CHIP,
+    SBUF_ONLY,
+    free_size,
+    is_number,
+    need_dtype,
+    need_float,
+    need_integers,
+    need_tile,
+    same_elements,
+    same_partitions,
+    write,
+)
+from difftest.simulator.trace import Space
+from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.stored import stored
+
+
+def tile(*shape, space=Space.SBUF, dtype=np.float32):
+    return stored(np.zeros(shape, dtype), space)
+
+
+@pytest.mark.parametrize(
+    "value", [True, 1, 1.5, np.float64(2), np.int8(1), np.bool_(True), ml_dtypes.bfloat16(1)]
+)
+def test_numbers(value):
+    assert is_number(value)
+
+
+@pytest.mark.parametrize("value", [None, "1", 1j, np.complex64(1), np.str_("1"), np.ones(1), [1]])
+def test_no_numbers(value):
+    assert not is_number(value)
+
+
+@pytest.mark.parametrize(
+    ("spaces", "space", "accepted", "remedy"),
+    [
+        (ON_CHIP, Space.SHARED_HBM, "sbuf or psum", "load it into SBUF first"),
+        (SBUF_ONLY, Space.PSUM, "sbuf", "copy it to SBUF first"),
+        (DMA_SPACES, Space.PSUM, "hbm or sbuf", "copy it to SBUF first"),
+        (HBM, Space.SBUF, "hbm", "put it into hbm"),
+    ],
+)
+def test_a_tile_in_the_wrong_memory(spaces, space, accepted, remedy):
+    wrong = tile(4, 5, space=space)
+    with pytest.raises(BufferError) as caught:
+        need_tile(wrong, "src", "tensor_copy", spaces)
+    assert caught.value.rule == f"tensor_copy takes src in {accepted}"
+    assert caught.value.received == f"src = t [4, 5] float32 in {space.value}"
+    assert caught.value.limit == accepted
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("value", [None, 3, np.ones(3), "tile"])
+def test_no_tile(value):
+    with pytest.raises(KernelError, match="tensor_copy takes a tile as src") as caught:
+        need_tile(value, "src", "tensor_copy")
+    assert caught.value.received.startswith(type(value).__name__)
+
+
+def test_partitions_and_elements():
+    same_partitions("f", a=tile(4, 5), b=tile(4, 1, 2))
+    same_elements("f", a=tile(4, 6), b=tile(4, 3, 2))
+    with pytest.raises(ShapeError, match="the same number of partitions") as caught:
+        same_partitions("f", a=tile(4, 5), b=tile(1, 5))
+    assert caught.value.received == "a [4, 5], b [1, 5]"
+    with pytest.raises(ShapeError, match="the same number of elements a partition"):
+        same_elements("f", a=tile(4, 5), b=tile(4, 6))
+    assert free_size((4, 3, 2)) == 6
+
+
+def test_dtypes():
+    need_dtype(tile(4, 5), "data", "f", (FLOAT32,))
+    need_float(tile(4, 5), "data", "f")
+    need_integers("f", data=np.dtype(np.int8))
+    with pytest.raises(DtypeError) as caught:
+        need_dtype(tile(4, 5), "data", "f", (BFLOAT16,))
+    assert caught.value.received == "data = t [4, 5] float32 in sbuf"
+    assert caught.value.limit == "bfloat16"
+    with pytest.raises(DtypeError, match="takes data of a float dtype"):
+        need_float(tile(4, 5, dtype=np.int32), "data", "f")
+    with pytest.raises(DtypeError) as caught:
+        need_integers("f", data=FLOAT32)
+    assert caught.value.received == "data of float32"
+
+
+def test_a_write_broadcasts_rounds_and_marks():
+    target = stored(np.zeros((3, 4), np.int8), Space.SBUF, written=False)
+    write(target[0:2], np.array([[1.5, 2.5, -200, 3]], np.float32))
+    assert target.storage.data[:2].tolist() == [[2, 2, -128, 3]] * 2
+    assert target.storage.unwritten == 4
+    write(target[2:3], np.array([[7, 8, 9, 10]]), np.array([[True, False, True, False]]))
+    assert target.storage.data[2].tolist() == [7, 0, 9, 0]
+    assert target.storage.unwritten == 2
+
+
+def test_a_write_to_hbm_keeps_the_dtypes_own_bits():
+    target = stored(np.zeros((1, 2), ml_dtypes.bfloat16))
+    write(target, np.array([[1.001, 2]], np.float32))
+    expected = np.array([[1.001, 2]], ml_dtypes.bfloat16)
+    assert_array_equal(target.storage.data, expected, strict=True)
+
+
+def test_an_immutable_tensor_is_not_written():
+    target = stored(np.zeros((1, 2), np.float32))
+    target.storage.mutable = False
+    with pytest.raises(KernelError, match="a kernel does not write to its parameters") as caught:
+        write(target, np.ones((1, 2), np.float32))
+    assert "mutable_tensor" in caught.value.remedy
+    assert (target.storage.data == 0).all()
+
+
+def test_a_broadcast_view_is_not_written():
+    view = tile(4, 1).broadcast_to((4, 3))
+    with pytest.raises(ShapeError, match="a broadcast view cannot be written"):
+        write(view, np.ones((4, 3), np.float32))
+
+
+def test_a_dimension_of_size_1_may_have_any_stride():
+    target = tile(4, 3)
+    view = target[:, None, :]
+    write(view, np.ones((4, 1, 3), np.float32))
+    assert (target.storage.data == 1).all()
+
+
+def test_a_result_does_not_share_its_memory_with_an_operand():
+    """An instruction's array may become the tensor's data: never one that somebody else has."""
+
+    def compute(x):
+        copied = nl.copy(x)
+        doubled = nl.multiply(x, 1.0)
+        x[0:1] = nl.full((1, 3), 9, nl.float32)
+        return copied, doubled, x
+
+    data = normal(2, 3)
+    copied, doubled, changed = on_tiles(compute, data)
+    assert_array_equal(copied, data)
+    assert_array_equal(doubled, data)
+    assert changed[0].tolist() == [9, 9, 9]

@@ -1,0 +1,95 @@
+"""AWS nki.api.shared.rst at v2.26.0, "NKI Type Promotion": its examples, each way round."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difftest.simulator.dtypes import DTYPES, as_dtype, is_float, name_of
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.promotion import promote_dtypes, scalar_dtype
+from tests.unit.simulator.on_tiles import on_tiles
+
+DOCUMENTED = [
+    ("int32", "float16", "float16"),
+    ("uint16", "tfloat32", "tfloat32"),
+    ("float32", "tfloat32", "float32"),
+    ("float32", "bfloat16", "float32"),
+    ("float16", "bfloat16", "float32"),
+    ("float8_e4m3", "float16", "float16"),
+    ("float8_e4m3", "bfloat16", "bfloat16"),
+    ("float8_e4m3", "float8_e5m2", "bfloat16"),
+    ("int16", "int32", "int32"),
+    ("uint8", "uint16", "uint16"),
+    ("uint16", "int32", "int32"),
+    ("int8", "uint8", "int16"),
+    ("int8", "uint16", "int32"),
+    ("int32", "uint32", "float32"),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "result"), DOCUMENTED)
+def test_the_documented_pairs(a, b, result):
+    for first, second in ((a, b), (b, a)):
+        assert name_of(promote_dtypes(as_dtype(first), as_dtype(second))) == result
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations_with_replacement(DTYPES, 2)))
+def test_any_pair(a, b):
+    result = promote_dtypes(a, b)
+    assert result == promote_dtypes(b, a)
+    assert result in DTYPES
+    assert is_float(result) or not (is_float(a) or is_float(b))
+    if a == b and is_float(a):
+        assert result == a
+
+
+@pytest.mark.parametrize(
+    ("scalar", "dtype"),
+    [
+        (True, "uint8"),
+        (2, "int32"),
+        (1.5, "float32"),
+        (np.int8(2), "int8"),
+        (np.float16(2), "float16"),
+        (ml_dtypes.bfloat16(2), "bfloat16"),
+        (np.float32(2), "float32"),
+        (np.bool_(True), "bool"),
+        (np.sqrt(2.0), "float32"),  # NumPy's 64-bit scalars are weak: what a host computes with
+        (np.prod((2, 3)), "int32"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_scalars(scalar, dtype):
+    assert scalar_dtype(scalar) == as_dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("tile", "scalar", "dtype"),
+    [
+        (np.int8, 2, np.int32),
+        (np.float16, 1.2, np.float32),
+        (np.float16, np.float16(2), np.float16),
+        (np.int8, np.int8(2), np.int8),
+        (np.int16, 1.0, np.float32),
+        (np.uint8, True, np.uint8),
+        (np.float32, np.float64(2), np.float32),
+    ],
+)
+def test_a_tile_and_a_scalar(tile, scalar, dtype):
+    """The function and the Python operator, the scalar on either side."""
+    values = np.array([[1, 2, 3]], tile)
+    for result in on_tiles(
+        lambda x: (nl.add(x, scalar), nl.add(scalar, x), x + scalar, scalar + x), values
+    ):
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, values.astype(np.float64) + scalar, rtol=1e-6)
+
+
+def test_a_given_dtype_stands():
+    values = np.array([[1, 2, 3]], np.int16)
+    result = on_tiles(lambda x: nl.add(x, 2, dtype=nl.bfloat16), values)
+    assert result.dtype == ml_dtypes.bfloat16

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import Engine, NkiError, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+
+DATA = normal(4, 3, 5)
+REDUCTIONS = {
+    "add": (np.add, np.sum),
+    "maximum": (np.max, np.max),
+    "minimum": (np.min, np.min),
+    "multiply": (np.multiply, np.prod),
+}
+
+
+@pytest.mark.parametrize(("op", "expected"), REDUCTIONS.values(), ids=list(REDUCTIONS))
+@pytest.mark.parametrize("axis", [2, [2], (1, 2), [2, 1], -1, [-2, -1]], ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_tensor_reduce(op, expected, axis, keepdims):
+    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    wanted = expected(DATA, axis=axes, keepdims=keepdims)
+    result = on_tiles(lambda x: nisa.tensor_reduce(op, x, axis, keepdims=keepdims), DATA)
+    assert result.shape == (wanted.shape if wanted.ndim > 1 else (4, 1))
+    assert_allclose(result, wanted.reshape(result.shape), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.prod, np.prod)],
+)
+def test_the_functions_of_nl(function, expected):
+    for axis, keepdims in ((1, False), (2, True), ((1, 2), False)):
+        result = on_tiles(lambda x, a=axis, k=keepdims: function(x, axis=a, keepdims=k), DATA)
+        wanted = expected(DATA, axis=axis, keepdims=keepdims)
+        assert_allclose(result, wanted.reshape(result.shape), rtol=1e-6)
+
+
+def test_subtract_takes_the_others_from_the_first():
+    result = on_tiles(lambda x: nisa.tensor_reduce(np.subtract, x, [1, 2]), DATA)
+    flat = DATA.reshape(4, -1).astype(np.float64)
+    assert_allclose(result[:, 0], flat[:, 0] - flat[:, 1:].sum(1), rtol=1e-6)
+
+
+def test_logical_reductions_are_one_or_zero():
+    values = np.array([[0, 0, 0], [0, 3, 0], [1, 2, 3]], np.float32)
+    results = on_tiles(
+        lambda x: tuple(
+            nisa.tensor_reduce(op, x, 1) for op in (nl.logical_and, nl.logical_or, nl.logical_xor)
+        ),
+        values,
+    )
+    assert [result[:, 0].tolist() for result in results] == [[0, 0, 1], [0, 1, 1], [0, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int32"])
+def test_bitvec_reductions_keep_every_bit(dtype):
+    info = np.iinfo(dtype)
+    values = integers(4, 6, low=info.min, high=info.max, dtype=dtype)
+    for op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
+        result = on_tiles(lambda x, op=op: nisa.tensor_reduce(op, x, 1), values)
+        assert_array_equal(result, op.reduce(values, axis=1, keepdims=True), strict=True)
+
+
+def test_negate():
+    plain, negated = on_tiles(
+        lambda x: (nisa.tensor_reduce(np.max, x, 2), nisa.tensor_reduce(np.max, x, 2, negate=True)),
+        DATA,
+    )
+    assert_array_equal(negated, -plain)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_sum_is_accumulated_in_float32_and_rounded_once(dtype):
+    """4096 ones are 256 in bfloat16 and 2048 in float16 if each partial sum is rounded."""
+    ones = np.ones((2, 4096), dtype)
+    assert on_tiles(lambda x: nl.sum(x, axis=1), ones).astype(np.float32).tolist() == [[4096]] * 2
+    values = normal(4, 100, dtype=dtype)
+    exact = values.astype(np.float64).sum(1, keepdims=True).astype(np.float32).astype(dtype)
+    assert_array_equal(on_tiles(lambda x: nl.sum(x, axis=1), values), exact, strict=True)
+
+
+def test_the_result_may_have_another_dtype():
+    values = normal(4, 100, dtype=np.float16)
+    result = on_tiles(lambda x: nisa.tensor_reduce(np.add, x, 1, dtype=nl.float32), values)
+    assert result.dtype == np.float32
+    assert_allclose(result[:, 0], values.astype(np.float64).sum(1), rtol=1e-6)
+
+
+def test_integers_reduce_in_float32():
+    values = np.array([[2**24, 1, 1]], np.int32)
+    assert on_tiles(lambda x: nl.max(x, axis=1), values).tolist() == [[2**24]]
+    assert on_tiles(lambda x: nl.sum(x, axis=1), values).tolist() != [[2**24 + 1]]
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"), [(np.add, np.sum), (np.max, np.max), (nl.bitwise_or, np.bitwise_or.reduce)]
+)
+def test_across_partitions(op, expected):
+    values = integers(6, 3, 2, low=0, high=100, dtype=np.int32)
+    result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), values)
+    assert_array_equal(result, expected(values, axis=0)[None].astype(np.int32), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [(np.add, np.sum), (np.max, np.max), (np.min, np.min), (nl.multiply, np.prod)],
+)
+def test_tensor_scalar_reduce(op, expected):
+    column = normal(4, 1, seed=1)
+
+    def both(x, y):
+        total = nl.ndarray((4, 1), nl.float32)
+        scaled = nisa.tensor_scalar_reduce(
+            data=x, op0=np.multiply, operand0=y, reduce_op=op, reduce_res=total
+        )
+        return scaled, total
+
+    scaled, total = on_tiles(both, DATA, column)
+    assert_array_equal(scaled, DATA * column[:, :, None])
+    assert_allclose(total[:, 0], expected(scaled.reshape(4, -1), axis=1), rtol=1e-6)
+
+
+def test_mean_and_var_and_softmax():
+    data = normal(4, 50, dtype=np.float16)
+    wide = data.astype(np.float64)
+    mean, var, softmax = on_tiles(
+        lambda x: (nl.mean(x, axis=1), nl.var(x, axis=1), nl.softmax(x, axis=1)), data
+    )
+    shares = np.exp(wide - wide.max(1, keepdims=True))
+    assert mean.dtype == var.dtype == softmax.dtype == np.float16
+    assert_allclose(mean[:, 0], wide.mean(1), rtol=1e-3, atol=1e-4)
+    assert_allclose(var[:, 0], wide.var(1), rtol=1e-3)
+    assert_allclose(softmax, shares / shares.sum(1, keepdims=True), rtol=1e-3)
+
+
+def test_the_mean_of_integers_is_float32():
+    result = on_tiles(lambda x: nl.mean(x, axis=1), np.array([[1, 2]], np.int32))
+    assert_array_equal(result, np.array([[1.5]], np.float32), strict=True)
+
+
+def test_engines():
+    def kernel(x):
+        tile = nl.load(x)
+        nisa.tensor_reduce(np.add, tile, 1)
+        nisa.tensor_partition_reduce(np.add, tile)
+
+    events = launch(kernel, [DATA[:, 0]]).trace.events[1:]
+    assert [(event.opcode, event.engine) for event in events] == [
+        ("tensor_reduce", Engine.VECTOR),
+        ("tensor_partition_reduce", Engine.GPSIMD),
+    ]
+    assert events[0].attributes == {"op": "add", "axes": (1,)}
+
+
+REFUSED = [
+    ("the partition axis", lambda x: nl.sum(x, axis=0), "nl.sum reduces free axes", "axis=0 of"),
+    ("an axis beyond", lambda x: nl.sum(x, axis=3), "nl.sum reduces free axes", "axis=3 of"),
+    ("an axis twice", lambda x: nl.sum(x, axis=[1, 1]), "reduces free axes", "axis=[1, 1] of"),
+    ("no axis", lambda x: nl.sum(x, axis=None), "reduces free axes", "axis=None of"),
+    ("a letter", lambda x: nl.sum(x, axis="x"), "reduces free axes", "axis=x of"),
+    (
+        "an inner axis",
+        lambda x: nisa.tensor_reduce(np.add, x, axis=1),
+        "reduces the last consecutive axes",
+        "axis=1 of tile [4, 3, 5] float32 in sbuf",
+    ),
+    (
+        "an operator that does not reduce",
+        lambda x: nisa.tensor_reduce(np.divide, x, axis=2),
+        "takes an operator that can reduce",
+        "op=divide",
+    ),
+    (
+        "bits of floats",
+        lambda x: nisa.tensor_reduce(np.bitwise_or, x, axis=2),
+        "bitvec operators work on integers",
+        "data of float32",
+    ),
+    (
+        "minus bits",
+        lambda x: nisa.tensor_reduce(np.bitwise_or, nl.copy(x, dtype=nl.int8), 2, negate=True),
+        "negate goes with arithmetic operators",
+        "negate=True",
+    ),
+    (
+        "a product across partitions",
+        lambda x: nisa.tensor_partition_reduce(np.multiply, x),
+        "tensor_partition_reduce takes few operators",
+        "multiply",
+    ),
+    (
+        "PSUM across partitions",
+        lambda x: nisa.tensor_partition_reduce(np.add, in_psum(x)),
+        "the GpSimd Engine cannot access PSUM",
+        "tensor_partition_reduce with data",
+    ),
+    (
+        "bits after arithmetic",
+        lambda x: nisa.tensor_scalar_reduce(
+            data=x, op0=np.add, operand0=1.0, reduce_op=nl.bitwise_or, reduce_res=x[:, 0, 0:1]
+        ),
+        "tensor_scalar_reduce takes few reductions",
+        "reduce_op=bitwise_or",
+    ),
+    (
+        "bits before a reduction",
+        lambda x: nisa.tensor_scalar_reduce(
+            data=x, op0=nl.bitwise_or, operand0=1, reduce_op=np.add, reduce_res=x[:, 0, 0:1]
+        ),
+        "tensor_scalar_reduce takes an arithmetic operator",
+        "op0=bitwise_or",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(compute, rule, received):
+    with pytest.raises(NkiError) as caught:
+        on_tiles(compute, DATA)
+    assert rule in caught.value.rule
+    assert received in caught.value.received

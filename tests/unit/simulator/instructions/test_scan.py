@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import NkiError
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+
+A, B, START = normal(4, 9), normal(4, 9, seed=1), normal(4, 1, seed=2)
+
+
+def scanned(a, b, start, op0, op1, reverse0=False, reverse1=False):
+    """The documentation's definition, column by column."""
+    state, columns = start, []
+    for k in range(a.shape[1]):
+        left, right = (state, a[:, k]) if reverse0 else (a[:, k], state)
+        partial = op0(left, right)
+        left, right = (b[:, k], partial) if reverse1 else (partial, b[:, k])
+        state = op1(left, right)
+        columns.append(state)
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("reverse0", [False, True])
+@pytest.mark.parametrize("reverse1", [False, True])
+@pytest.mark.parametrize(
+    ("op0", "op1"), [(np.multiply, np.add), (np.subtract, np.subtract), (np.maximum, np.minimum)]
+)
+def test_tensor_tensor_scan(op0, op1, reverse0, reverse1):
+    vector, number = on_tiles(
+        lambda a, b, s: (
+            nisa.tensor_tensor_scan(a, b, s, op0, op1, reverse0, reverse1),
+            nisa.tensor_tensor_scan(a, b, 0.5, op0, op1, reverse0, reverse1),
+        ),
+        *(A, B, START),
+    )
+    assert_array_equal(vector, scanned(A, B, START[:, 0], op0, op1, reverse0, reverse1))
+    half = np.full(4, 0.5, np.float32)
+    assert_array_equal(number, scanned(A, B, half, op0, op1, reverse0, reverse1))
+
+
+def test_the_state_is_not_rounded():
+    a, b = A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)
+    result = on_tiles(lambda x, y: nisa.tensor_tensor_scan(x, y, 0, np.multiply, np.add), a, b)
+    wide = scanned(a.astype(np.float32), b.astype(np.float32), np.float32(0), np.multiply, np.add)
+    assert_array_equal(result, wide.astype(ml_dtypes.bfloat16), strict=True)
+    state, rounded = np.zeros(4, ml_dtypes.bfloat16), []
+    for k in range(9):
+        state = (a[:, k].astype(np.float32) * state + b[:, k]).astype(ml_dtypes.bfloat16)
+        rounded.append(state)
+    assert (np.stack(rounded, 1) != result).any()
+
+
+def test_statistics():
+    """Even and odd elements apart, then together; slices of any length aggregate."""
+    data = normal(4, 700) + 3
+    whole, parts = on_tiles(_statistics, data)
+    assert_allclose(whole[:, 0], 256)
+    assert_allclose(whole[:, 1], data[:, 0:512:2].mean(1), rtol=1e-5)
+    assert_allclose(whole[:, 2], data[:, 0:512:2].var(1) * 256, rtol=1e-4)
+    assert_allclose(whole[:, 3], 256)
+    assert_allclose(whole[:, 4], data[:, 1:512:2].mean(1), rtol=1e-5)
+    assert_allclose(whole[:, 5], data[:, 1:512:2].var(1) * 256, rtol=1e-4)
+    assert_allclose(parts, np.stack([data.mean(1), data.var(1)], 1), rtol=1e-5)
+
+
+def _statistics(x):
+    stats = nl.ndarray((4, 12), nl.float32)
+    stats[:, 0:6] = nisa.bn_stats(x[:, 0:512])
+    stats[:, 6:12] = nisa.bn_stats(x[:, 512:700])
+    return nisa.bn_stats(x[:, 0:512]), nisa.bn_aggr(stats)
+
+
+def test_statistics_of_one_element():
+    whole = on_tiles(lambda x: nisa.bn_aggr(nisa.bn_stats(x)), np.full((2, 1), 7, np.float32))
+    assert whole.tolist() == [[7, 0]] * 2
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_dropout_of_nothing_and_of_everything(probability):
+    result = on_tiles(lambda x: nisa.dropout(x, probability), A)
+    assert_array_equal(result, A * (1 - probability))
+
+
+def test_dropout_keeps_about_its_share_and_repeats_itself():
+    ones = np.ones((64, 256), np.float32)
+    column = np.linspace(0, 1, 64, dtype=np.float32)[:, None]
+    first, second = (on_tiles(nisa.dropout, ones, column) for _ in range(2))
+    assert_array_equal(first, second)
+    assert set(np.unique(first)) == {0, 1}
+    assert abs(first.mean(1) - (1 - column[:, 0])).max() < 0.15
+    seeded = on_tiles(lambda x, p: (nl.random_seed(7), nisa.dropout(x, p))[1], ones, column)
+    assert (seeded != first).any()
+
+
+REFUSED = [
+    (
+        "both in PSUM",
+        lambda a, b, s: nisa.tensor_tensor_scan(in_psum(a), in_psum(b), s, np.add, np.add),
+        "the two inputs are not both in PSUM",
+    ),
+    (
+        "other lengths",
+        lambda a, b, s: nisa.tensor_tensor_scan(a, b[:, 0:3], s, np.add, np.add),
+        "takes operands of one shape",
+    ),
+    (
+        "bits",
+        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, np.bitwise_and, np.add),
+        "takes binary arithmetic operators",
+    ),
+    (
+        "a unary operator",
+        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, np.add, nl.rsqrt),
+        "takes binary arithmetic operators",
+    ),
+    (
+        "power",
+        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, nl.power, np.add),
+        "runs on the Vector Engine",
+    ),
+    (
+        "a start for each element",
+        lambda a, b, s: nisa.tensor_tensor_scan(a, b, b, np.add, np.add),
+        "takes initial as a scalar or a vector",
+    ),
+    ("513 elements", lambda a, b, s: nisa.bn_stats(nl.zeros((4, 513), nl.float32)), "at most 512"),
+    ("no tuples", lambda a, b, s: nisa.bn_aggr(a[:, 0:4]), "takes .count, mean, variance"),
+    (
+        "dropout into another integer",
+        lambda a, b, s: nisa.dropout(nl.copy(a, dtype=nl.int8), 0.5, dtype=nl.int16),
+        "dropout of integers keeps their dtype",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(compute, rule):
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, A, B, START)

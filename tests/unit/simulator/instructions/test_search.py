@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import NkiError
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+
+DATA = normal(5, 20)
+WITH_TIES = integers(5, 20, low=0, high=5, dtype=np.float32)
+NARROW = DATA.astype(ml_dtypes.bfloat16)
+
+
+def largest(data):
+    return -np.sort(-data.reshape(len(data), -1), axis=1)[:, :8]
+
+
+def first_places(data, values):
+    """Each value's first place that no equal value before it has taken."""
+    places = np.empty(values.shape, np.uint32)
+    for p, row in enumerate(data):
+        free = np.ones(row.size, bool)
+        for k, value in enumerate(values[p]):
+            places[p, k] = np.flatnonzero((row == value) & free)[0]
+            free[places[p, k]] = False
+    return places
+
+
+@pytest.mark.parametrize("data", [DATA, WITH_TIES, NARROW], ids=["distinct", "ties", "narrow"])
+def test_max8_and_its_places(data):
+    values, places = on_tiles(
+        lambda x: (nisa.max8(src=x), nisa.nc_find_index8(data=x, vals=nisa.max8(src=x))), data
+    )
+    assert_array_equal(values, largest(data), strict=True)
+    assert_array_equal(places, first_places(data, largest(data)), strict=True)
+    assert all(len(set(row)) == 8 for row in places.tolist())
+
+
+def test_max8_over_several_axes_and_into_another_dtype():
+    data = normal(5, 4, 6)
+    result = on_tiles(lambda x: nisa.max8(src=x, dtype=nl.float16), data)
+    assert_array_equal(result, largest(data).astype(np.float16), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [nl.uint16, nl.uint32])
+def test_the_places_may_have_16_bits(dtype):
+    places = on_tiles(
+        lambda x: nisa.nc_find_index8(data=x, vals=nisa.max8(src=x), dtype=dtype), DATA
+    )
+    assert_array_equal(places, first_places(DATA, largest(DATA)).astype(dtype), strict=True)
+
+
+@pytest.mark.parametrize("data", [DATA, WITH_TIES], ids=["distinct", "ties"])
+def test_nc_match_replace8(data):
+    def compute(x):
+        places = nl.ndarray((5, 8), nl.uint32)
+        replaced = nisa.nc_match_replace8(data=x, vals=nisa.max8(src=x), imm=-1.0, dst_idx=places)
+        return replaced, places
+
+    replaced, places = on_tiles(compute, data)
+    expected_places = first_places(data, largest(data))
+    expected = data.copy()
+    np.put_along_axis(expected, expected_places.astype(np.int64), -1, axis=1)
+    assert_array_equal(replaced, expected, strict=True)
+    assert_array_equal(places, expected_places, strict=True)
+
+
+def test_the_16_largest_in_two_rounds():
+    def compute(x):
+        first = nisa.max8(src=x)
+        rest = nisa.nc_match_replace8(data=x, vals=first, imm=-9999.0)
+        return first, nisa.max8(src=rest)
+
+    first, second = on_tiles(compute, WITH_TIES)
+    assert_array_equal(np.concatenate([first, second], 1), -np.sort(-WITH_TIES, axis=1)[:, :16])
+
+
+@pytest.mark.parametrize(("width", "count"), [(1, None), (4, None), (1, 20), (2, 7)])
+def test_local_gather(width, count):
+    source = normal(32, 40)
+    index = integers(32, 2, low=0, high=30, dtype=np.uint16)
+    result = on_tiles(lambda x, i: nisa.local_gather(x, i, width, count), source, index)
+    for core in range(2):
+        rows = slice(16 * core, 16 * core + 16)
+        order = index[rows].T.reshape(-1)[:count].astype(int)  # along partitions first
+        for k, place in enumerate(order):
+            assert_array_equal(result[rows, k], source[rows, place : place + width])
+    assert result.shape == (32, 32 if count is None else count, width)
+
+
+def test_gather_flattened():
+    """The documentation's own example, and a random one."""
+    data = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2)
+    index = np.array([[[0, 1], [1, 3]], [[3, 3], [1, 0]]], np.uint32)
+    result = on_tiles(nl.gather_flattened, data, index)
+    assert_array_equal(result, [[[1, 2], [2, 4]], [[8, 8], [6, 5]]])
+    data, index = normal(8, 3, 7), integers(8, 5, low=0, high=21, dtype=np.uint32)
+    expected = np.take_along_axis(data.reshape(8, 21), index.astype(int), axis=1)
+    assert_array_equal(on_tiles(nl.gather_flattened, data, index), expected, strict=True)
+
+
+ORDER = [*range(31, 15, -1), *[255] * 8, *[3] * 8]
+
+
+@pytest.mark.parametrize("partitions", [32, 64, 128])
+def test_nc_stream_shuffle(partitions):
+    source, target = normal(partitions, 6), normal(partitions, 6, seed=1)
+
+    def compute(src, dst):
+        nisa.nc_stream_shuffle(src, dst, ORDER)
+        return dst
+
+    expected = target.copy()
+    for start in range(0, partitions, 32):
+        for k, from_partition in enumerate(ORDER):
+            if from_partition != 255:
+                expected[start + k] = source[start + from_partition]
+    assert_array_equal(on_tiles(compute, source, target), expected)
+
+
+def test_nc_stream_shuffle_in_place():
+    data = normal(32, 6)
+    result = on_tiles(lambda x: (nisa.nc_stream_shuffle(x, x, list(range(31, -1, -1))), x)[1], data)
+    assert_array_equal(result, data[::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_sequence_bounds(dtype):
+    ids = np.array([[0, 1, 1, 2, 2, 2, 0, 3]], dtype)
+    result = on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), ids)
+    starts, ends = [8, 1, 1, 3, 3, 3, 8, 7], [-1, 3, 3, 6, 6, 6, -1, 8]
+    assert_array_equal(result, np.array([[starts, ends]], dtype), strict=True)
+
+
+REFUSED = [
+    ("7 elements", lambda x: nisa.max8(src=x[:, 0:7]), "max8 takes 8 to 16384 elements"),
+    ("PSUM has no 16385", lambda x: nisa.max8(src=many()), "max8 takes 8 to 16384 elements"),
+    (
+        "vals of 7",
+        lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:7]),
+        "takes vals with 8 elements a partition",
+    ),
+    (
+        "values that are not there",
+        lambda x: nisa.nc_find_index8(data=x, vals=nl.full((5, 8), 99, nl.float32)),
+        "undefined for a value that is not in the data",
+    ),
+    (
+        "other partitions",
+        lambda x: nisa.nc_find_index8(data=x, vals=x[0:3, 0:8]),
+        "operands with the same number of partitions",
+    ),
+    (
+        "places in float32",
+        lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:8], dtype=nl.float32),
+        "takes the result of certain dtypes",
+    ),
+    (
+        "5 partitions to gather in",
+        lambda x: nisa.local_gather(x, nl.zeros((5, 2), nl.uint16)),
+        "local_gather: partitions are a multiple of 16",
+    ),
+    (
+        "three at a time",
+        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 3),
+        "local_gather: num_elem_per_idx is one of",
+    ),
+    (
+        "more than there are",
+        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 1, 33),
+        "local_gather: at most the 32 indices of a core's slice",
+    ),
+    (
+        "4097 indices",
+        lambda x: nisa.local_gather(many(32), nl.zeros((32, 257), nl.uint16), 1),
+        "local_gather: at most 4096 indices a core",
+    ),
+    (
+        "indices of 32 bits",
+        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint32)),
+        "local_gather takes index of certain dtypes",
+    ),
+    (
+        "an index beyond",
+        lambda x: nisa.local_gather(nl.zeros((16, 4), nl.float32), nl.full((16, 2), 4, nl.uint16)),
+        "local_gather is undefined for indices beyond src_buffer",
+    ),
+    (
+        "a flat index beyond",
+        lambda x: nl.gather_flattened(x, nl.full((5, 2), 20, nl.uint32)),
+        "gather_flattened returns garbage for indices beyond the data",
+    ),
+    (
+        "signed indices",
+        lambda x: nl.gather_flattened(x, nl.zeros((5, 2), nl.int32)),
+        "gather_flattened takes indices of certain dtypes",
+    ),
+    (
+        "a short shuffle",
+        lambda x: nisa.nc_stream_shuffle(x, x, [0] * 31),
+        "nc_stream_shuffle takes a list of 32 partitions",
+    ),
+    (
+        "a partition that is not there",
+        lambda x: nisa.nc_stream_shuffle(x, x, [32] * 32),
+        "nc_stream_shuffle takes a list of 32 partitions",
+    ),
+    (
+        "another dtype",
+        lambda x: nisa.nc_stream_shuffle(x, nl.zeros((5, 20), nl.float16), [0] * 32),
+        "nc_stream_shuffle takes dst of src's dtype",
+    ),
+    (
+        "two partitions of segments",
+        lambda x: nisa.sequence_bounds(segment_ids=x),
+        "sequence_bounds takes one partition",
+    ),
+]
+
+
+def many(partitions=1):
+    return nl.zeros((partitions, 16385), nl.float32)
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(compute, rule):
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, DATA)

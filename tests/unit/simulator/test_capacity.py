@@ -1,0 +1,145 @@
+"""Whether the live tensors fit: bytes over whole quadrants, live from first write to last use."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN1, TRN2, LimitError, launch
+from difftest.simulator.capacity import Occupancy, SpillWarning, occupied_bytes
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.trace import Allocation, Space
+
+BANK = 512
+"""float32 elements of a PSUM bank: eight banks are all there is."""
+HALF = (224 - 16) * 1024 // 4 // 2
+"""float32 elements that are half of a partition of SBUF on trn2."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "axis", "expected"),
+    [
+        ((128, 10), FLOAT32, 0, 128 * 40),
+        ((128, 10), BFLOAT16, 0, 128 * 20),
+        ((32, 10), FLOAT32, 0, 32 * 40),
+        ((33, 10), FLOAT32, 0, 64 * 40),
+        ((1, 10), FLOAT32, 0, 32 * 40),
+        ((3, 128, 10), FLOAT32, 1, 3 * 128 * 40),
+    ],
+)
+def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
+    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None)) == expected
+
+
+def test_the_limits_are_the_machines():
+    assert Occupancy(TRN2).limit(Space.SBUF) == 128 * 208 * 1024
+    assert Occupancy(TRN1).limit(Space.SBUF) == 128 * 176 * 1024
+    assert Occupancy(TRN2).limit(Space.PSUM) == 128 * 16 * 1024
+
+
+def test_the_bound_follows_pythons_lifetimes():
+    occupancy = Occupancy(TRN2)
+    tensors = [Allocation(k, Space.PSUM, (128, 10), FLOAT32, 0, None) for k in range(2)]
+    for allocation in tensors:
+        occupancy.add(allocation)
+    occupancy.remove(tensors[0])
+    assert occupancy.live["psum"] == 128 * 40
+    assert occupancy.peak["psum"] == 128 * 80
+
+
+def banks(count):
+    """Hold so many full PSUM banks at one time."""
+    held = [nl.zeros((128, BANK), nl.float32, buffer=nl.psum) for _ in range(count)]
+    for tile in held:
+        nl.copy(tile[:, 0:1])
+
+
+def test_eight_banks_fit_and_nine_do_not():
+    launch(banks, [8])
+    with pytest.raises(LimitError) as caught:
+        launch(banks, [9])
+    error = caught.value
+    assert error.rule == "the tensors live at one time fit psum"
+    assert error.received.startswith("18432 bytes a partition in 9 live tensors; the largest: ")
+    assert error.received.count("float32 in psum") == 3
+    assert error.limit == "16384 bytes a partition (trn2)"
+    assert "held = [nl.zeros((128, BANK)" in error.location.text
+
+
+def test_banks_that_live_one_after_another_fit():
+    """The list keeps them all, the last use of each comes before the next is written."""
+
+    def kernel():
+        held = []
+        for _ in range(20):
+            tile = nl.zeros((128, BANK), nl.float32, buffer=nl.psum)
+            nl.copy(tile[:, 0:1])
+            held.append(tile)
+
+    launch(kernel)
+
+
+def test_narrow_tensors_share_the_quadrants():
+    def kernel(partitions):
+        held = [nl.zeros((partitions, BANK), nl.float32, buffer=nl.psum) for _ in range(32)]
+        for tile in held:
+            nl.copy(tile[:, 0:1])
+
+    launch(kernel, [32])
+    with pytest.raises(LimitError, match="fit psum"):
+        launch(kernel, [33])
+
+
+def test_results_on_the_way_to_their_destination_take_no_memory():
+    def kernel(x):
+        tile = nl.load(x)
+        totals = [nl.zeros((128, BANK), nl.float32, buffer=nl.psum) for _ in range(8)]
+        for total in totals:
+            total += nisa.nc_matmul(tile, tile)
+        for total in totals:
+            nl.copy(total[:, 0:1])
+
+    with pytest.raises(LimitError, match="free size"):
+        launch(kernel, [np.ones((128, BANK), np.float32)])
+
+    def within(x, w):
+        weights, tile = nl.load(w), nl.load(x)
+        totals = [nl.zeros((128, BANK), nl.float32, buffer=nl.psum) for _ in range(8)]
+        for total in totals:
+            total += nisa.nc_matmul(weights, tile)
+        for total in totals:
+            nl.copy(total[:, 0:1])
+
+    launch(within, [np.ones((128, BANK), np.float32), np.ones((128, 128), np.float32)])
+
+
+def halves(count):
+    held = [nl.zeros((128, HALF), nl.float32) for _ in range(count)]
+    for tile in held:
+        nl.max(tile, axis=1)
+
+
+def test_beyond_sbuf_the_compiler_would_spill():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch(halves, [1])
+    with pytest.warns(SpillWarning, match="the tensors live at one time fit sbuf") as caught:
+        launch(halves, [3])
+    text = str(caught[0].message)
+    assert "319488 bytes a partition in 3 live tensors" in text
+    assert "limit:    212992 bytes a partition (trn2)" in text
+
+
+def test_the_same_kernel_spills_on_the_smaller_machine():
+    def kernel():
+        held = [nl.zeros((128, 23_000), nl.float32) for _ in range(2)]
+        for tile in held:
+            nl.max(tile, axis=1)
+
+    launch(kernel)
+    with pytest.warns(SpillWarning, match="fit sbuf"):
+        launch(kernel, machine=TRN1)

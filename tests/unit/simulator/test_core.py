@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN2, KernelError, launch
+from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.trace import Engine, Space
+
+OUTSIDE = [
+    lambda: nl.zeros((2, 2), nl.float32),
+    lambda: nl.ndarray((2, 2), nl.float32, buffer=nl.shared_hbm),
+    lambda: nisa.memset((2, 2), 0, nl.float32),
+    lambda: nl.program_id(0),
+    lambda: nl.num_programs(),
+    lambda: nisa.get_nc_version(),
+    lambda: list(nl.affine_range(3)),
+    lambda: nl.rand((2, 2)),
+    lambda: nl.shared_constant(np.zeros((2, 2), np.float32)),
+]
+
+
+@pytest.mark.parametrize("call", OUTSIDE)
+def test_the_api_runs_inside_kernels(call):
+    with pytest.raises(KernelError) as caught:
+        call()
+    assert caught.value.rule == "NKI functions run inside a kernel"
+    assert "nki.simulate_kernel" in caught.value.remedy
+    assert caught.value.location.file == __file__
+
+
+def test_a_tile_that_outlives_its_kernel():
+    kept = []
+    launch(lambda: kept.append(nl.zeros((2, 2), nl.float32)))
+    with pytest.raises(KernelError, match="NKI functions run inside a kernel"):
+        kept[0] + 1.0
+
+
+def test_one_core_is_current_while_it_runs():
+    core = Core(TRN2, (), record=True)
+    assert not is_running()
+    with core.running() as running:
+        assert current() is core is running
+    assert not is_running()
+
+
+def test_the_engines_know_no_floating_point_exceptions():
+    core = Core(TRN2, (), record=True)
+    with core.running():
+        assert np.isinf(np.float32(1) / np.zeros(1, np.float32)).all()
+
+
+def test_an_event_counts_what_it_touches():
+    core = Core(TRN2, (), record=False)
+    with core.running():
+        a = nl.zeros((2, 3), nl.float32)
+        b = nl.exp(a)
+        nl.add(a, b)
+    first, second = a.storage.allocation, b.storage.allocation
+    assert (first.writes, first.reads, first.first, first.last) == (1, 2, 0, 2)
+    assert (second.writes, second.reads, second.first, second.last) == (1, 1, 1, 2)
+    assert core.instructions == 3
+    assert core.trace.events == []
+
+
+def test_adopted_arrays_are_not_copied():
+    core = Core(TRN2, (), record=True)
+    data = np.ones((2, 3), np.float32)
+    storage = core.adopt(data, name="x", mutable=True)
+    assert storage.data is data
+    assert (storage.allocation.name, storage.allocation.space) == ("x", Space.SHARED_HBM)
+    assert core.adopt(data, name="y", mutable=True, written=False).unwritten == 6
+
+
+def test_shared_tensors_are_found_again_by_their_order():
+    core = Core(TRN2, (2,), record=True)
+    with core.running():
+        core.start_program((0,))
+        first = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+        private = nl.ndarray((2, 3), nl.float32, buffer=nl.private_hbm)
+        core.start_program((1,))
+        second = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+        third = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+    assert first.storage is second.storage
+    assert third.storage is not first.storage
+    assert private.storage is not first.storage
+
+
+def test_each_launch_has_its_own_registers_and_random_numbers():
+    def kernel():
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.rand((2, 4)))
+        assert not current().accumulators
+        nisa.activation(nl.exp, nl.zeros((2, 4), nl.float32), reduce_cmd=nisa.reduce_cmd.reset)
+        assert current().accumulators
+        return out
+
+    first, second = (launch(kernel).outputs[0] for _ in range(2))
+    assert_array_equal(first, second)
+
+
+def test_an_event_without_a_trace_has_still_its_number():
+    def kernel():
+        for _ in nl.affine_range(3):
+            nl.zeros((2, 2), nl.float32)
+
+    assert [e.number for e in launch(kernel).trace] == [0, 1, 2]
+    assert all(event.engine is Engine.VECTOR for event in launch(kernel).trace)

@@ -1,0 +1,180 @@
+"""What an error says: the rule, what was received, the limit, the kernel's line, the remedy."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import difftest.simulator
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    Location,
+    NkiError,
+    NotModelledError,
+    OutOfBoundsError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
+from difftest.simulator.errors import is_inside, kernel_location, not_modelled
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+
+PACKAGE = Path(difftest.simulator.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (LimitError, ValueError),
+        (ShapeError, ValueError),
+        (DtypeError, TypeError),
+        (BufferError, ValueError),
+        (OutOfBoundsError, IndexError),
+        (UnwrittenError, ValueError),
+        (KernelError, RuntimeError),
+        (NotModelledError, NotImplementedError),
+    ],
+)
+def test_each_error_is_the_builtin_that_python_code_expects(error, builtin):
+    assert issubclass(error, NkiError)
+    assert issubclass(error, builtin)
+
+
+def test_the_text_has_a_line_for_each_part():
+    error = LimitError(
+        "the rule",
+        received="what was received",
+        limit="the limit",
+        remedy="the remedy",
+        location=Location("no_such_file.py", 7),
+    )
+    assert str(error) == (
+        "the rule\n"
+        "  received: what was received\n"
+        "  limit:    the limit\n"
+        "  where:    no_such_file.py:7\n"
+        "  remedy:   the remedy"
+    )
+    assert error.args == ("the rule",)
+
+
+def test_parts_that_are_not_there_are_left_out():
+    error = KernelError("the rule", received="it", location=Location("no_such_file.py", 7))
+    assert str(error) == "the rule\n  received: it\n  where:    no_such_file.py:7"
+
+
+def test_the_location_is_the_innermost_line_outside_the_simulator():
+    here = kernel_location()
+    assert here.file == __file__
+    assert here.text == "here = kernel_location()"
+    assert str(here) == f"{__file__}:{here.line}: here = kernel_location()"
+
+
+def test_whether_code_is_the_simulators():
+    assert is_inside(launch.__code__)
+    assert not is_inside(test_whether_code_is_the_simulators.__code__)
+
+
+def test_not_modelled():
+    error = not_modelled("nl.cos", "its use", "use nl.sin")
+    assert error.rule == "nl.cos is not modelled by the embedded simulator"
+    assert (error.received, error.remedy) == ("its use", "use nl.sin")
+
+
+# -- complete texts, as a person reads them ----------------------------------------------------
+
+
+def too_many_partitions():
+    nl.ndarray((256, 1), dtype=nl.float32, buffer=nl.sbuf, name="a_tile")
+
+
+def beyond_the_tensor():
+    table = nl.ndarray((128, 4000), nl.float32, buffer=nl.hbm, name="table")
+    p, x = nl.mgrid[0:128, 0:512]
+    for i in nl.affine_range(8):
+        nl.store(table[p, 512 * i + x], 0.0)
+
+
+def never_written():
+    totals = nl.ndarray((4, 8), nl.float32, name="totals")
+    totals[:, 0:6] = nl.zeros((4, 6), nl.float32)
+    nisa.tensor_reduce(nl.add, totals, axis=1)
+
+
+TEXTS = {
+    too_many_partitions: """\
+the partition size of a tile is at most 128
+  received: a_tile [256, 1] float32 in sbuf: 256 partitions
+  limit:    128 partitions (trn2, nl.tile_size.pmax)
+  where:    {file}:{line}: nl.ndarray((256, 1), dtype=nl.float32, buffer=nl.sbuf, name="a_tile")
+  remedy:   loop over the first dimension in tiles of at most 128, and put the rest into the \
+free dimension""",
+    beyond_the_tensor: """\
+an access stays inside its tensor
+  received: indices 3584 to 4095 on axis 1 of table [128, 4000] float32 in private_hbm
+  limit:    0 to 3999
+  where:    {file}:{line}: nl.store(table[p, 512 * i + x], 0.0)
+  remedy:   correct the loop's bounds, or give the instruction a mask (NKI does not wrap \
+negative indices)""",
+    never_written: """\
+an instruction reads only what was written before
+  received: 8 of 32 elements of totals [4, 8] float32 in sbuf were never written, the first at \
+[0, 6]
+  where:    {file}:{line}: nisa.tensor_reduce(nl.add, totals, axis=1)
+  remedy:   write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the \
+part that is written""",
+}
+
+
+@pytest.mark.parametrize("kernel", TEXTS, ids=lambda kernel: kernel.__name__)
+def test_a_complete_text(kernel):
+    with pytest.raises(NkiError) as caught:
+        launch(kernel)
+    lines, first = inspect.getsourcelines(kernel)
+    assert str(caught.value) == TEXTS[kernel].format(file=__file__, line=first + len(lines) - 1)
+
+
+# -- every error of the package ----------------------------------------------------------------
+
+ERRORS = {cls.__name__ for cls in NkiError.__subclasses__()} | {"NkiError"}
+
+
+def made_errors():
+    """Every call in the package that makes an error: (file, line, keywords)."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS:
+                yield (
+                    file.name,
+                    node.lineno,
+                    {keyword.arg: keyword.value for keyword in node.keywords},
+                )
+
+
+def test_every_error_says_what_was_received():
+    made = list(made_errors())
+    assert len(made) > 100
+    for file, line, keywords in made:
+        received = keywords.get("received")
+        assert received is not None, f"{file}:{line} does not say what was received"
+        empty = isinstance(received, ast.Constant) and not received.value
+        assert not empty, f"{file}:{line} received nothing"
+
+
+def test_the_package_raises_no_bare_errors_but_for_its_own_misuse():
+    """Kernels and arguments meet NkiError alone; ValueError and RuntimeError are programmers'."""
+    bare = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                name = getattr(node.exc.func, "id", "")
+                if name in ("ValueError", "TypeError", "IndexError", "RuntimeError", "KeyError"):
+                    bare.append((file.name, name))
+    assert set(bare) == {("table.py", "ValueError"), ("install.py", "RuntimeError")}

@@ -1,0 +1,163 @@
+"""Two steps of the classic API are one instruction: a move is joined with what it moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import Engine, Space, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from tests.unit.simulator.on_tiles import normal
+
+STATIONARY, MOVING = normal(2, 16, 8), normal(2, 16, 20)
+
+
+def events_of(kernel, *arrays):
+    return launch(kernel, arrays).trace.events
+
+
+def summary(events):
+    return [(event.opcode, event.attributes.get("accumulate", False)) for event in events]
+
+
+def matmul(a, b):
+    out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
+    for k in nl.affine_range(2):
+        total += nisa.nc_matmul(nl.load(a[k]), nl.load(b[k]))
+    result = nl.ndarray((8, 20), nl.float32, buffer=nl.sbuf)
+    result[...] = nisa.tensor_copy(total)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def test_a_matmul_accumulates_in_psum():
+    events = events_of(matmul, STATIONARY, MOVING)
+    assert summary(events) == [
+        ("memset", False),
+        *[("dma_copy", False), ("dma_copy", False), ("nc_matmul", True)] * 2,
+        ("tensor_copy", False),
+        ("dma_copy", False),
+    ]
+    total = events[0].writes[0].allocation
+    for product in (events[3], events[6]):
+        assert product.engine is Engine.TENSOR
+        assert [region.allocation for region in product.writes] == [total]
+        assert product.reads[-1].allocation is total
+        assert [region.shape for region in product.reads] == [(16, 8), (16, 20), (8, 20)]
+        assert product.location.text.startswith("total += nisa.nc_matmul(")
+    copied = events[7]
+    assert copied.writes[0].allocation is events[8].reads[0].allocation
+    assert copied.writes[0].allocation.space is Space.SBUF
+
+
+def test_the_products_own_tensors_are_temporary():
+    trace = launch(matmul, [STATIONARY, MOVING]).trace
+    seen = {r.allocation.id for e in trace for r in (*e.writes, *e.reads)}
+    temporary = [a for a in trace.allocations if a.is_temporary]
+    assert len(temporary) == 3  # two products and the copy
+    assert not seen & {a.id for a in temporary}
+
+
+def test_an_assigned_result_goes_to_its_part():
+    def kernel(x):
+        target = nl.ndarray((16, 4, 8), nl.float32)
+        target[:, 2, :] = nl.exp(nl.load(x))
+
+    loaded, computed = events_of(kernel, STATIONARY[0])
+    assert (loaded.opcode, computed.opcode) == ("dma_copy", "activation")
+    assert computed.writes[0].shape == (16, 8)
+    assert computed.writes[0].offset == 16
+    assert computed.writes[0].strides == (32, 1)
+
+
+def test_a_load_goes_to_its_tile():
+    def kernel(x):
+        target = nl.ndarray((16, 8), nl.float32)
+        target[...] = nl.load(x)
+        nl.exp(target)
+
+    events = events_of(kernel, STATIONARY[0])
+    assert [event.opcode for event in events] == ["dma_copy", "activation"]
+    assert events[0].writes[0].allocation is events[1].reads[0].allocation
+
+
+@pytest.mark.parametrize(
+    ("body", "opcodes"),
+    [
+        (lambda t, x: t.__setitem__(..., _declared(x)), ["activation", "tensor_copy"]),
+        (
+            lambda t, x: t.__setitem__(..., _used_twice(x)),
+            ["activation", "activation", "tensor_copy"],
+        ),
+        (
+            lambda t, x: t.__setitem__(..., nl.exp(_twice_as_wide(x))[:, 0:8]),
+            ["tensor_copy", "activation", "tensor_copy"],
+        ),
+        (lambda t, x: t.__setitem__(..., nl.max(x, axis=1)), ["tensor_reduce", "tensor_copy"]),
+        (lambda t, x: _assigned_later(t, x), ["activation", "memset", "tensor_copy"]),
+        (
+            lambda t, x: t.__setitem__(..., _twice(t, x)),
+            ["activation", "tensor_copy", "tensor_copy"],
+        ),
+    ],
+    ids=[
+        "a tile",
+        "a result that is used again",
+        "a part of a result",
+        "a repeated result",
+        "not at once",
+        "twice",
+    ],
+)
+def test_what_is_a_copy_stays_one(body, opcodes):
+    def kernel(x):
+        body(nl.ndarray((16, 8), nl.float32), nl.load(x))
+
+    events = events_of(kernel, STATIONARY[0])
+    assert [event.opcode for event in events] == ["dma_copy", *opcodes]
+    assert all("moved" not in event.attributes for event in events)
+
+
+def _used_twice(x):
+    result = nl.exp(x)
+    nl.exp(result)
+    return result
+
+
+def _declared(x):
+    tile = nl.ndarray((16, 8), nl.float32)
+    tile[...] = nl.exp(x)
+    return tile
+
+
+def _twice_as_wide(x):
+    return nl.broadcast_to(x[:, None, :], shape=(16, 2, 8)).reshape((16, 16))
+
+
+def _assigned_later(t, x):
+    result = nl.exp(x)
+    nl.zeros((2, 2), nl.float32)
+    t[...] = result
+
+
+def _twice(t, x):
+    result = nl.exp(x)
+    t[...] = result
+    return result
+
+
+def test_an_accumulation_of_anything_else_is_an_addition():
+    def kernel(x):
+        total = nl.zeros((16, 8), nl.float32, buffer=nl.psum)
+        total += nl.load(x)
+
+    events = events_of(kernel, STATIONARY[0])
+    assert [event.opcode for event in events] == ["memset", "dma_copy", "tensor_tensor"]
+    assert events[-1].attributes == {"op": "add"}
+
+
+def test_values_are_those_of_the_two_steps():
+    expected = np.einsum("kpm,kpn->mn", STATIONARY, MOVING)
+    np.testing.assert_allclose(launch(matmul, [STATIONARY, MOVING]).outputs[0], expected, atol=1e-5)

@@ -1,0 +1,430 @@
+"""The one way in: arguments, the grid, outputs, and nothing half-done after an error."""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import (
+    TRN1,
+    KernelError,
+    NkiError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
+from difftest.simulator.core import is_running
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend import typing as nt
+from tests.unit.simulator.on_tiles import normal
+
+DATA = normal(4, 6)
+
+
+@nki.jit
+def doubled(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x) * 2.0)
+    return out
+
+
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+LAYOUTS = {
+    "transposed": DATA.T,
+    "reversed": DATA[::-1, ::-1],
+    "strided": normal(8, 12)[::2, ::3],
+    "Fortran": np.asfortranarray(DATA),
+    "read-only": np.broadcast_to(DATA[:1], (4, 6)),
+    "one dimension": DATA[0],
+    "a row of a larger array": normal(9, 6)[3:4],
+}
+
+
+@pytest.mark.parametrize("array", LAYOUTS.values(), ids=list(LAYOUTS))
+def test_inputs_of_any_layout(array):
+    before = array.copy()
+    assert_array_equal(launch(copied, [array]).outputs[0], before, strict=True)
+    assert_array_equal(array, before)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.float32,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e5m2,
+        np.int8,
+        np.uint32,
+        np.bool_,
+    ],
+)
+def test_outputs_have_their_declared_dtype(dtype):
+    array = np.ones((2, 3), dtype)
+    assert_array_equal(launch(copied, [array]).outputs[0], array, strict=True)
+
+
+def test_other_arguments_are_passed_as_they_are():
+    received = []
+
+    def kernel(x, number, text, *rest, flag=None, **more):
+        received.append((number, text, rest, flag, more))
+        return copied(x)
+
+    launch(kernel, [DATA, 3, "text", None, 1.5], {"flag": True, "extra": [1, 2]})
+    assert received == [(3, "text", (None, 1.5), True, {"extra": [1, 2]})]
+
+
+def test_arrays_inside_arguments_become_tensors():
+    def kernel(pair, *rest, **named):
+        tiles = [nl.load(x) for x in (*pair, *rest, named["last"])]
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        total = tiles[0]
+        for tile in tiles[1:]:
+            total = total + tile
+        nl.store(out, total)
+        return out
+
+    for pair in ((DATA, DATA), [DATA, DATA]):
+        result = launch(kernel, [pair, DATA], {"last": DATA}).outputs[0]
+        assert_array_equal(result, DATA + DATA + DATA + DATA)
+
+
+REFUSED = [
+    ("float64", DATA.astype(np.float64), "argument 'x' of dtype dtype('float64')"),
+    ("int64", np.arange(3), "argument 'x' of dtype dtype('int64')"),
+    ("complex", DATA.astype(np.complex64), "argument 'x' of dtype dtype('complex64')"),
+    ("objects", np.array([[None]]), "argument 'x' of dtype dtype('O')"),
+    ("another byte order", DATA.astype(">f4"), "argument 'x' of dtype dtype('>f4')"),
+    (
+        "another float8",
+        DATA.astype(ml_dtypes.float8_e4m3fn),
+        "argument 'x' of dtype dtype(float8_e4m3fn)",
+    ),
+    ("nothing", np.zeros((0, 3), np.float32), "argument 'x' of shape (0, 3)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("array", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_arrays_that_are_no_tensors(array, received):
+    with pytest.raises(NkiError) as caught:
+        launch(copied, [array])
+    assert caught.value.received == received
+
+
+# -- mutable parameters ------------------------------------------------------------------------
+
+
+@nki.jit
+def accumulated(total: nt.mutable_tensor, x):
+    nl.store(total, nl.load(total) + nl.load(x))
+    return total
+
+
+@pytest.mark.parametrize("array", [LAYOUTS[k] for k in LAYOUTS if k != "read-only"])
+def test_a_mutable_tensor_is_written_in_place(array):
+    total, addend = array, np.ones_like(array)
+    before = array.copy()
+    result = launch(accumulated, [total, addend])
+    assert_array_equal(total, before + 1)
+    assert_array_equal(result.outputs[0], before + 1)
+    assert_array_equal(addend, np.ones_like(array))
+    total[...] = before
+
+
+def test_a_mutable_tensor_is_not_the_result():
+    total = DATA.copy()
+    result = launch(accumulated, [total, DATA]).outputs[0]
+    result[...] = 0
+    assert_array_equal(total, 2 * DATA)
+
+
+def test_an_immutable_parameter_is_not_written():
+    @nki.jit
+    def kernel(x):
+        nl.store(x, nl.load(x) + 1.0)
+
+    data = DATA.copy()
+    with pytest.raises(KernelError, match="a kernel does not write to its parameters") as caught:
+        launch(kernel, [data])
+    assert caught.value.received == "a write to x [4, 6] float32 in shared_hbm"
+    assert "neuronxcc.nki.typing.mutable_tensor" in caught.value.remedy
+    assert_array_equal(data, DATA)
+
+
+def test_a_read_only_array_is_not_a_mutable_tensor():
+    data = DATA.copy()
+    data.flags.writeable = False
+    with pytest.raises(KernelError, match="is written in place") as caught:
+        launch(accumulated, [data, DATA])
+    assert caught.value.received == "argument 'total', an array that is read-only"
+
+
+def test_a_plain_function_may_be_given_what_it_only_reads():
+    data = DATA.copy()
+    data.flags.writeable = False
+    assert_array_equal(launch(copied.function, [data]).outputs[0], DATA)
+
+
+def test_an_error_leaves_mutable_arrays_as_they_were():
+    @nki.jit
+    def kernel(total: nt.mutable_tensor):
+        nl.store(total, 0.0)
+        nl.load(nl.zeros((4, 6), nl.float32))
+
+    total = DATA.copy()
+    with pytest.raises(NkiError):
+        launch(kernel, [total])
+    assert_array_equal(total, DATA)
+
+
+# -- the grid ----------------------------------------------------------------------------------
+
+
+def test_every_instance_sees_the_same_shared_tensor():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        count = nl.ndarray((4, 1), nl.int32, buffer=nl.shared_hbm)
+        mine = nl.ds(nl.program_id(0), 1)
+        nl.store(out[mine], nl.load(x[mine]) * 2.0)
+        nl.store(count[mine], nl.program_id(0))
+        return out, count
+
+    result = launch(kernel, [DATA], grid=(4,))
+    assert_array_equal(result.outputs[0], 2 * DATA)
+    assert result.outputs[1][:, 0].tolist() == [0, 1, 2, 3]
+    assert result.unwritten == (None, None)
+
+
+def test_private_tensors_are_each_instances_own():
+    @nki.jit
+    def kernel():
+        out = nl.ndarray((3, 1), nl.float32, buffer=nl.shared_hbm)
+        mine = nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm)
+        if nl.program_id(0) == 0:
+            nl.store(mine, 5.0)
+        nl.store(out[nl.ds(nl.program_id(0), 1)], nl.load(mine))
+        return out
+
+    with pytest.raises(UnwrittenError, match="reads only what was written"):
+        launch(kernel, grid=(3,))
+
+
+def test_instances_that_create_different_shared_tensors():
+    @nki.jit
+    def kernel():
+        nl.ndarray((1 + nl.program_id(0), 4), nl.float32, buffer=nl.shared_hbm)
+
+    with pytest.raises(KernelError, match="every instance of an SPMD grid creates") as caught:
+        launch(kernel, grid=(2,))
+    assert caught.value.received.startswith("shape (2, 4) float32 in program (1,)")
+
+
+def test_the_grid_is_the_launchs_or_the_kernels():
+    seen = []
+
+    @nki.jit
+    def kernel():
+        seen.append(nl.program_id(0))
+
+    launch(kernel[3])
+    launch(kernel, grid=(2,))
+    launch(kernel[3], grid=(nl.nc(4),))
+    assert seen == [0, 1, 2, 0, 1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("grid", [(0,), (2, -1), ("x",), (1.5,)])
+def test_a_grid_that_is_none(grid):
+    with pytest.raises(KernelError, match="grid"):
+        launch(doubled, [DATA], grid=grid)
+
+
+# -- outputs -----------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "first second")
+
+
+def test_outputs_are_a_flat_tuple():
+    @nki.jit
+    def kernel(x):
+        return [doubled(x), Pair(doubled(x), (copied(x),))]
+
+    assert [array.sum() for array in launch(kernel, [DATA]).outputs] == pytest.approx(
+        [2 * DATA.sum(), 2 * DATA.sum(), DATA.sum()]
+    )
+
+
+def test_a_part_of_a_tensor_is_returned():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out[1:3, 0:6:2], out.reshape((24,)), x
+
+    part, flat, same = launch(kernel, [DATA]).outputs
+    assert_array_equal(part, DATA[1:3, ::2])
+    assert_array_equal(flat, DATA.reshape(24))
+    assert_array_equal(same, DATA)
+    assert part.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("dtype", "poison"),
+    [(nl.float32, np.nan), (nl.bfloat16, np.nan), (nl.int16, -23131), (nl.uint8, 0xA5)],
+)
+def test_what_was_not_written_is_poison_and_named(dtype, poison):
+    @nki.jit
+    def kernel():
+        out = nl.ndarray((4, 6), dtype, buffer=nl.shared_hbm)
+        nl.store(out[1:3, 2:5], 1)
+        return out
+
+    result = launch(kernel)
+    expected = np.full((4, 6), poison)
+    expected[1:3, 2:5] = 1
+    assert_array_equal(result.outputs[0].astype(np.float64), expected)
+    missing = np.ones((4, 6), bool)
+    missing[1:3, 2:5] = False
+    assert_array_equal(result.unwritten[0], missing)
+
+
+def test_a_written_part_of_a_tensor_is_whole():
+    @nki.jit
+    def kernel():
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out[1:3], 1.0)
+        return out[1:3], out
+
+    unwritten = launch(kernel).unwritten
+    assert unwritten[0] is None
+    assert unwritten[1].sum() == 12
+
+
+def test_an_output_that_was_never_written():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+        for i in nl.affine_range(x.shape[0] // 128):  # 0 iterations
+            nl.store(out[nl.ds(128 * i, 128)], nl.load(x[nl.ds(128 * i, 128)]))
+        return out
+
+    with pytest.raises(UnwrittenError, match="a kernel writes what it returns") as caught:
+        launch(kernel, [DATA])
+    assert "of which nothing was ever written" in caught.value.received
+    assert "nl.ndarray(x.shape" in caught.value.location.text
+
+
+@pytest.mark.parametrize(
+    ("returned", "rule"),
+    [
+        (lambda: 3, "a kernel returns tensors"),
+        (lambda: {"out": 3}, "a kernel returns tensors"),
+        (lambda: nl.zeros((2, 2), nl.float32), "a kernel returns tensors in HBM"),
+        (lambda: nl.ndarray((2, 2), nl.float32, buffer=nl.hbm)[2], "an access stays inside"),
+    ],
+)
+def test_what_no_kernel_returns(returned, rule):
+    with pytest.raises(NkiError, match=rule):
+        launch(returned)
+
+
+# -- the launch's own state --------------------------------------------------------------------
+
+
+def test_record_false_gives_the_same_outputs_and_no_events():
+    recorded, plain = launch(doubled, [DATA]), launch(doubled, [DATA], record=False)
+    assert_array_equal(recorded.outputs[0], plain.outputs[0], strict=True)
+    assert len(recorded.trace) == 3
+    assert len(plain.trace) == 0
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, AssertionError, KeyboardInterrupt])
+def test_after_an_error_no_kernel_is_running(failure):
+    def kernel():
+        nl.zeros((2, 2), nl.float32)
+        raise failure("in the kernel")
+
+    with pytest.raises(failure, match="in the kernel"):
+        launch(kernel)
+    assert not is_running()
+    with pytest.raises(KernelError, match="NKI functions run inside a kernel"):
+        nl.zeros((2, 2), nl.float32)
+    assert_array_equal(launch(doubled, [DATA]).outputs[0], 2 * DATA)
+
+
+def test_a_failing_contract_stays_an_assertion_error():
+    def kernel(x):
+        assert x.shape[0] % 128 == 0, f"{x.shape[0]} rows are not a multiple of 128"
+
+    with pytest.raises(AssertionError, match="4 rows are not a multiple of 128") as caught:
+        launch(kernel, [DATA])
+    assert not isinstance(caught.value, NkiError)
+
+
+def test_launches_in_threads_do_not_see_each_other():
+    inside = threading.Barrier(4, timeout=20)
+
+    def kernel(x, factor):
+        inside.wait()
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros(x.shape, nl.float32)
+        for _ in nl.affine_range(3):
+            total += nl.load(x) * factor
+        inside.wait()
+        nl.store(out, total)
+        return out
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda k: launch(kernel, [DATA, float(k)]), range(4)))
+    for k, result in enumerate(results):
+        single = DATA * np.float32(k)
+        assert_array_equal(result.outputs[0], (single + single) + single)
+        assert len(result.trace) == 11
+
+
+def test_a_launch_inside_a_kernel_is_refused():
+    def kernel():
+        launch(doubled, [DATA])
+
+    with pytest.raises(KernelError, match="a kernel is launched from outside kernels"):
+        launch(kernel)
+    assert not is_running()
+
+
+def test_the_machine():
+    def kernel():
+        assert nisa.get_nc_version() == nisa.nc_version.gen2
+
+    launch(kernel, machine=TRN1)
+
+
+def test_floating_point_events_are_no_warnings():
+    """Nor do they stay changed for the caller: NumPy's own state is the caller's."""
+    before = np.geterr()
+    assert np.isinf(launch(doubled, [np.full((2, 2), 3e38, np.float32)]).outputs[0]).all()
+    assert np.geterr() == before
+
+
+def test_a_tensor_of_no_dimension_cannot_be_declared():
+    with pytest.raises(ShapeError):
+        launch(copied, [np.array(3, np.float32)])

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from difftest.simulator import MACHINES, TRN1, TRN2
+
+
+def test_the_machines_by_name():
+    assert MACHINES == {"trn1": TRN1, "trn2": TRN2}
+
+
+def test_what_the_generations_share():
+    """AWS programming_model.rst and trainium_inferentia2_arch.rst at tag v2.26.0."""
+    for machine in (TRN1, TRN2):
+        assert machine.partitions == 128
+        assert (machine.gemm_stationary_fmax, machine.gemm_moving_fmax) == (128, 512)
+        assert (machine.psum_fmax, machine.psum_banks) == (512, 8)
+        assert machine.psum_partition_bytes * 128 == 2 * 2**20
+        assert machine.max8_range == (8, 16384)
+        assert (machine.bn_stats_fmax, machine.vector_transpose_max) == (512, 32)
+
+
+def test_where_they_differ():
+    assert (TRN1.nc_version, TRN2.nc_version) == (2, 3)
+    assert TRN1.sbuf_partition_bytes * 128 == 24 * 2**20
+    assert TRN2.sbuf_partition_bytes * 128 == 28 * 2**20
+    assert TRN1.sbuf_usable_bytes == 176 * 1024
+
+
+def test_a_machine_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TRN2.partitions = 256

@@ -1,0 +1,26 @@
+"""The kernels of this repository, and their traces."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.shipped import import_shipped
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.install import embedded
+from difftest.timing import predict
+
+
+def shipped(name):
+    """The kernel named ``module.function`` in kernels/."""
+    module, _, function = name.rpartition(".")
+    with embedded():
+        return getattr(import_shipped(f"kernels.{module}"), function)
+
+
+def trace_of(name, *shapes, dtype="float32", **keywords):
+    arrays = [np.ones(shape, np.dtype(dtype)) for shape in shapes]
+    return launch(shipped(name), arrays, keywords).trace
+
+
+def prediction_of(name, *shapes, dge=False, **keywords):
+    return predict(trace_of(name, *shapes, **keywords), TRN2, dge=dge)

@@ -1,0 +1,291 @@
+"""Each finding on a kernel that asks for it, and on one that has taken the advice."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.timing import predict
+from difftest.timing.advice import advise, unused_helpers
+from difftest.timing.advice.finding import Finding, ranked
+from tests.unit.timing.shipped import shipped
+
+X = np.ones((128, 4096), np.float32)
+
+
+def advice(kernel, *arrays, **keywords):
+    """The findings on a kernel, by kind; the first of a kind."""
+    timeline = predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
+    found = {}
+    for one in advise(timeline):
+        found.setdefault(one.kind, one)
+    return found
+
+
+def stored(tile):
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def loaded(source, dtype=None):
+    tile = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def test_unused_data():
+    def part(x, width):
+        tile = loaded(x[:, 0:width])
+        return stored(nisa.tensor_copy(tile[:, 0:64]))
+
+    found = advice(part, X, width=4096)["unused data"]
+    assert found.count == 1
+    assert found.lost > 0
+    assert "98.4% of the 2.0 MiB that 1 DMAs load is never read" in found.text
+    assert found.location.text == "nisa.dma_copy(dst=tile, src=source)"
+    assert "unused data" not in advice(part, X, width=64)
+
+
+def test_loaded_again():
+    def sums(x, hoisted):
+        total = nl.zeros((128, 512), x.dtype, buffer=nl.sbuf)
+        tile = loaded(x[:, 0:512])
+        for _ in range(8):
+            if not hoisted:
+                tile = loaded(x[:, 0:512])
+            total[...] = nisa.tensor_tensor(total, tile, nl.add)
+        return stored(total)
+
+    found = advice(sums, X, hoisted=False)["loaded again"]
+    assert "256.0 KiB of x are loaded 9.0 times" in found.text
+    assert found.count == 9
+    assert "loaded again" not in advice(sums, X, hoisted=True)
+
+
+def test_overlapping_loads_count_by_the_byte():
+    def windows(x):
+        total = nl.zeros((128, 512), x.dtype, buffer=nl.sbuf)
+        for first in range(0, 2048, 256):
+            total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + 512]), nl.add)
+        return stored(total)
+
+    assert "are loaded 1.8 times" in advice(windows, X)["loaded again"].text
+
+
+def test_small_dmas():
+    def columns(x, width):
+        total = nl.zeros((128, width), x.dtype, buffer=nl.sbuf)
+        for first in range(0, 4096, width):
+            total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + width]), nl.add)
+        return stored(total)
+
+    found = advice(columns, X, width=32)["small DMAs"]
+    assert found.count == 128
+    assert "128 DMAs move 16,384 bytes each, 128 a partition, in rows of 128" in found.text
+    assert found.lost > 0
+    assert "small DMAs" not in advice(columns, X, width=1024)
+
+
+def test_element_by_element():
+    def copies(x, step):
+        tile = loaded(x[:, 0:256])
+        target = nl.ndarray((128, 256), x.dtype, buffer=nl.sbuf)
+        for first in range(0, 256, step):
+            target[:, first : first + step] = nisa.tensor_copy(tile[:, first : first + step])
+        return stored(target)
+
+    found = advice(copies, X, step=1)["element by element"]
+    assert found.count == 256
+    assert "256 x tensor_copy" in found.text
+    assert "element by element" not in advice(copies, X, step=256)
+
+
+def test_redundant_copies():
+    def doubled(x, copy):
+        tile = loaded(x[:, 0:512])
+        return stored(nisa.tensor_scalar(nisa.tensor_copy(tile) if copy else tile, nl.add, 1.0))
+
+    found = advice(doubled, X, copy=True)["redundant copies"]
+    assert "1 copies inside SBUF change nothing" in found.text
+    assert "redundant copies" not in advice(doubled, X, copy=False)
+
+
+def test_copies_that_a_dma_stores_are_not_redundant():
+    def packed(x):
+        tile = loaded(x)
+        return stored(nisa.tensor_copy(tile[:, 0:2048]))
+
+    assert "redundant copies" not in advice(packed, X)
+
+
+def matmuls(x, columns, pieces, in_psum=True, strided=False):
+    weights = loaded(x[:, 0:256])
+    weights = weights.reshape((128, 128, 2))[:, :, 0] if strided else weights[:, 0:128]
+    moving = loaded(x[:, 0:columns])
+    outs = []
+    for _ in range(pieces):
+        total = nl.zeros((128, columns), nl.float32, buffer=nl.psum if in_psum else nl.sbuf)
+        for _ in range(4):
+            product = nisa.nc_matmul(weights, moving)
+            if in_psum:
+                total += product
+            else:
+                total[...] = nisa.tensor_tensor(total, product, nl.add)
+        outs.append(stored(nisa.tensor_copy(total)))
+    return outs[0]
+
+
+def test_empty_psum_tiles():
+    found = advice(matmuls, X, columns=14, pieces=8)["empty PSUM tiles"]
+    assert found.count == 32
+    assert "fill 14 of 512 columns of a PSUM bank (3%)" in found.text
+    assert found.work > 0
+    assert "empty PSUM tiles" not in advice(matmuls, X, columns=512, pieces=8)
+
+
+def test_sums_outside_psum():
+    found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)["sums outside PSUM"]
+    assert found.count == 8
+    assert "sums outside PSUM" not in advice(matmuls, X, columns=512, pieces=2)
+
+
+def test_strided_weights():
+    found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided weights"]
+    assert found.count == 16
+    assert found.lost > 0
+    assert "strided weights" not in advice(matmuls, X, columns=128, pieces=4)
+    # Long matmuls hide the loads of their weights.
+    assert "strided weights" not in advice(matmuls, X, columns=512, pieces=4, strided=True)
+
+
+def test_transposed_again():
+    def turned(x, hoisted):
+        tile = loaded(x[:, 0:128])
+        outs = []
+        kept = nisa.tensor_copy(nisa.nc_transpose(tile))
+        for _ in range(6):
+            if not hoisted:
+                kept = nisa.tensor_copy(nisa.nc_transpose(tile))
+            outs.append(stored(kept))
+        return outs[0]
+
+    found = advice(turned, X, hoisted=False)["transposed again"]
+    assert "6 transposes of 1 different tiles" in found.text
+    assert "transposed again" not in advice(turned, X, hoisted=True)
+
+
+def test_reloaded_data_are_known_again():
+    def turned(x):
+        outs = [stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128])))) for _ in range(6)]
+        return outs[0]
+
+    assert "6 transposes of 1 different tiles" in advice(turned, X)["transposed again"].text
+
+
+def test_float32_operands():
+    def product(x, dtype):
+        weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+        weights = nisa.tensor_copy(weights, dtype=dtype)
+        moving = nisa.tensor_copy(nisa.tensor_copy(moving, dtype=dtype))
+        return stored(nisa.tensor_copy(nisa.nc_matmul(weights, moving)))
+
+    half = X.astype(np.float16)
+    assert "four passes" in advice(product, half, dtype=nl.float32)["float32 operands"].text
+    assert "float32 operands" not in advice(product, half, dtype=nl.float16)
+    assert "float32 operands" not in advice(product, X, dtype=nl.float32)
+
+
+def test_waiting_and_for_whom():
+    def alternating(x):
+        tile = loaded(x[:, 0:512])
+        for _ in range(6):
+            tile = nisa.tensor_tensor(tile, tile, nl.add)
+            tile = nisa.activation(nl.exp, tile)
+        return stored(tile)
+
+    found = advice(alternating, X * 0)["waiting"]
+    assert (
+        "the vector engine, which works most, waits 5 times for scalar (activation)" in found.text
+    )
+    assert found.symptom
+
+
+def test_uneven_engines():
+    def scaled(x, engine):
+        tile = loaded(x[:, 0:2048])
+        outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]
+        return stored(outs[-1])
+
+    found = advice(scaled, X, engine=nisa.scalar_engine)["uneven engines"]
+    assert "give a part of these to the vector engine" in found.remedy
+    assert "uneven engines" not in advice(scaled, X, engine=nisa.unknown_engine)
+
+
+def finding(kind, lost, work, **more):
+    return Finding(
+        kind=kind, location=None, count=1, lost=lost, work=work, text="", remedy="", **more
+    )
+
+
+def test_the_most_time_lost_comes_first():
+    """Then what other engines hide, compute before data; less than 2 % is hidden; symptoms last."""
+    order = [
+        finding("most", 50.0, 50.0),
+        finding("less", 20.0, 200.0),
+        finding("hidden work", 0.0, 90.0),
+        finding("little", 1.0, 30.0),
+        finding("hidden data", 0.0, 500.0, moves_data=True),
+        finding("symptom", 70.0, 70.0, symptom=True),
+    ]
+    assert ranked(order[::-1], total=100.0) == order
+
+
+def test_a_kernel_that_streams_gets_no_advice():
+    kernel = shipped("vector_add.vector_add_stream")
+    vector = np.ones(256_000, np.float32)
+    found = advice(kernel, vector, vector, FREE_DIM=1000)
+    assert set(found) <= {"waiting"}
+
+
+@pytest.fixture
+def rungs():
+    return shipped("conv2d_ladder.LADDER")
+
+
+@pytest.mark.parametrize(
+    ("rung", "first"),
+    [
+        ("conv2d_halo_tiles", "transposed again"),
+        ("conv2d_broadcast_bias", "empty PSUM tiles"),
+    ],
+)
+def test_rungs_of_the_ladder(rungs, rung, first):
+    """Small images; tests at the documents' size take minutes and are in docs/timing.md."""
+    kernel = next(one for one in rungs if one.__name__ == rung)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s, np.float32) for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)]
+    trace = launch(kernel, arrays).trace
+    assert advise(predict(trace, TRN2, dge=True).schedule)[0].kind == first
+
+
+def test_helpers_that_nothing_calls(tmp_path, monkeypatch):
+    (tmp_path / "some_kernel.py").write_text(
+        "def kernel(x):\n    return used(x)\n\n\n"
+        "def used(x):\n    return deeper(x)\n\n\n"
+        "def deeper(x):\n    return x\n\n\n"
+        "def forgotten(x):\n    return deeper(x)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import some_kernel
+
+    (found,) = unused_helpers(some_kernel.kernel)
+    assert found.text == "forgotten is defined and never called by the module's kernels"
+    assert found.location.line == 13
+
+
+def test_helpers_of_a_kernel_without_source():
+    namespace = {}
+    exec("def kernel(x):\n    return x\n", namespace)
+    assert unused_helpers(namespace["kernel"]) == []

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.simulator.trace import Allocation, Region, Space
+from difftest.timing.dependences import Dependences
+
+WIDTH = 6
+
+
+def tile(space=Space.SBUF, reads=1, writes=1):
+    allocation = Allocation(0, space, (128, WIDTH), np.dtype("float32"), 0, None)
+    allocation.reads, allocation.writes = reads, writes
+    return allocation
+
+
+def columns(allocation, low, high):
+    return Region(allocation, low, (128, high - low), (WIDTH, 1))
+
+
+def test_read_after_write():
+    one, known = tile(), Dependences()
+    assert known.of(0, (), (columns(one, 0, 3),)) == (set(), set())
+    assert known.of(1, (columns(one, 2, 4),), ()) == ({0}, set())
+    assert known.of(2, (columns(one, 3, 4),), ()) == (set(), set())
+
+
+def test_write_after_read_and_after_write():
+    one, known = tile(), Dependences()
+    known.of(0, (), (columns(one, 0, 6),))
+    known.of(1, (columns(one, 0, 2),), ())
+    assert known.of(2, (), (columns(one, 1, 2),)) == (set(), {0, 1})
+    assert known.of(3, (), (columns(one, 4, 6),)) == (set(), {0})
+
+
+def test_what_a_write_covers_is_forgotten():
+    one, known = tile(), Dependences()
+    for user in range(5):
+        known.of(user, (), (columns(one, 0, 6),))
+    assert known.of(5, (columns(one, 0, 6),), ()) == ({4}, set())
+
+
+def test_an_accumulation_depends_on_the_product_before_it():
+    one, known = tile(Space.PSUM), Dependences()
+    whole = (columns(one, 0, 6),)
+    known.of(0, (), whole)
+    assert known.of(1, whole, whole) == ({0}, set())
+    assert known.of(2, whole, whole) == ({1}, set())
+
+
+@pytest.mark.parametrize(("reads", "writes"), [(1, 0), (0, 1)])
+def test_inputs_and_outputs_in_hbm_make_no_dependence(reads, writes):
+    one, known = tile(Space.SHARED_HBM, reads, writes), Dependences()
+    region = (columns(one, 0, 6),)
+    for user in range(3):
+        arguments = (region, ()) if reads else ((), region)
+        assert known.of(user, *arguments) == (set(), set())
+
+
+accesses = st.lists(
+    st.tuples(st.booleans(), st.integers(0, WIDTH - 1), st.integers(1, WIDTH)), max_size=12
+)
+
+
+@given(accesses)
+def test_each_conflict_is_ordered_and_nothing_else_waits(drawn):
+    """Whatever the order, conflicting accesses are ordered, if not directly then through others."""
+    one, known = tile(), Dependences()
+    done, waits = [], []
+    for user, (writes, low, size) in enumerate(drawn):
+        region = (columns(one, low, min(low + size, WIDTH)),)
+        data, order = known.of(user, () if writes else region, region if writes else ())
+        waits.append(data | order)
+        done.append((writes, set(range(low, min(low + size, WIDTH)))))
+    before = []
+    for user, direct in enumerate(waits):
+        before.append(set(direct).union(*(before[other] for other in direct)))
+        for other in range(user):
+            conflict = bool(done[user][1] & done[other][1]) and (done[user][0] or done[other][0])
+            assert other in before[user] if conflict else other not in direct

@@ -1,0 +1,70 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.timing.clockwork import TRN2
+from difftest.timing.dma import DmaEngines
+from difftest.timing.transfer import Transfer
+
+ALL = tuple((engine, 8) for engine in range(16))
+
+
+def tile(row_bytes, *, writes_hbm=False, busy=ALL, transposes=False):
+    rows = sum(count for _, count in busy)
+    return Transfer(row_bytes, rows, rows, busy, not writes_hbm, writes_hbm, transposes)
+
+
+def test_a_load_alone():
+    """Eight rows of 4000 bytes on each engine: 8 x (9 + 4000 / 28.1) ns = 1210.8 ns; before them
+    the lead of 950, after them the tail of 410 and the read latency of 790."""
+    begin, end, done = DmaEngines(TRN2).run(100.0, tile(4000))
+    assert begin == pytest.approx(1050.0)
+    assert end == pytest.approx(2260.8, abs=0.05)
+    assert done == pytest.approx(2260.8 + 1200.0, abs=0.05)
+
+
+def test_a_store_alone_has_no_read_latency():
+    """Measured: 1.36 us + bytes of an engine / 26.5 bytes a ns, 2.574 us for this one."""
+    _, _, done = DmaEngines(TRN2).run(0.0, tile(4000, writes_hbm=True))
+    assert done == pytest.approx(950 + 1210.8 + 410, abs=0.05)
+
+
+def test_queued_dmas_follow_each_other_without_the_lead():
+    engines = DmaEngines(TRN2)
+    ends = [engines.run(85.0 * number, tile(4000))[1] for number in range(4)]
+    assert [later - ends[0] for later in ends] == pytest.approx(
+        [0, 1210.8, 2421.5, 3632.3], abs=0.1
+    )
+
+
+def test_a_tiny_dma_takes_the_minimum():
+    begin, end, _ = DmaEngines(TRN2).run(0.0, tile(4, busy=((0, 1),)))
+    assert end - begin == 200.0
+
+
+def test_other_engines_are_free_beside_a_small_dma():
+    engines = DmaEngines(TRN2)
+    engines.run(0.0, tile(32_000, busy=((0, 8),)))
+    begin, _, _ = engines.run(0.0, tile(4, busy=((1, 1),)))
+    assert begin == 950.0
+
+
+def test_writing_single_elements_to_hbm_is_slow():
+    engines = DmaEngines(TRN2)
+    assert engines.row_time(tile(4, writes_hbm=True)) == 100.0
+    assert engines.row_time(tile(4)) < 10.0
+    assert engines.row_time(tile(14, writes_hbm=True)) < 10.0
+
+
+def test_a_dma_transpose_reaches_nine_tenths():
+    engines = DmaEngines(TRN2)
+    assert engines.row_time(tile(512, transposes=True)) * 0.9 == pytest.approx(
+        engines.row_time(tile(512))
+    )
+
+
+@given(st.integers(1, 60_000), st.integers(1, 60_000), st.booleans())
+def test_more_bytes_are_never_faster(one, other, store):
+    fewer, more = sorted((max(one, 9), max(other, 9)))
+    times = [DmaEngines(TRN2).run(0.0, tile(n, writes_hbm=store))[2] for n in (fewer, more)]
+    assert times[0] <= times[1]

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN1, TRN2, launch
+from difftest.simulator.trace import Trace
+from difftest.timing import predict
+from tests.unit.timing.programs import Builder
+from tests.unit.timing.shipped import prediction_of, shipped, trace_of
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "keywords", "measured"),
+    [
+        ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 1000}, 26.60),
+        ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 2000}, 28.51),
+        ("transpose.matrix_transpose", [(1024, 1024)], {}, 46.83),
+    ],
+)
+def test_profiles_are_within_five_percent(name, shapes, keywords, measured):
+    """Medians of six public profiles each (trn2, neuronx-cc 2.21, static descriptors)."""
+    assert prediction_of(name, *shapes, **keywords).total_time == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "keywords", "measured"),
+    [
+        ("vector_add.vector_add_stream", [(25600,)] * 2, {"FREE_DIM": 200}, 15.0),
+        ("transpose.matrix_transpose", [(1024, 1024)], {}, 86.0),
+    ],
+)
+def test_benchmarks_are_within_fifteen_percent(name, shapes, keywords, measured):
+    """Published nc_latencies (trn2), descriptors generated on the device."""
+    prediction = prediction_of(name, *shapes, dge=True, **keywords)
+    assert prediction.latency == pytest.approx(measured, rel=0.15)
+
+
+def test_two_tiles_overlap_and_are_faster_than_one():
+    times = [
+        prediction_of("vector_add.vector_add_stream", (256000,), (256000,), FREE_DIM=n).total_time
+        for n in (1000, 2000)
+    ]
+    assert times[0] < times[1]
+
+
+def test_larger_tiles_are_faster_until_there_is_one():
+    """Measured: 37,318 us for 25600 elements one at a time, 15 us in one tile of 200."""
+    tiled = [
+        prediction_of("vector_add.vector_add_tiled", (6400,), (6400,), dge=True, ROW_CHUNK=n)
+        for n in (1, 128)
+    ]
+    streamed = [
+        prediction_of("vector_add.vector_add_stream", (6400,), (6400,), dge=True, FREE_DIM=n)
+        for n in (2, 50)
+    ]
+    latencies = [one.latency for one in (*tiled, *streamed)]
+    assert latencies == sorted(latencies, reverse=True)
+    # A quarter of the measured kernel: 3 DMAs an element, 1.457 us together, without the rest.
+    assert tiled[0].latency == pytest.approx(37318 / 4, rel=0.02)
+
+
+def test_percentiles_span_the_throttles_phase():
+    prediction = prediction_of("transpose.matrix_transpose", (1024, 1024), dge=True)
+    points = [prediction.get_latency_percentile(p) for p in (0, 25, 50, 75, 100)]
+    assert points == sorted(points)
+    assert points[2] == prediction.latency
+    assert points[0] == pytest.approx(prediction.low + 10.0)
+    with pytest.raises(ValueError, match="a percentile is from 0 to 100, got 101"):
+        prediction.get_latency_percentile(101)
+
+
+def test_a_kernel_without_matmuls_has_no_span():
+    prediction = prediction_of("vector_add.vector_add_stream", (25600,), (25600,), FREE_DIM=200)
+    assert prediction.low == prediction.middle == prediction.high
+
+
+def test_the_same_trace_gives_the_same_prediction():
+    trace = trace_of("transpose.matrix_transpose", (256, 512))
+    assert predict(trace, TRN2, dge=True).latency == predict(trace, TRN2, dge=True).latency
+
+
+def test_an_empty_trace_is_refused():
+    with pytest.raises(ValueError, match="the trace is empty: launch the kernel with record=True"):
+        predict(Trace(), TRN2, dge=True)
+
+
+def test_long_profiles_end_later():
+    build = Builder()
+    tile = build.load((128, 8192))
+    for _ in range(20):
+        tile = build.add(tile, tile)
+    build.store(tile)
+    prediction = predict(build.trace, TRN2, dge=False)
+    assert prediction.middle > 120
+    assert prediction.total_time == pytest.approx(prediction.middle + 12.75 + 11.0)
+
+
+def test_trn1_is_slower_where_its_vector_engine_is():
+    """NeuronCore-v2 takes two cycles an element for two inputs, and has slower DMA engines."""
+    arrays = [np.ones(256000, np.float32)] * 2
+    kernel = shipped("vector_add.vector_add_stream")
+    keywords = {"FREE_DIM": 2000}
+    times = [
+        predict(launch(kernel, arrays, keywords, machine=m).trace, m, dge=False).total_time
+        for m in (TRN1, TRN2)
+    ]
+    assert times[0] > times[1]

@@ -1,0 +1,169 @@
+import json
+
+import pytest
+
+from difftest.simulator import TRN2
+from difftest.simulator.trace import Engine, Space
+from difftest.timing import predict
+from difftest.timing.intervals import covered
+from difftest.timing.occupancy import occupancy
+from difftest.timing.report import UNAVAILABLE, Report, as_mapping
+from difftest.timing.roofline import roofline
+from tests.unit.timing.programs import Builder, whole
+from tests.unit.timing.shipped import prediction_of
+
+FIELDS = [
+    "total_time",
+    "total_exec_time",
+    "total_active_time",
+    "total_active_time_percent",
+    "neuroncore_cycle_count",
+    "model_flops",
+    "hardware_flops",
+    "transpose_flops",
+    "mm_arithmetic_intensity",
+    "peak_flops_bandwidth_ratio",
+    "mfu_estimated_percent",
+    "mfu_max_achievable_estimated_percent",
+    "hfu_estimated_percent",
+    "mbu_estimated_percent",
+    "mbu_min_read_util_percent",
+    "hbm_read_bytes",
+    "hbm_write_bytes",
+    "sbuf_read_bytes",
+    "sbuf_write_bytes",
+    "psum_read_bytes",
+    "psum_write_bytes",
+    "spill_save_bytes",
+    "spill_reload_bytes",
+    "dma_active_time",
+    "dma_active_time_percent",
+    "dma_transfer_count",
+    "dma_transfer_average_bytes",
+    "dma_transfer_total_bytes",
+    "dma_queue_count",
+    "static_dma_packet_count",
+    "software_dynamic_dma_packet_count",
+    "hardware_dynamic_dma_packet_count",
+    "matmul_instruction_count",
+]
+ENGINE_FIELDS = ("instruction_time", "active_time", "active_time_percent", "instruction_count")
+
+
+@pytest.fixture(scope="module")
+def matmul():
+    return Report(
+        prediction_of("matmul.nki_matmul_tiled_", (256, 128), (256, 512), (128, 512), dge=True)
+    )
+
+
+def test_the_fields_are_neuron_explorers(matmul):
+    engines = [
+        f"{engine}_engine_{field}"
+        for engine in ("tensor", "vector", "scalar", "gpsimd", "sync")
+        for field in ENGINE_FIELDS
+    ]
+    assert set(matmul.summary()) == {*FIELDS, *engines}
+
+
+def test_what_can_be_counted_is_right(matmul):
+    summary = matmul.summary()
+    assert summary["model_flops"] == 2 * 128 * 256 * 512
+    assert summary["hbm_read_bytes"] == 4 * (256 * 128 + 256 * 512)
+    assert summary["hbm_write_bytes"] == 4 * 128 * 512
+    assert summary["dma_transfer_count"] == 5
+    assert summary["dma_transfer_total_bytes"] == 4 * (256 * 128 + 256 * 512 + 128 * 512)
+    assert summary["matmul_instruction_count"] == 4  # two in float32, two passes each
+    assert summary["tensor_engine_instruction_count"] == 2
+    assert summary["hardware_dynamic_dma_packet_count"] == 5 * 128
+    assert summary["spill_save_bytes"] == 0
+    assert summary["software_dynamic_dma_packet_count"] == 0
+
+
+def test_shares_of_time_are_fractions(matmul):
+    for name, value in matmul.summary().items():
+        if name.endswith("_percent"):
+            assert 0 <= value <= 1, name
+
+
+def test_the_critical_path_takes_all_of_the_time(matmul):
+    path = matmul.critical_path
+    spans = matmul.prediction.schedule.spans
+    assert sum(time for _, time in path) == pytest.approx(max(s.end for s in spans) / 1e3)
+    opcodes = [spans[index].instruction.opcode for index, _ in path]
+    assert opcodes[0] == opcodes[-1] == "dma_copy"
+    assert "nc_matmul" in opcodes
+    lines = matmul.by_line()
+    assert sum(line.critical for line in lines) == pytest.approx(sum(time for _, time in path))
+
+
+def test_lines_and_instructions_count_everything(matmul):
+    assert {line.group: line.instructions for line in matmul.by_instruction()} == {
+        "dma_copy (dma)": 5,
+        "nc_matmul (tensor)": 2,
+        "tensor_copy (scalar)": 1,
+    }
+    assert sum(line.instructions for line in matmul.by_line()) == 8
+    assert any(line.group.endswith("matmul.py:51") for line in matmul.by_line())
+
+
+def test_evidence_is_carried_along():
+    build = Builder()
+    tile = build.load((128, 512))
+    build.emit("reciprocal", Engine.VECTOR, [whole(build.tensor((128, 512)))], [whole(tile)])
+    report = Report(predict(build.trace, TRN2, dge=True))
+    shares = report.evidence()
+    assert set(shares) == {"measured", "documented"}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert {line.group: line.evidence.value for line in report.by_instruction()} == {
+        "dma_copy (dma)": "measured",
+        "reciprocal (vector)": "documented",
+    }
+
+
+def test_an_unknown_cost_leaves_no_total():
+    build = Builder()
+    tile = build.load((128, 8))
+    build.emit("rand", Engine.GPSIMD, [whole(tile)])
+    report = Report(predict(build.trace, TRN2, dge=True))
+    assert report.summary()["total_time"] == UNAVAILABLE
+    mapping = as_mapping(report)
+    assert mapping["nc_latency_us"] is None
+    assert mapping["unknown_costs"] == {"rand": 1}
+
+
+def test_the_report_is_json_and_says_that_it_is_predicted(matmul):
+    mapping = json.loads(json.dumps(as_mapping(matmul)))
+    assert mapping["predicted"] is True
+    assert mapping["descriptors"] == "dge"
+    assert set(mapping["nc_latency_us"]) == {"0", "50", "100"}
+
+
+def test_peaks_by_tensor_and_line(matmul):
+    sbuf = occupancy(matmul.prediction.schedule, Space.SBUF)
+    psum = occupancy(matmul.prediction.schedule, Space.PSUM)
+    assert sbuf.peak == 2 * 4 * (128 + 512)
+    assert psum.peak == 4 * 512
+    assert [holder.bytes for holder in sbuf.holders] == [2 * 4 * 512, 2 * 4 * 128]
+    assert [holder.tensors for holder in sbuf.holders] == [2, 2]
+    assert "matmul.py:" in sbuf.holders[0].line
+    assert sbuf.steps[-1].bytes == psum.steps[-1].bytes == 0
+
+
+def test_roofline():
+    """8192 rows of four passes each at 2.4 GHz; 2.5 MiB at 424 bytes a ns."""
+    prediction = prediction_of(
+        "matmul.nki_matmul_tiled_", (512, 512), (512, 512), (512, 512), dge=True
+    )
+    bounds = roofline(prediction)
+    assert bounds.tensor_bound == pytest.approx(16 * 512 * 4 / 2.4 / 1e3)
+    moved = 4 * (16 * 128 * 128 + 16 * 128 * 512 + 512 * 512)
+    assert bounds.memory_bound == pytest.approx(moved / 424 / 1e3)
+    assert bounds.intensity == pytest.approx(2 * 512**3 / moved)
+    assert bounds.limit == "memory"
+    assert 0 < bounds.share < 1
+
+
+def test_intervals_that_overlap_count_once():
+    assert covered([(0, 2), (1, 3), (5, 6), (5.5, 5.7)]) == 4
+    assert covered([]) == 0

@@ -1,0 +1,297 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from difftest.simulator.trace import Engine, Space
+from difftest.timing import program as program_module
+from difftest.timing.clockwork import SAME_ENGINE
+from difftest.timing.schedule import schedule
+from tests.unit.timing.programs import Builder, whole
+
+LOAD = 950 + 8 * (9 + 4000 / 28.1) + 410 + 790
+"""A load of 128 x 1000 float32 alone, from trigger to semaphore: see test_dma."""
+
+
+def added():
+    build = Builder()
+    build.store(build.add(build.load((128, 1000)), build.load((128, 1000))))
+    return build.program()
+
+
+def test_load_add_store_by_hand():
+    """Two loads, an addition, a store, static descriptors.
+
+    The loads are triggered 85 ns apart. The DMA engines are at the second one's rows when they
+    have done the first one's, 1210.8 ns later, so that it is done at LOAD + 1210.8. The vector
+    engine begins 23 ns after that (DMA's hop to it), takes 1000 / 0.96 + 157 ns, and 35 ns later
+    gpsimd triggers the store: 950 + 1210.8 + 410 ns. Then it waits for its semaphore, 70 ns.
+    """
+    rows = 8 * (9 + 4000 / 28.1)
+    timeline = schedule(added(), dge=False)
+    first, second, total, store = timeline.spans
+    assert (first.start, second.start) == (0.0, 85.0)
+    assert first.end == pytest.approx(LOAD)
+    assert second.end == pytest.approx(LOAD + rows)
+    assert total.start == pytest.approx(second.end + 23)
+    assert total.end == pytest.approx(total.start + 1000 / 0.96 + 157)
+    assert store.start == pytest.approx(total.end + 35)
+    assert store.end == pytest.approx(store.start + 950 + rows + 410)
+    assert timeline.end == pytest.approx(store.end + 70)
+    assert [s.engine for s in timeline.spans] == [
+        Engine.SYNC, Engine.SYNC, Engine.VECTOR, Engine.GPSIMD,
+    ]  # fmt: skip
+
+
+def test_descriptors_from_the_device_come_one_after_the_other():
+    """486 + 127 x 0.8 = 587.6 ns each, and a DMA starts when its own are there."""
+    first, second, _, store = schedule(added(), dge=True).spans
+    assert second.start - first.start == pytest.approx(587.6)
+    assert first.end == pytest.approx(587.6 + LOAD)
+    assert store.end - store.start == pytest.approx(587.6 + LOAD - 790)
+
+
+def test_the_seventeenth_dma_waits_for_the_first_ones_semaphore():
+    build = Builder()
+    for _ in range(17):
+        build.load((128, 1000))
+    spans = schedule(build.program(), dge=False).spans
+    assert spans[15].start == pytest.approx(15 * 85)
+    assert spans[16].start == pytest.approx(spans[0].end + 17)
+
+
+def test_dependent_additions_wait_for_each_other():
+    build = Builder()
+    tile = build.load((128, 100))
+    build.add(build.add(tile, tile), tile)
+    _, first, second = schedule(build.program(), dge=False).spans
+    assert second.start == pytest.approx(first.end + SAME_ENGINE.value)
+
+
+def test_independent_additions_follow_at_the_interval():
+    build = Builder()
+    tile = build.load((128, 100))
+    build.add(tile, tile)
+    build.add(tile, tile)
+    _, first, second = schedule(build.program(), dge=False).spans
+    assert second.start - first.start == pytest.approx(100 / 0.96 + 67)
+
+
+def test_products_accumulate_without_waiting():
+    build = Builder()
+    weights, moving = build.load((128, 128), "float16"), build.load((128, 512), "float16")
+    total = build.psum((128, 512))
+    build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
+    for _ in range(3):
+        build.matmul(total, weights, moving, accumulate=True)
+    program = build.program()
+    assert program.removed == 1
+    *_, first, second, third = schedule(program, dge=False).spans
+    assert second.start - first.start == pytest.approx(95 - 33)  # its weights, at once
+    assert third.start - second.start == pytest.approx(512 / 1.2)  # a cold matmul
+
+
+def test_a_memset_that_nothing_accumulates_on_stays():
+    build = Builder()
+    total = build.psum((128, 512))
+    build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
+    build.store(build.add(total, total))
+    assert build.program().removed == 0
+
+
+def test_a_transpose_loads_an_identity_first():
+    build = Builder()
+    tile, turned = build.load((128, 128)), build.psum((128, 128))
+    build.emit("nc_transpose", Engine.TENSOR, [whole(turned)], [whole(tile)])
+    identity, load, transpose = build.program().instructions
+    assert identity.implied
+    assert set(transpose.data) == {identity.index, load.index}
+
+
+def test_a_function_table_is_loaded_once():
+    build = Builder()
+    tile = build.load((128, 10))
+    for function in ("exp", "exp", "tanh"):
+        build.emit("activation", Engine.SCALAR, [whole(build.tensor((128, 10)))], [whole(tile)],
+                   op=function)  # fmt: skip
+    timeline = schedule(build.program(), dge=False)
+    _, first, second, third = timeline.spans
+    assert timeline.table_loads == 2
+    assert first.start > 1283.3  # the first table came before the operands
+    assert third.start - second.start == pytest.approx(10 / 1.2 + 92 + 1283.3)
+
+
+def test_copies_without_an_engine_are_shared_if_many_wait():
+    build = Builder()
+    tile = build.load((128, 444), "float16")
+    for _ in range(100):
+        target = build.tensor((128, 444), dtype="float16")
+        build.emit("tensor_copy", Engine.UNKNOWN, [whole(target)], [whole(tile)])
+    engines = [s.engine for s in schedule(build.program(), dge=False).spans[1:]]
+    assert 0.40 <= engines.count(Engine.SCALAR) / 100 <= 0.50  # 44 % in device traces
+
+
+def test_stores_wait_until_no_load_can_be_triggered():
+    build = Builder()
+    for _ in range(8):
+        build.store(build.load((128, 1000)))
+    spans = schedule(build.program(), dge=False).spans
+    loads = [s.start for s in spans if not s.instruction.is_store]
+    assert min(s.start for s in spans if s.instruction.is_store) > max(loads)
+
+
+# Whatever the program
+
+ENGINES = (Engine.VECTOR, Engine.SCALAR, Engine.UNKNOWN)
+
+
+@st.composite
+def builders(draw):
+    """A program of loads, copies, additions, matmuls and stores on tiles made before."""
+    build = Builder()
+    tiles = [build.load((128, draw(st.sampled_from([1, 64, 512, 8192]))))]
+    for _ in range(draw(st.integers(0, 14))):
+        kind = draw(st.sampled_from(["load", "copy", "add", "matmul", "store", "rewrite"]))
+        tile = draw(st.sampled_from(tiles))
+        if kind == "load":
+            tiles.append(build.load((128, draw(st.sampled_from([1, 64, 512, 8192])))))
+        elif kind == "copy":
+            target = build.tensor(tile.shape)
+            engine = draw(st.sampled_from(ENGINES))
+            build.emit("tensor_copy", engine, [whole(target)], [whole(tile)])
+            tiles.append(target)
+        elif kind == "add":
+            tiles.append(build.add(tile, tile))
+        elif kind == "matmul":
+            weights, total = build.load((128, 128)), build.psum((128, 128))
+            build.matmul(total, weights, weights)
+            tiles.append(build.add(total, weights))
+        elif kind == "store":
+            build.store(tile)
+        else:
+            build.dma(tile, build.hbm(tile.shape))
+    return build
+
+
+def violations(timeline):
+    """What no timeline may do: start before its operands stand, or two at once on an engine."""
+    found = []
+    for span in timeline.spans:
+        one = span.instruction
+        for producer in one.data:
+            other = timeline.spans[producer]
+            same = other.engine is span.engine and one.matmul is not None
+            if span.start < (other.start if same else other.end):
+                found.append(f"{one.index} reads before {producer} is done")
+        for earlier in one.order:
+            other = timeline.spans[earlier]
+            in_order = other.engine is span.engine and other.instruction.transfer is None
+            if span.start < (other.start if in_order else other.end):
+                found.append(f"{one.index} writes before {earlier} is done")
+    for engine in Engine:
+        mine = sorted(
+            (s.start, s.start + s.busy, s.instruction.index)
+            for s in timeline.spans
+            if s.engine is engine
+        )
+        for (_, free, first), (start, _, second) in pairwise(mine):
+            if start < free - 1e-6:
+                found.append(f"{second} begins before {first} has left {engine.value}")
+    return found
+
+
+def conflicts(timeline):
+    """Accesses to one whole tensor that overlap in time although one of them writes."""
+    found = []
+    for later in timeline.spans:
+        written = {r.allocation.id for r in later.instruction.event.writes}
+        for earlier in timeline.spans[: later.instruction.index]:
+            before = {r.allocation.id for r in earlier.instruction.event.writes}
+            read = {r.allocation.id for r in later.instruction.event.reads}
+            if (read | written) & before and later.start < earlier.start:
+                found.append((earlier.instruction.index, later.instruction.index))
+    return found
+
+
+@given(builders(), st.booleans())
+@settings(max_examples=60)
+def test_nothing_starts_too_early(build, dge):
+    timeline = schedule(build.program(), dge=dge)
+    assert violations(timeline) == []
+    assert conflicts(timeline) == []
+
+
+def test_an_ignored_dependence_is_seen(monkeypatch):
+    """Planted: no instruction waits for another. The check above must find it."""
+
+    class Blind:
+        def of(self, user, reads, writes):
+            return set(), set()
+
+    monkeypatch.setattr(program_module, "Dependences", Blind)
+    timeline = schedule(added(), dge=False)
+    assert timeline.spans[2].start < timeline.spans[1].end  # the sum before its operand
+    assert conflicts(timeline) == [(1, 2)]
+
+
+@given(builders(), st.booleans())
+@settings(max_examples=30)
+def test_the_same_program_gives_the_same_timeline(build, dge):
+    one, other = (schedule(build.program(), dge=dge) for _ in range(2))
+    assert [(s.engine, s.start, s.end) for s in one.spans] == [
+        (s.engine, s.start, s.end) for s in other.spans
+    ]
+    assert one.end == other.end
+
+
+@given(builders(), st.booleans())
+@settings(max_examples=30)
+def test_no_faster_than_its_busiest_engine_and_its_longest_chain(build, dge):
+    timeline = schedule(build.program(), dge=dge)
+    for engine in Engine:
+        assert timeline.end >= sum(s.busy for s in timeline.spans if s.engine is engine) - max(
+            (s.busy for s in timeline.spans if s.engine is engine), default=0.0
+        )
+    chain = [0.0] * len(timeline.spans)
+    for span in timeline.spans:
+        before = max((chain[i] for i in span.instruction.data), default=0.0)
+        own = span.end - span.start if span.instruction.matmul is None else 0.0
+        chain[span.instruction.index] = before + own
+    assert timeline.end >= max(chain) - 1e-6
+
+
+@given(builders(), st.booleans())
+@settings(max_examples=30)
+def test_another_instruction_on_the_last_result_never_shortens(build, dge):
+    before = schedule(build.program(), dge=dge)
+    last = build.trace.events[-1].writes[0].allocation
+    if last.space is Space.SHARED_HBM:
+        last = build.trace.events[-1].reads[0].allocation
+    result = build.add(last, last)
+    after = schedule(build.program(), dge=dge)
+    assert result.writes == 1
+    assert len(after.spans) == len(before.spans) + 1
+    assert max(s.end for s in after.spans) >= max(s.end for s in before.spans)
+
+
+@given(st.integers(3, 8), st.integers(0, 4000), st.booleans())
+@settings(max_examples=30)
+def test_more_data_is_never_faster(width, more, dge):
+    """From 12 bytes a row on: writing 2 to 8 bytes to HBM is slower than 14 (measured)."""
+    ends = []
+    for columns in (width, width + more):
+        build = Builder()
+        build.store(build.add(build.load((128, columns)), build.load((128, columns))))
+        ends.append(schedule(build.program(), dge=dge).end)
+    assert ends[0] <= ends[1]
+
+
+def test_progress_is_told():
+    told = []
+    build = Builder()
+    tile = build.load((128, 1))
+    for _ in range(4100):
+        build.add(tile, tile)
+    schedule(build.program(), dge=False, progress=lambda done, total: told.append((done, total)))
+    assert told == [(2000, 4101), (4000, 4101)]

@@ -1,0 +1,96 @@
+import pytest
+
+from difftest.simulator.machine import TRN2
+from difftest.timing import clockwork
+from difftest.timing.tensor_engine import Matmul, TensorEngine, Throttle, matmul
+from tests.unit.timing.programs import Builder
+
+FP16 = Matmul(passes=1, rows=444, four_byte=False, strided=False, flops=0)
+FP32 = Matmul(passes=2, rows=2 * 512, four_byte=True, strided=False, flops=0)
+
+
+def steady(work, count=400):
+    """Start to start of the last of many matmuls, whose operands are always ready."""
+    engine = TensorEngine(clockwork.TRN2, 0.5)
+    now, starts = 0.0, []
+    for _ in range(count):
+        issued = engine.issue(now, work)
+        starts.append(issued.stream)
+        now = issued.next
+    return starts[-1] - starts[-2], starts[1] - starts[0], engine
+
+
+def test_float16_rows_stream_one_a_cycle():
+    """Measured: (444 + 5) / 2.4 = 187 ns warm, 444 / 1.2 = 370 ns at half speed."""
+    warm, cold, _ = steady(FP16)
+    assert warm == pytest.approx(187.1, abs=0.1)
+    assert cold == pytest.approx(370.0)
+
+
+def test_float32_takes_two_passes_of_two_cycles():
+    """Measured: 429.7 ns for 512 rows, twice."""
+    warm, _, _ = steady(FP32)
+    assert warm == pytest.approx(2 * 429.4, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("four_byte", "strided", "interval"),
+    [(False, False, 62.0), (False, True, 116.5), (True, True, 232.0)],
+)
+def test_few_rows_wait_for_the_weights(four_byte, strided, interval):
+    work = Matmul(1, 14, four_byte, strided, 0)
+    assert steady(work, 50)[0] == pytest.approx(interval)
+
+
+def test_a_transpose_alone():
+    """Measured: 331 ns from LDWEIGHTS to the end of MATMUL for 128 x 128 float32, warm."""
+    engine = TensorEngine(clockwork.TRN2, 0.5)
+    engine.throttle.warm = True
+    issued = engine.issue(0.0, Matmul(1, 256, True, False, 0))
+    assert issued.visible - issued.begin == pytest.approx(331, abs=3)
+
+
+def test_weights_load_behind_the_matmul_before():
+    engine = TensorEngine(clockwork.TRN2, 0.5)
+    first = engine.issue(0.0, FP16)
+    second = engine.issue(first.next, FP16)
+    assert second.begin == first.stream - (95.0 - 62.0)
+    assert second.stream == first.visible - clockwork.TRN2.drain.value
+
+
+def test_it_warms_up_after_a_busy_window():
+    """Half a window has passed at time 0, so that the second is the first whole one."""
+    *_, engine = steady(FP16)
+    window = clockwork.TRN2.throttle_window.value
+    assert engine.throttle.cold_time == pytest.approx(1.5 * window, rel=0.1)
+
+
+def test_an_idle_window_makes_it_cold_again():
+    throttle = Throttle(clockwork.TRN2, 0.0)
+    window = throttle.window
+    throttle.edge = 0.0
+    throttle.count(0.0, window, 4096)
+    assert throttle.speed(1.5 * window) == 1.0
+    throttle.count(1.5 * window, 1.6 * window, 1000)
+    assert throttle.speed(2.5 * window) == 2.0
+
+
+def test_rows_count_in_the_window_in_which_they_stream():
+    throttle = Throttle(clockwork.TRN2, 0.0)
+    throttle.edge = 0.0
+    throttle.count(throttle.window - 100, throttle.window + 300, 400)
+    assert throttle.counted == pytest.approx(300)
+
+
+def test_what_a_matmul_asks_for():
+    build = Builder()
+    moving, weights = build.tensor((128, 512)), build.tensor((128, 64))
+    build.matmul(build.psum((64, 512)), weights, moving)
+    found = matmul(build.trace.events[0], TRN2)
+    assert found == Matmul(2, 1024, True, False, 2 * 128 * 64 * 512)
+
+
+def test_trn1_is_not_throttled():
+    engine = TensorEngine(clockwork.TRN1, 0.5)
+    issued = engine.issue(0.0, FP16)
+    assert engine.issue(issued.next, FP16).stream - issued.stream == pytest.approx(449 / 2.8)

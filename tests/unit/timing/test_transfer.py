@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from difftest.simulator.trace import Allocation, Engine, Event, Region, Space
+from difftest.timing.clockwork import TRN2
+from difftest.timing.transfer import contiguous_run, transfer
+from tests.unit.timing.programs import Builder, whole
+
+
+def sbuf(*shape, dtype="float32"):
+    return Allocation(0, Space.SBUF, shape, np.dtype(dtype), 0, None)
+
+
+def hbm(*shape, dtype="float32"):
+    return Allocation(1, Space.SHARED_HBM, shape, np.dtype(dtype), 0, None)
+
+
+def moved(target, source):
+    event = Event(0, "dma_copy", Engine.DMA, (target,), (source,), None, ())
+    return transfer(event, TRN2)
+
+
+def test_a_tile_of_whole_rows():
+    found = moved(whole(sbuf(128, 1000)), Region(hbm(128, 2000), 0, (128, 1000), (2000, 1)))
+    assert (found.row_bytes, found.rows, found.partitions) == (4000, 128, 128)
+    assert found.busy == tuple((engine, 8) for engine in range(16))
+    assert found.bytes == 512_000
+    assert found.reads_hbm
+    assert not found.writes_hbm
+
+
+def test_rows_of_an_image_are_one_run_if_they_follow_each_other():
+    image = hbm(1, 128, 224, 224)
+    rows = Region(image, 0, (128, 4, 224), (224 * 224, 224, 1))
+    part = Region(image, 0, (128, 4, 222), (224 * 224, 224, 1))
+    assert contiguous_run(rows, whole(sbuf(128, 4, 224))) == 4 * 224
+    assert contiguous_run(rows, whole(sbuf(128, 896))) == 896
+    assert contiguous_run(part, whole(sbuf(128, 4, 222))) == 222
+
+
+def test_a_vector_over_the_partitions_is_rows_of_one_element():
+    found = moved(whole(sbuf(128, 1)), Region(hbm(25600), 0, (128,), (1,)))
+    assert (found.row_bytes, found.rows) == (4, 128)
+
+
+def test_a_row_does_not_leave_its_partition():
+    """[128, 8] lies contiguous in the tile's own elements, and in HBM: still 128 rows."""
+    found = moved(whole(sbuf(128, 8)), whole(hbm(128, 8)))
+    assert (found.row_bytes, found.rows) == (32, 128)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "engines"),
+    [(0, 1, [0]), (0, 8, [0]), (4, 12, [0, 1]), (64, 128, range(8, 16))],
+)
+def test_few_partitions_use_few_engines(first, last, engines):
+    tile = sbuf(128, 4)
+    part = Region(tile, first * 4, (last - first, 4), (4, 1))
+    found = moved(part, whole(hbm(last - first, 4)))
+    assert [engine for engine, _ in found.busy] == list(engines)
+    assert sum(rows for _, rows in found.busy) == last - first
+
+
+def test_hbm_to_hbm_uses_all_engines():
+    found = moved(whole(hbm(64, 100)), Region(hbm(64, 200), 0, (64, 100), (200, 1)))
+    assert (found.row_bytes, found.rows) == (400, 64)
+    assert found.busy == tuple((engine, 4) for engine in range(16))
+
+
+def test_a_store_writes_hbm():
+    build = Builder()
+    build.store(build.load((128, 4)))
+    load, store = (one.transfer for one in build.program().instructions)
+    assert (load.reads_hbm, load.writes_hbm) == (True, False)
+    assert (store.reads_hbm, store.writes_hbm) == (False, True)

@@ -1,0 +1,69 @@
+import pytest
+from rich.console import Console
+
+from difftest.simulator import TRN2
+from difftest.simulator.trace import Engine
+from difftest.timing import predict
+from difftest.timing.advice import advise
+from difftest.timing.report import Report
+from difftest.timing.views import text
+from difftest.timing.views.advice import findings
+from tests.unit.timing.programs import Builder, whole
+from tests.unit.timing.shipped import prediction_of
+
+
+@pytest.fixture(scope="module")
+def report():
+    return Report(prediction_of("transpose.matrix_transpose", (256, 256), dge=True))
+
+
+def printed(table):
+    console = Console(width=120, record=True, quiet=True)
+    with console.capture() as capture:
+        console.quiet = False
+        console.print(table)
+    return capture.get()
+
+
+def test_the_first_line_says_predicted(report):
+    first, second, *_ = text.totals(report)
+    assert first == ("Predicted for trn2, not measured; DMA descriptors generated on the device.")
+    assert second.startswith("nc_latency ")
+    static = Report(prediction_of("transpose.matrix_transpose", (256, 256)))
+    assert list(text.totals(static))[1].startswith("total_time ")
+
+
+def test_no_total_with_an_unknown_cost():
+    build = Builder()
+    tile = build.load((128, 8))
+    build.emit("rand", Engine.GPSIMD, [whole(tile)])
+    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    assert lines[1].startswith("NO TOTAL: the cost of 1 rand is unknown on trn2; without them")
+    assert not any(line.startswith(("nc_latency", "total_time")) for line in lines)
+
+
+def test_what_does_not_fit_sbuf_is_said():
+    build = Builder()
+    tiles = [build.load((128, 64 * 256)) for _ in range(4)]
+    for tile in tiles:
+        build.store(tile)
+    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    assert any("49,152 bytes a partition do not fit SBUF" in line for line in lines)
+
+
+def test_tables(report):
+    assert "tensor" in printed(text.engines(report))
+    assert "transpose.py:36" in printed(text.lines("Source lines", report.by_line()))
+    memory = printed(text.memories(report))
+    assert "SBUF" in memory
+    assert "PSUM" in memory
+
+
+def test_findings_are_numbered_with_line_and_remedy():
+    prediction = prediction_of("transpose.matrix_transpose", (512, 512), dge=True)
+    lines = list(findings(advise(prediction.schedule)))
+    assert lines[0].startswith("1. small DMAs: 16 DMAs move 65,536 bytes each, 512 a partition")
+    assert lines[1].startswith("   transpose.py:")
+    assert lines[1].endswith("us of work (predicted)")
+    assert lines[2].startswith("   > nisa.dma_copy(")
+    assert list(findings([])) == ["nothing found"]
