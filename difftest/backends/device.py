@@ -7,6 +7,7 @@ device**: none is at hand where this project is developed.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect
 from difftest.backends.dialect import ByDialect
 from difftest.backends.sdk import launched, outputs_of
 from difftest.device.core import Failure, NeuronCore
-from difftest.device.settings import SettingError, read_settings
+from difftest.device.settings import NRTPY_PYTHON, SettingError, read_settings
 
 NAME = "device"
 DEVICE_NODES = Path("/dev")
@@ -191,6 +192,16 @@ def device_backend(sdk: Sdk | None = None) -> Backend:
     BackendMissingError : no device, or no SDK that runs NumPy arrays on it, or an environment
         variable has a value that it does not accept.
     """
+    try:
+        settings = read_settings()
+    except SettingError as error:
+        raise BackendMissingError(str(error)) from None
+    if settings.nrtpy_python is not None and shutil.which(settings.nrtpy_python) is None:
+        raise BackendMissingError(
+            f"{NRTPY_PYTHON}: {settings.nrtpy_python} is no program.\n"
+            "  remedy: the Python of the environment that has nrtpy, or leave the variable out"
+        )
+    hands_over = settings.nrtpy_python is not None and _prepare_artifacts()
     devices, sdk = find_devices(), sdk or detect_sdk()
     ways = entries(sdk)
     lacks = [] if devices else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
@@ -204,18 +215,32 @@ def device_backend(sdk: Sdk | None = None) -> Backend:
             "          without one, --simulate runs the same tests on a simulator;\n"
             "          difftest doctor says more"
         )
-    try:
-        core = NeuronCore(read_settings())
-    except SettingError as error:
-        raise BackendMissingError(str(error)) from None
+    core = NeuronCore(settings)
     found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
     backends: dict[str, Backend] = {
         dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})")
         for dialect, entry in ways.items()
     }
+    newer = ways.get(NEWER)
+    if hands_over and newer is not None:
+        backends[NEWER] = _handed_over(newer, core, backends[NEWER].description, sdk)
     refusal = sdk.refuses_classic()
     absent = {CLASSIC: refusal or sdk.classic.found, NEWER: sdk.newer.found}
     return ByDialect(backends, absent)
+
+
+def _prepare_artifacts() -> bool:
+    from difftest.device.handover import prepare_artifacts
+
+    return prepare_artifacts()
+
+
+def _handed_over(entry: Entry, core: NeuronCore, description: str, sdk: Sdk) -> Backend:
+    """The newer device with nrtpy: where its Python is named, kernels are compiled once."""
+    from difftest.device.cache import CompileCache, cache_folder
+    from difftest.device.handover import HandedOver
+
+    return HandedOver(entry, core, description, CompileCache(cache_folder()), sdk.versions)
 
 
 def _lacks_of_sdk(sdk: Sdk) -> list[str]:

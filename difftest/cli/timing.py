@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import click
 import numpy as np
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from difftest.cli.launching import random_arrays, trace_of
 from difftest.simulator import MACHINES
-from difftest.timing import Prediction, predict
+from difftest.timing import predict
+from difftest.timing.alignment import align, device_trace
 from difftest.timing.measurements import (
     Comparison,
     Measurement,
@@ -20,10 +22,20 @@ from difftest.timing.measurements import (
     measurements,
     median_error,
 )
+from difftest.timing.schedule import Schedule
 
 LARGE = 10_000_000
 """Elements of inputs from which on a run takes more than a few seconds."""
 LADDER = "conv2d"
+Times = dict[tuple[Any, ...], tuple[float, float]]
+"""What was launched -> its nc_latency and total_time in microseconds."""
+STREAM = "kernels.vector_add:vector_add_stream"
+TRACES = {
+    (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
+    (STREAM, (("FREE_DIM", 2000),), False): "vector-add-stream-256000-fd2k",
+    ("kernels.transpose:matrix_transpose", (), False): "matrix-transpose-1024",
+}
+"""(counterpart, keywords, descriptors generated on the device) -> the device trace of the run."""
 
 
 @click.group()
@@ -44,60 +56,62 @@ def validate(quick: bool, keyword: str) -> None:
     groups = [
         group
         for group in grouped(measurements())
-        if keyword in group[0].counterpart
-        and not (quick and _elements(group[0]) >= LARGE)
-        and not (quick and _slow(group[0]))
+        if keyword in group[0].counterpart and not (quick and _is_slow(group[0]))
     ]
     if not groups:
         raise click.ClickException(f"no measured kernel has {keyword!r} in its name")
     console = Console()
-    comparisons: list[Comparison] = []
+    times: Times = {}
+    timelines: dict[str, Schedule] = {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(groups))
-        for comparison in _compare(groups, progress, task):
-            comparisons.append(comparison)
+        comparisons = []
+        for group in groups:
+            progress.update(task, description=f"{group[0].counterpart} {group[0].shape}")
+            comparisons.append(_compare(group, times, timelines))
+            progress.advance(task)
     for title, part in _parts(comparisons).items():
-        if part:
-            console.print(_table(title, part))
-            measured = [one for one in part if one.first.kind == "measured"]
-            if measured:
-                error = median_error(measured)
-                console.print(f"median error of {len(measured)}: {error:.1%}\n")
+        _print_part(console, title, part)
+    steps = _steps(comparisons)
+    if steps.row_count:
+        console.print(steps)
+    engines = _engines(timelines)
+    if engines.row_count:
+        console.print(engines)
 
 
-def _elements(measurement: Measurement) -> int:
-    return sum(int(np.prod(shape)) for shape in measurement.inputs)
-
-
-def _slow(measurement: Measurement) -> bool:
-    """Thousands of instructions on little data."""
-    return dict(measurement.keywords).get("ROW_CHUNK") == 1 or (
-        LADDER in measurement.counterpart and _elements(measurement) > 10**7
-    )
+def _is_slow(measurement: Measurement) -> bool:
+    """Whether launching it takes more than a few seconds: large data, or many instructions."""
+    size = sum(int(np.prod(shape)) for shape in measurement.inputs)
+    return size >= LARGE or dict(measurement.keywords).get("ROW_CHUNK") == 1
 
 
 def _compare(
-    groups: Sequence[tuple[Measurement, ...]], progress: Progress, task: object
-) -> Iterator[Comparison]:
-    done: dict[tuple[object, ...], Prediction] = {}
-    for group in groups:
-        first = group[0]
-        progress.update(task, description=f"{first.counterpart} {first.shape}")  # type: ignore[arg-type]
-        if first.run not in done:
-            done[first.run] = _predict(first)
-        prediction = done[first.run]
-        value = prediction.total_time if first.is_profile else prediction.latency
-        yield Comparison(measurements=group, predicted=value)
-        progress.advance(task)  # type: ignore[arg-type]
+    group: tuple[Measurement, ...], times: Times, timelines: dict[str, Schedule]
+) -> Comparison:
+    """The group's prediction; ``times`` and ``timelines`` keep what others of the run need."""
+    first = group[0]
+    if first.run not in times:
+        arrays = random_arrays(first.inputs, [first.dtype])
+        trace, machine, _ = trace_of(
+            first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
+        )
+        prediction = predict(trace, machine, dge=first.dge)
+        times[first.run] = (prediction.latency, prediction.total_time)
+        name = TRACES.get((first.counterpart, first.keywords, first.dge))
+        if name:
+            timelines[name] = prediction.schedule
+    latency, total_time = times[first.run]
+    return Comparison(measurements=group, predicted=total_time if first.is_profile else latency)
 
 
-def _predict(measurement: Measurement) -> Prediction:
-    arrays = random_arrays(measurement.inputs, [measurement.dtype])
-    machine = MACHINES["trn2"]
-    trace, machine, _ = trace_of(
-        measurement.counterpart, arrays, dict(measurement.keywords), machine
-    )
-    return predict(trace, machine, dge=measurement.dge)
+def _print_part(console: Console, title: str, part: list[Comparison]) -> None:
+    if not part:
+        return
+    console.print(_table(title, part))
+    measured = [one for one in part if one.first.kind == "measured"]
+    if measured:
+        console.print(f"median error of {len(measured)}: {median_error(measured):.1%}\n")
 
 
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
@@ -106,7 +120,7 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
         "Static descriptors: profiles of the same kernels": [],
         "Descriptors generated on the device: the same kernels": [],
         "The ladder: described in words only, not the same kernels": [],
-        "Said to be trn1 (probably trn2), not the same kernels": [],
+        "Said to be trn1 (compared with trn2), not the same kernels": [],
         "Thresholds": [],
     }
     static, dge, ladder, other, thresholds = parts.values()
@@ -120,6 +134,59 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
         else:
             (dge if one.first.dge else static).append(one)
     return parts
+
+
+def _steps(comparisons: list[Comparison]) -> Table:
+    """By which factor each step made an operation faster: as measured, and as predicted."""
+    table = Table(title="Step by step: how many times faster", title_justify="left")
+    for heading in ("From", "To", "Shape", "dtype"):
+        table.add_column(heading)
+    for heading in ("Measured", "Predicted"):
+        table.add_column(heading, justify="right")
+    last: dict[tuple[str, ...], Comparison] = {}
+    for one in comparisons:
+        first = one.first
+        if first.kind != "measured" or not first.dge:
+            continue
+        shape = first.shape.replace(" pool1", "")
+        family = (first.machine, shape, first.dtype, first.metric)
+        before = last.get(family)
+        if before is not None and "pool2" not in shape:
+            table.add_row(
+                before.first.kernel,
+                first.kernel,
+                first.shape,
+                first.dtype,
+                f"{before.measured / one.measured:,.2f} x",
+                f"{before.predicted / one.predicted:,.2f} x",
+            )
+        last[family] = one
+    return table
+
+
+def _engines(timelines: dict[str, Schedule]) -> Table:
+    """Engine by engine, against the device traces that are shipped."""
+    table = Table(
+        title="Engine by engine against device traces (us from the first DMA trigger; offsets: how "
+        "much later the n-th instruction starts here than there)",
+        title_justify="left",
+    )
+    for heading in ("Trace", "Engine"):
+        table.add_column(heading)
+    for heading in ("Instructions", "Device", "Predicted", "Median offset", "Worst offset"):
+        table.add_column(heading, justify="right")
+    for name, timeline in timelines.items():
+        for one in align(device_trace(name), timeline):
+            table.add_row(
+                name,
+                one.unit,
+                f"{one.device_count} / {one.predicted_count}",
+                "{:.2f} to {:.2f}".format(*one.device_span),
+                "{:.2f} to {:.2f}".format(*one.predicted_span),
+                f"{one.median_offset:+.2f}",
+                f"{one.worst_offset:+.2f}",
+            )
+    return table
 
 
 def _table(title: str, comparisons: Sequence[Comparison]) -> Table:

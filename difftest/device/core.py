@@ -14,7 +14,7 @@ from difftest.device.settings import EXEC_TIMEOUT, Settings
 from difftest.device.worker import Worker, WorkerDiedError, WorkerHungError
 
 LNC = "NEURON_LOGICAL_NC_CONFIG"
-_ATTEMPTS = 2
+ATTEMPTS = 2
 """One retry, for infrastructure alone: a kernel that fails does so again, minutes later."""
 
 
@@ -40,6 +40,11 @@ class Failure:
     error: BaseException
     cause: BaseException
     fault: Fault | None
+
+    @property
+    def is_infrastructure(self) -> bool:
+        """Whether the kernel is not to blame."""
+        return self.fault is not None and self.fault.blame is Blame.INFRASTRUCTURE
 
 
 class NeuronCore:
@@ -83,17 +88,27 @@ class NeuronCore:
         """
         if self._broken is not None:
             raise self._broken
-        for attempt in range(_ATTEMPTS):
+        result: Any | Failure = None
+        for _ in range(ATTEMPTS):
             result = self._try(key, function, arguments, lnc)
-            if not isinstance(result, Failure) or not _is_infrastructure(result.fault):
+            if not isinstance(result, Failure) or not result.is_infrastructure:
                 return result
             self.stop()
-            if attempt + 1 == _ATTEMPTS:
-                self._broken = InfrastructureError(
-                    f"the device failed {_ATTEMPTS} times, not the kernel: {result.error}"
-                )
-                raise self._broken from result.cause
-        raise AssertionError("unreachable")
+        return self.judged(result)
+
+    def judged(self, failure: Failure) -> Failure:
+        """The last failure of a job on this core, if it is the kernel's.
+
+        Raises
+        ------
+        InfrastructureError : it is not. Later jobs raise it at once.
+        """
+        if not failure.is_infrastructure:
+            return failure
+        self._broken = InfrastructureError(
+            f"the device failed {ATTEMPTS} times, not the kernel: {failure.error}"
+        )
+        raise self._broken from failure.cause
 
     def _try(
         self, key: Hashable, function: Callable[..., Any], arguments: tuple[Any, ...], lnc: int
@@ -154,7 +169,3 @@ def failure_of(error: BaseException, log: str) -> Failure:
     shown = DeviceError("\n".join(lines))
     shown.__cause__ = error
     return Failure(shown, error, fault)
-
-
-def _is_infrastructure(fault: Fault | None) -> bool:
-    return fault is not None and fault.blame is Blame.INFRASTRUCTURE

@@ -25,8 +25,9 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     """
     shape = tile.tile_shape() if not tile.in_hbm else tile.shape
     strides = padded(tile, tile.strides, len(shape))
-    if len(shape) < len(full):
-        box, full = box[len(full) - len(shape) :], full[len(full) - len(shape) :]
+    if len(shape) < len(full):  # the partitions are the first of both, the others are the last
+        axes_there = [0, *range(len(full) - len(shape) + 1, len(full))][: len(shape)]
+        box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
     offset = tile.offset
     lows = []
     extents = []

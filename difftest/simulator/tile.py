@@ -311,13 +311,8 @@ class Tile:
                 received=f"{self!r} to {list(wanted)}: {self.size} to {total} elements",
             )
         self.check_bounds()
-        if not self.in_hbm and self.partition_axis == 0 and self.shape[0] != wanted[0]:
-            raise ShapeError(
-                "reshape of an on-chip tile keeps its partition dimension",
-                received=f"{self!r} to {list(wanted)}",
-                limit=f"the first dimension stays {self.shape[0]}",
-                remedy="reshape the free dimensions only, or reshape the tensor in HBM",
-            )
+        if not self.in_hbm and self.partition_axis is not None:
+            _check_partitions_stay(self, self.partition_axis, wanted)
         strides = _reshaped_strides(self, wanted)
         return self._derive(self.offset, wanted, strides, self.partition_axis, None)
 
@@ -462,6 +457,19 @@ def padded(tile: Tile, values: Shape, ndim: int) -> Shape:
     """Strides or steps of a tile, with 0 for the dimensions that :meth:`Tile.tile_shape` adds."""
     added = (0,) * (ndim - len(values))
     return added + values if tile.partition_axis is None else values + added
+
+
+def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
+    """The partition dimension keeps its place and size, and the blocks before it their number."""
+    blocks = math.prod(tile.shape[:axis])
+    stays = len(shape) > axis and shape[axis] == tile.shape[axis]
+    if not stays or math.prod(shape[:axis]) != blocks:
+        raise ShapeError(
+            "reshape of an on-chip tile keeps its partition dimension",
+            received=f"{tile!r} to {list(shape)}",
+            limit=f"dimension {axis} stays {tile.shape[axis]}",
+            remedy="reshape the free dimensions only, or reshape the tensor in HBM",
+        )
 
 
 def _reshaped_strides(tile: Tile, shape: Shape) -> Shape:

@@ -145,12 +145,16 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     return tuple(sizes), marked[0] if marked else 0
 
 
+HINTS = frozenset({"lazy_initialization"})
+"""Arguments that AWS does not document, that public kernels pass, and that change no value."""
+
+
 def ndarray(
     shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
 ) -> Tensor:
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
     if kwargs:
-        no_extras("nl.ndarray", kwargs)
+        no_extras("nl.ndarray", {name: kwargs[name] for name in kwargs if name not in HINTS})
     space = buffer.space if isinstance(buffer, Buffer) else _space(buffer, "nl.ndarray")
     sizes, axis = as_shape(shape, "nl.ndarray")
     storage = current().allocate(

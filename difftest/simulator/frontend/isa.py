@@ -50,6 +50,7 @@ from difftest.simulator.frontend.isa_compute import (
 )
 from difftest.simulator.frontend.isa_select import affine_select, range_select, select_reduce
 from difftest.simulator.frontend.language import fp32
+from difftest.simulator.frontend.moves import loaded_shape
 from difftest.simulator.frontend.tensor import Tensor, issue, issue_into, new_tensor, on_chip
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -179,7 +180,7 @@ def dma_copy(
             target,
             (source,),
             mask,
-            target.shape,
+            loaded_shape(target),
         )
         return
     skip = int(oob_mode) == 1

@@ -28,6 +28,7 @@ from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.elementwise import (
     need_operand,
+    same_rank,
 )
 from difftest.simulator.instructions.elementwise import (
     reciprocal as vector_reciprocal,
@@ -232,6 +233,7 @@ def where(
     test = on_chip(condition, "nl.where", "condition")
     left, right = need_operand(x, "x", "nl.where"), need_operand(y, "y", "nl.where")
     tiles = tuple(v for v in (left, right) if isinstance(v, Tile))
+    same_rank("nl.where", test, *tiles)
     shape = test.tile_shape()
     for tile in tiles:
         shape = broadcast_shapes(shape, tile.tile_shape(), "nl.where's condition, x and y")

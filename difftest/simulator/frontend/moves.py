@@ -31,7 +31,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 
-def _tile_shape(src: Tile | IndirectTile) -> Shape:
+def loaded_shape(src: Tile | IndirectTile) -> Shape:
     """The shape of a tile loaded from HBM: at least two dimensions."""
     shape = src.shape
     return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
@@ -45,7 +45,7 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
     source = need_tile(src, "src", "nl.load", HBM)
     return issue(
         lambda dst, tile, where: dma.dma_copy(dst, tile, where=where),
-        _tile_shape(source),
+        loaded_shape(source),
         source.dtype if dtype is None else as_dtype(dtype),
         (source,),
         mask,
@@ -56,7 +56,7 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
 def _gather(src: IndirectTile, mask: object, dtype: object) -> Tensor:
     need_tile(src.base, "src", "nl.load", HBM)
     _no_mask(mask, "nl.load of a tile of indices")
-    dst = new_tensor(_tile_shape(src), src.base.dtype if dtype is None else as_dtype(dtype))
+    dst = new_tensor(loaded_shape(src), src.base.dtype if dtype is None else as_dtype(dtype))
     dma.dma_gather(dst, src)
     return dst
 
@@ -76,15 +76,15 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
         _no_mask(mask, "nl.store to a tile of indices")
-        dma.dma_scatter(dst, _storable(value, _tile_shape(dst)))
+        dma.dma_scatter(dst, _storable(value, loaded_shape(dst)))
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
     issue_into(
         lambda to, tile, where: dma.dma_copy(to, tile, where=where),
         target,
-        (_storable(value, _tile_shape(target)),),
+        (_storable(value, loaded_shape(target)),),
         mask,
-        target.shape,
+        loaded_shape(target),
     )
 
 
@@ -245,7 +245,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
         raise KernelError(
             "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
         )
-    dma.dma_scatter(dst, _storable(value, _tile_shape(dst)), rmw=operator)
+    dma.dma_scatter(dst, _storable(value, loaded_shape(dst)), rmw=operator)
 
 
 def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) -> None:

@@ -432,11 +432,13 @@ def _binary_into(target: Tile, op: AluOp, left: Tile, right: Tile | Scalar) -> N
 def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     """Repeat an operand of one partition over the other's partitions (nl functions only)."""
     a, b = left.tile_shape(), right.tile_shape()
-    if a[0] == b[0] or 1 not in (a[0], b[0]):
+    if a == b or 1 not in (a[0], b[0]):
         return left, right
-    if a[0] == 1:
-        return left.broadcast_to((b[0], *a[1:])), right
-    return left, right.broadcast_to((a[0], *b[1:]))
+    if b[0] == 1 and len(b) <= len(a):
+        return left, right.broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
+    if a[0] == 1 and len(a) <= len(b):
+        return left.broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
+    return left, right
 
 
 def copy_to_sbuf(tile: Tile) -> Tensor:

@@ -165,7 +165,7 @@ def _check_range(name: str, values: Array) -> None:
     if name == "sqrt":
         outside &= values != 0
     if outside.any():
-        worst = values[outside].flat[0]
+        worst = float(values[outside].flat[0])
         raise KernelError(
             f"the Scalar Engine computes {name} in a limited range",
             received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",

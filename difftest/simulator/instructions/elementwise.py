@@ -83,7 +83,22 @@ def no_gpsimd_in_psum(engine: Engine, where: str, **tiles: Tile) -> None:
 def tensor_tensor_shape(data1: Tile, data2: Tile, where: str = "tensor_tensor") -> Shape:
     """The result's shape: free dimensions broadcast, partitions must be equal."""
     same_partitions(where, data1=data1, data2=data2)
+    same_rank(where, data1, data2)
     return broadcast_shapes(data1.tile_shape(), data2.tile_shape(), f"{where} operands")
+
+
+def same_rank(where: str, *tiles: Tile) -> None:
+    """Raise :class:`ShapeError` if tiles have different numbers of dimensions.
+
+    NumPy would align the last dimensions, and so the partitions of one with free elements of the
+    other, which no engine does.
+    """
+    if len({len(tile.tile_shape()) for tile in tiles}) > 1:
+        raise ShapeError(
+            f"{where} takes operands with the same number of dimensions",
+            received=" and ".join(str(list(tile.shape)) for tile in tiles),
+            remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
+        )
 
 
 def _apply(op: AluOp, left: Array, right: Array, *, exact: bool = False) -> Array:

@@ -5,6 +5,7 @@ Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Any, SupportsIndex
 
@@ -44,6 +45,11 @@ _LOGICAL_UFUNCS: dict[str, Any] = {
     "logical_xor": np.logical_xor,
 }
 
+_ORDERLESS = ("maximum", "minimum")
+"""Their results do not depend on the elements' order, so that they may be reduced by slices."""
+_FEW = 16
+"""Elements up to which slices are faster than NumPy's own reduction."""
+
 
 class Accumulate(Enum):
     """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
@@ -57,6 +63,8 @@ class Accumulate(Enum):
 def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
     """NumPy's reduction of ``values``, in float32 (or on bit patterns)."""
     ufunc = _UFUNCS.get(op.name)
+    if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
+        return _reduce_by_slices(ufunc, as_float(values), axes, keepdims=keepdims)
     if ufunc is not None:
         source = values if op.bitvec else as_float(values)
         return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
@@ -66,6 +74,19 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: b
     truth = floats != 0
     logical: Any = _LOGICAL_UFUNCS[op.name]
     return np.asarray(logical.reduce(truth, axis=axes, keepdims=keepdims))
+
+
+def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """A reduction of few elements as operations on whole slices: several times faster.
+
+    NumPy reduces short axes element by element; a pooling window is such a case.
+    """
+    front = np.moveaxis(values, axes, range(len(axes)))
+    places = list(np.ndindex(front.shape[: len(axes)]))
+    result = front[places[0]].copy()
+    for place in places[1:]:
+        ufunc(result, front[place], out=result)
+    return np.expand_dims(result, axes) if keepdims else result
 
 
 def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:

@@ -84,7 +84,7 @@ def _matches(data: Tile, vals: Tile, where: str) -> list[list[int]]:
         if None in places:
             raise KernelError(
                 f"{where} is undefined for a value that is not in the data",
-                received=f"vals {eight[places.index(None)]!r} in partition {p}",
+                received=f"vals {float(eight[places.index(None)])!r} in partition {p}",
                 remedy="take vals from nisa.max8 of the same data",
             )
         result.append([place for place in places if place is not None])

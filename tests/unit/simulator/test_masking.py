@@ -79,6 +79,15 @@ def test_the_part_of_an_operand_in_a_box(data, space):
     assert_array_equal(part.read(), array[kept])
 
 
+def test_an_operand_of_fewer_dimensions_is_cut_along_its_partitions():
+    column = np.arange(4, dtype=np.float32)[:, None]
+    box = (slice(1, 3), slice(0, 2), slice(2, 5))
+    part = restrict(stored(column, Space.SBUF), box, (4, 3, 6))
+    assert_array_equal(part.read(), column[1:3])
+    vector = restrict(stored(column[:, 0]), (slice(1, 3), slice(0, 1)), (4, 1))
+    assert_array_equal(vector.read(), column[1:3, 0])
+
+
 @masks
 def test_a_masked_load_then_a_masked_store(mask, chosen):
     """Out of the mask the output keeps what it had; the unwritten part is poison."""
@@ -149,6 +158,55 @@ def test_a_masked_instruction(mask, chosen, compute, expected):
         return target
 
     assert_array_equal(on_tiles(into_ones, DATA), np.where(chosen, expected(DATA), np.float32(1)))
+
+
+P3, Y3, X3 = MGridMaker()[0:4, 0:2, 0:3]
+CUBE = DATA.reshape(4, 2, 3)
+COLUMN = DATA[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("mask", "box"),
+    [
+        (P3 >= 2, (slice(2, 4), slice(None), slice(None))),
+        ((P3 < 3) & (Y3 > 0) & (X3 < 2), (slice(0, 3), slice(1, 2), slice(0, 2))),
+    ],
+    ids=["partitions", "a box"],
+)
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda t, c, m: nisa.tensor_scalar(t, np.multiply, c, mask=m),
+        lambda t, c, m: nisa.activation(nl.copy, t, scale=c, mask=m),
+        lambda t, c, m: nl.multiply(t, c[:, :, None], mask=m),
+    ],
+    ids=["tensor_scalar", "activation", "nl.multiply"],
+)
+def test_a_mask_over_three_dimensions_with_a_column(mask, box, compute):
+    def into_zeros(tile, column):
+        target = nl.zeros((4, 2, 3), nl.float32)
+        target[...] = compute(tile, column, mask)
+        return target
+
+    expected = np.zeros_like(CUBE)
+    expected[box] = (CUBE * COLUMN[:, :, None])[box]
+    assert_array_equal(on_tiles(into_zeros, CUBE, COLUMN), expected)
+
+
+@pytest.mark.parametrize("form", ["slice", "index"])
+def test_a_masked_load_of_one_dimension(form):
+    p = arange(4)[:, None]
+    data = DATA[:, 0].copy()
+
+    def kernel(x):
+        out = nl.ndarray((4,), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        tile = nl.load(x[0:4] if form == "slice" else x[p], mask=p < 3)
+        nl.store(out[0:4] if form == "slice" else out[p], tile, mask=p < 3)
+        nisa.dma_copy(dst=out[0:4] if form == "slice" else out[p], src=tile, mask=p < 2)
+        return out
+
+    assert_array_equal(launch(kernel, [data]).outputs[0], np.where(np.arange(4) < 3, data, 0))
 
 
 @masks

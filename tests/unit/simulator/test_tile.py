@@ -188,6 +188,23 @@ def test_reshape_is_a_view(data, shape, space):
     assert view.storage is tile.storage
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 2, 5), (3, 4, 10), (3, 4, 5, 2, 1)])
+def test_reshape_of_a_blocked_tensor_keeps_blocks_and_partitions(shape):
+    array = numbered((3, 4, 10))
+    blocks = stored(array, Space.SBUF, partition_axis=1)
+    view = blocks.reshape(shape)
+    assert view.partition_axis == 1
+    assert_array_equal(view[2].read(), array.reshape(shape)[2])
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 10), (12, 10), (3, 2, 2, 10), (1, 4, 30), (120,)])
+def test_reshape_of_a_blocked_tensor_does_not_move_partitions(shape):
+    blocks = stored(numbered((3, 4, 10)), Space.SBUF, partition_axis=1)
+    with pytest.raises(ShapeError, match="keeps its partition dimension") as caught:
+        blocks.reshape(shape)
+    assert caught.value.limit == "dimension 1 stays 4"
+
+
 def test_reshape_of_hbm_may_change_every_dimension():
     array = numbered((6, 4))
     assert_array_equal(stored(array).reshape((4, 2, 3)).read(), array.reshape((4, 2, 3)))

@@ -55,6 +55,13 @@ def test_a_partition_dimension_behind_block_dimensions():
     assert_array_equal(two, 2 * DATA + 3 * DATA)
 
 
+def test_a_hint_changes_no_value():
+    def compute(_):
+        return nl.zeros((4, 6), nl.float32, buffer=nl.psum, lazy_initialization=True)
+
+    assert_array_equal(on_tiles(compute, DATA), np.zeros((4, 6), np.float32))
+
+
 def test_a_name_is_in_the_errors():
     def kernel():
         nl.exp(nl.ndarray((4, 6), nl.float32, name="scores"))

@@ -117,12 +117,11 @@ def test_a_kernel_with_a_grid_is_not_called_by_a_kernel():
     assert "return tile_of_the_grid[2](x)" in str(caught.value.location)
 
 
-def test_a_launch_inside_a_kernel():
+def test_simulate_kernel_inside_a_kernel_inlines_the_other():
     def outer(x):
-        return nki.simulate_kernel(tile_of_the_grid, x)
+        return nki.simulate_kernel(scaled, x, factor=3.0)
 
-    with pytest.raises(KernelError, match="a kernel is launched from outside kernels"):
-        launch(outer, [DATA])
+    assert_array_equal(nki.simulate_kernel(outer, DATA), 3 * DATA)
 
 
 def version():

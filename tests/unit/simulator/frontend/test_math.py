@@ -26,6 +26,35 @@ def test_operands_broadcast_in_every_dimension(left, right):
     assert_array_equal(operator, a - b, strict=True)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5)])
+def test_one_partition_of_fewer_dimensions_broadcasts(shape):
+    """It has no partitions that could meet the other's free dimensions."""
+    small = normal(*shape, seed=2)
+    right, left, chosen = on_tiles(
+        lambda x, y: (x * y, y - x, nl.where(x > 0, x, 0.0) + y), A, small
+    )
+    assert_array_equal(right, A * small)
+    assert_array_equal(left, small - A)
+    assert_array_equal(chosen, np.where(A > 0, A, 0) + small)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, y: x * y,
+        lambda x, y: y * x,
+        lambda x, y: nl.where(y > 0, x, x),
+        lambda x, y: nl.where(x > 0, x, y),
+    ],
+)
+def test_partitions_do_not_meet_free_dimensions(compute):
+    """NumPy would align the partitions of [4, 5] with the second dimension of [4, 4, 5]."""
+    with pytest.raises(ShapeError, match="takes operands with the same number of dim") as caught:
+        on_tiles(compute, normal(4, 4, 5), normal(4, 5))
+    assert "[4, 4, 5]" in caught.value.received
+    assert caught.value.remedy.endswith("tile[:, None, :]")
+
+
 def test_operands_in_psum():
     for compute in (
         lambda x, y: nl.add(in_psum(x), y),

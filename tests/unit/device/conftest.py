@@ -1,0 +1,3 @@
+from tests.unit.backends.conftest import chip, nodes, site
+
+__all__ = ["chip", "nodes", "site"]

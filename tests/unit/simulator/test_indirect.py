@@ -1,0 +1,116 @@
+"""Accesses whose indices lie in a tile, against NumPy's fancy indexing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.index import DynamicIndex, arange
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.trace import Space
+from tests.unit.simulator.stored import stored
+
+TABLE = np.arange(60, dtype=np.float32).reshape(10, 6)
+
+
+def tile_of(values, dtype=np.int32):
+    return stored(np.array(values, dtype), Space.SBUF)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 3), st.integers(0, 2))
+def test_rows_named_by_a_column(rows, step, start):
+    index = tile_of([[row] for row in rows])
+    columns = start + step * np.arange((6 - start + step - 1) // step)
+    access = stored(TABLE)[index, start + step * arange(len(columns))[None, :]]
+    assert isinstance(access, IndirectTile)
+    arrays, inside = access.resolve(skip=False)
+    assert inside.all()
+    assert_array_equal(access.elements()[arrays], TABLE[np.array(rows)[:, None], columns])
+    assert access.shape == (len(rows), len(columns))
+
+
+@given(st.lists(st.integers(-3, 12), min_size=1, max_size=8))
+def test_what_leaves_the_tensor(rows):
+    access = stored(TABLE)[tile_of([[row] for row in rows]), arange(6)[None, :]]
+    wrong = [k for k, row in enumerate(rows) if not 0 <= row < 10]
+    _, inside = access.resolve(skip=True)
+    assert_array_equal(inside, np.repeat([[0 <= row < 10] for row in rows], 6, axis=1))
+    if wrong:
+        with pytest.raises(OutOfBoundsError) as caught:
+            access.resolve(skip=False)
+        assert caught.value.received == (
+            f"index [{rows[wrong[0]]}, 0] into t [10, 6] float32 in shared_hbm, "
+            f"at element [{wrong[0]}, 0]"
+        )
+        assert caught.value.limit == "[9, 5]"
+
+
+@pytest.mark.parametrize("form", ["tile + index", "index + tile"])
+def test_an_offset_in_a_tile_plus_an_affine_part(form):
+    start, rows = tile_of([[3]]), 2 * arange(3)[:, None]
+    item = start + rows if form == "tile + index" else rows + start
+    assert isinstance(item, DynamicIndex)
+    access = stored(TABLE)[item, arange(6)[None, :]]
+    arrays, _ = access.resolve(skip=False)
+    assert_array_equal(access.elements()[arrays], TABLE[3:9:2])
+
+
+def test_integers_beside_a_tile_of_indices():
+    block = np.arange(120, dtype=np.float32).reshape(2, 10, 6)
+    access = stored(block)[1, tile_of([[4], [2]]), arange(6)[None, :]]
+    arrays, _ = access.resolve(skip=False)
+    assert_array_equal(access.elements()[arrays], block[1, [4, 2]])
+
+
+def test_the_tiles_of_indices_are_read_too():
+    index, offset = tile_of([[3]]), tile_of([[1]])
+    access = stored(TABLE)[index + arange(3)[:, None], offset]
+    assert access.index_tiles == (index, offset)
+    assert all(isinstance(tile, Tensor) for tile in access.index_tiles)
+    assert repr(access) == "t [10, 6] float32 in shared_hbm indexed by a tile, shape [3, 1]"
+    assert access.size == 3
+
+
+def test_indices_are_integers():
+    access = stored(TABLE)[tile_of([[3.0]], np.float32), arange(6)[None, :]]
+    with pytest.raises(DtypeError, match="indices held in a tile are integers"):
+        access.resolve(skip=False)
+
+
+def test_indices_that_were_never_written():
+    index = stored(np.zeros((2, 1), np.int32), Space.SBUF, written=False)
+    with pytest.raises(UnwrittenError):
+        stored(TABLE)[index, arange(6)[None, :]].resolve(skip=False)
+
+
+def test_rows_that_were_never_written():
+    table = stored(TABLE, written=False)
+    table.storage.mark_written(0, (5, 6), (6, 1))
+    for rows, written in (([[4]], True), ([[4], [5]], False)):
+        access = table[tile_of(rows), arange(6)[None, :]]
+        if written:
+            access.check_written(*access.resolve(skip=False))
+        else:
+            with pytest.raises(UnwrittenError, match="reads only what was written") as caught:
+                access.check_written(*access.resolve(skip=False))
+            assert "through a tile of indices" in caught.value.received
+
+
+def test_a_scatter_marks_what_it_writes():
+    table = stored(TABLE, written=False)
+    access = table[tile_of([[4], [11], [2]]), 2 * arange(3)[None, :]]
+    access.mark_written(*access.resolve(skip=True))
+    assert table.storage.unwritten == 60 - 6
+    expected = np.zeros((10, 6), bool)
+    expected[[2, 4], ::2] = True
+    assert_array_equal(table.storage.written, expected)
+
+
+def test_indices_broadcast_or_do_not():
+    with pytest.raises(ShapeError, match="indices must have shapes that broadcast"):
+        stored(TABLE)[tile_of([[1], [2]]), arange(3)[:, None]]
