@@ -22,6 +22,7 @@ FILTER = 3
 SMALL = (32, 16)
 LARGE = (224, 224)
 MAX_POOL = 2
+PERFORMANCE_CHANNELS = 256
 RELAXED_SHARE = 0.95
 """Of a performance test's points, for meeting the relaxed threshold alone."""
 
@@ -60,6 +61,16 @@ class PerformanceTest:
     relaxed_us: float
     full_us: float
     extra_credit: bool = False
+
+    def arguments(self, random: np.random.RandomState) -> tuple[Array, Array, Array]:
+        """X, W and bias, one image, drawn in the starter code's order."""
+        shapes = (
+            (1, PERFORMANCE_CHANNELS, *self.image),
+            (PERFORMANCE_CHANNELS, PERFORMANCE_CHANNELS, FILTER, FILTER),
+            (PERFORMANCE_CHANNELS,),
+        )
+        X, W, bias = (random.rand(*shape).astype(self.dtype) for shape in shapes)
+        return X, W, bias
 
     def points_for(self, p99_us: float) -> float:
         """The points that a p99 latency earns."""

@@ -1,5 +1,7 @@
 """Grade a student's file as the course does: correctness here, performance on a device.
 
+Here performance is only predicted.
+
 The data and the acceptance rule (``np.allclose`` in float32) are the course's; the expected
 values come from the reference, in float64.
 """
@@ -17,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.assignment import CorrectnessTest
+from difftest.assignment import CorrectnessTest, PerformanceTest
+from difftest.installation import predict_latency
 from difftest.shipped import import_shipped
-from difftest.simulator import NkiError, launch
+from difftest.simulator import TRN2, NkiError, launch
 
 Array = NDArray[Any]
 Reference = Callable[..., Array]
@@ -118,6 +121,18 @@ def _difference(
                 f"{list(first)}: got {out[number][first]}, expected {expected[first]}"
             )
     return None
+
+
+def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
+    """The p99 latency in microseconds that the timing model predicts; nothing is measured.
+
+    Raises
+    ------
+    UnknownCostError : the model does not know the cost of an instruction.
+    """
+    arguments = test.arguments(np.random.RandomState(0))
+    result = launch(kernel, arguments, {"pool_size": test.pool_size})
+    return predict_latency(result.trace, TRN2, True).get_latency_percentile(99)
 
 
 def correctness_points(results: list[CaseResult]) -> float:

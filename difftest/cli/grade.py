@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -15,44 +17,77 @@ from difftest.grading import (
     correctness_points,
     grade_correctness,
     load_kernel,
+    predict_p99,
 )
 from difftest.installation import embedded_with_predictions
+from difftest.simulator import NkiError
 
 
 @click.command()
 @click.argument("file", metavar="conv2d.py", type=click.Path(path_type=Path))
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="For the random data.")
+@click.option(
+    "--predict/--no-predict",
+    default=True,
+    show_default=True,
+    help="Predict latencies, and the points they would earn, with the timing model.",
+)
 @click.pass_context
-def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int) -> None:
+def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
     """Grade the fused convolution in conv2d.py with the assignment's cases and points.
 
     Correctness runs on the embedded simulator. Performance is a device's to measure: its points
-    are shown as not measured. The exit code is 1 if a case fails.
+    are shown as not measured, beside what the timing model predicts. The exit code is 1 if a case
+    fails.
     """
     if not file.is_file():
         raise click.ClickException(f"no file at {file}")
-    tests = correctness_tests(max_pool=test_maxpool)
-    results: list[CaseResult] = []
     with embedded_with_predictions(), _progress() as progress:
-        task = progress.add_task("", total=sum(len(test.channels) for test in tests))
         try:
             kernel = load_kernel(file.resolve())
         except GradingError as error:
             raise click.ClickException(str(error)) from error
-        for result in grade_correctness(kernel, tests, seed):
-            results.append(result)
-            progress.console.out(_case_line(result), highlight=False)
-            progress.advance(task)
-    passed = all(result.passed for result in results)
-    for line in _score(results, performance_tests(max_pool=test_maxpool), passed):
+        results = _correctness(progress, kernel, test_maxpool, seed)
+        passed = all(result.passed for result in results)
+        timed = performance_tests(max_pool=test_maxpool)
+        predicted = _predictions(progress, kernel, timed) if passed and predict else {}
+    for line in _score(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
 
 
+def _correctness(
+    progress: Progress, kernel: Callable[..., Any], max_pool: bool, seed: int
+) -> list[CaseResult]:
+    tests = correctness_tests(max_pool=max_pool)
+    task = progress.add_task("correctness", total=sum(len(test.channels) for test in tests))
+    results = []
+    for result in grade_correctness(kernel, tests, seed):
+        results.append(result)
+        progress.console.out(_case_line(result), highlight=False)
+        progress.advance(task)
+    return results
+
+
+def _predictions(
+    progress: Progress, kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
+) -> dict[PerformanceTest, float]:
+    """The predicted p99 of each test; a kernel that cannot be predicted says why, once."""
+    task = progress.add_task("prediction", total=len(tests))
+    predicted = {}
+    for test in tests:
+        try:
+            predicted[test] = predict_p99(kernel, test)
+        except (NkiError, AssertionError, ValueError) as error:
+            progress.console.out(f"no prediction for {test.name}: {error}", highlight=False)
+        progress.advance(task)
+    return predicted
+
+
 def _progress() -> Progress:
     return Progress(
-        TextColumn("correctness"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -70,7 +105,10 @@ def _case_line(result: CaseResult) -> str:
 
 
 def _score(
-    results: list[CaseResult], performance: tuple[PerformanceTest, ...], passed: bool
+    results: list[CaseResult],
+    performance: tuple[PerformanceTest, ...],
+    predicted: dict[PerformanceTest, float],
+    passed: bool,
 ) -> list[str]:
     obtainable = sum(test.points for test in {result.test for result in results})
     lines = ["", f"Correctness: {correctness_points(results):g} of {obtainable:g} points"]
@@ -78,9 +116,19 @@ def _score(
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
         lines.append(f"{title}: {why}, of {sum(test.points for test in tests):g} points")
-        lines += [
-            f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
-            f"{test.relaxed_us:g} relaxed"
-            for test in tests
-        ]
+        lines += [_performance_line(test, predicted.get(test)) for test in tests]
+        known = [test for test in tests if test in predicted]
+        if known:
+            points = sum(test.points_for(predicted[test]) for test in known)
+            lines.append(f"        predicted: {points:g} points, if the model is right")
     return lines
+
+
+def _performance_line(test: PerformanceTest, predicted_us: float | None) -> str:
+    line = (
+        f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
+        f"{test.relaxed_us:g} relaxed"
+    )
+    if predicted_us is None:
+        return line
+    return f"{line}; predicted {predicted_us:,.0f} us"

@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from difftest.assignment import CorrectnessTest
-from difftest.grading import GradingError, correctness_points, grade_correctness, load_kernel
+from difftest.assignment import CorrectnessTest, PerformanceTest
+from difftest.grading import (
+    GradingError,
+    correctness_points,
+    grade_correctness,
+    load_kernel,
+    predict_p99,
+)
 from difftest.simulator.frontend.install import embedded
 from tests.unit import student
 
@@ -87,3 +93,21 @@ def test_the_data_are_those_of_the_starter_code():
     for expected, array in zip(want, got, strict=True):
         assert array.dtype == np.float32
         np.testing.assert_array_equal(array, expected.astype(np.float32))
+
+
+def test_a_prediction_comes_from_the_timing_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("difftest.assignment.PERFORMANCE_CHANNELS", 128)
+    small = PerformanceTest(
+        name="small",
+        image=(6, 6),
+        dtype="float16",
+        pool_size=2,
+        points=1.0,
+        relaxed_us=1.0,
+        full_us=1.0,
+    )
+    file = tmp_path / "conv2d.py"
+    file.write_text(student.SOURCE)
+    with embedded():
+        kernel = load_kernel(file)
+        assert 5 < predict_p99(kernel, small) < 500  # microseconds of a few dozen instructions

@@ -20,6 +20,7 @@ def grade(tmp_path, monkeypatch):
         return (SMALL, POOLED) if max_pool else (SMALL,)
 
     monkeypatch.setattr(command, "correctness_tests", tests)
+    monkeypatch.setattr(command, "predict_p99", lambda kernel, test: test.full_us + 1)
 
     def run(source, *options):
         file = tmp_path / "conv2d.py"
@@ -38,7 +39,39 @@ def test_a_right_kernel(grade):
     assert "Correctness: 5 of 5 points" in lines
     assert "Performance: not measured (needs a device), of 50 points" in lines
     assert "Extra credit: not measured (needs a device), of 5 points" in lines
-    assert any("17.5 points under 4596 us p99, 4964 relaxed" in line for line in lines)
+    assert (
+        "        224x224, float32, no pool: 17.5 points under 4596 us p99, 4964 relaxed; "
+        "predicted 4,597 us"
+    ) in lines
+
+
+def test_predicted_points_are_marked_and_not_added(grade):
+    lines = grade(student.SOURCE, "--test-maxpool").output.splitlines()
+    predicted = [line.strip() for line in lines if line.strip().startswith("predicted:")]
+    # 95 % of 50 points: each prediction lies just over its full-credit limit; extra credit has
+    # one limit only.
+    assert predicted == [
+        "predicted: 47.5 points, if the model is right",
+        "predicted: 0 points, if the model is right",
+    ]
+
+
+def test_without_predictions(grade):
+    result = grade(student.SOURCE, "--no-predict")
+    assert result.exit_code == 0
+    assert "predicted" not in result.output
+
+
+def test_a_kernel_that_cannot_be_predicted_says_why(grade, monkeypatch):
+    def refuse(kernel, test):
+        raise ValueError("the cost of nc_unknown is not known")
+
+    monkeypatch.setattr(command, "predict_p99", refuse)
+    result = grade(student.SOURCE)
+    assert result.exit_code == 0
+    text = "no prediction for 224x224, float32, no pool: the cost of nc_unknown is not known"
+    assert text in result.output
+    assert "predicted:" not in result.output
 
 
 def test_without_max_pool(grade):
