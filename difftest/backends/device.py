@@ -184,7 +184,7 @@ def entries(sdk: Sdk) -> dict[str, Entry]:
     return found
 
 
-def device_backend(sdk: Sdk | None = None) -> Backend:
+def device_backend(sdk: Sdk | None = None) -> ByDialect:
     """The device through all generations found here, as one backend on one core.
 
     Raises

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import runpy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from difftest.case import CaseError, case_from_json
+from difftest.collection import kernel_test_of
 from difftest.shipped import import_shipped
 from difftest.simulator import MACHINES, TRN2, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Trace
+from difftest.spec import KernelSpec
 
 SHIPPED = ("kernels", "reference")
 
@@ -45,6 +50,40 @@ def load_kernel(name: str) -> Any:
     if not callable(getattr(module, function, None)):
         raise click.ClickException(f"{module_name} has no function {function}")
     return getattr(module, function)
+
+
+def load_spec(name: str) -> KernelSpec:
+    """The spec of the kernel test named ``PATH::TEST``; the embedded modules must be installed.
+
+    Raises
+    ------
+    click.ClickException : there is no such file or kernel test.
+    """
+    path, _, test = name.partition("::")
+    if not Path(path).is_file():
+        raise click.ClickException(f"no file at {path}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found = kernel_test_of(runpy.run_path(path).get(test))
+    if found is None:
+        raise click.ClickException(f"{path} has no kernel test {test!r}")
+    return found.spec
+
+
+def arguments_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any]]:
+    """What the kernel is called with in the case that ``text`` describes: arrays and keywords.
+
+    Raises
+    ------
+    click.BadParameter : it is no case of the spec.
+    """
+    try:
+        case = case_from_json(text, spec)
+    except CaseError as error:
+        raise click.BadParameter(str(error)) from None
+    dtype = as_dtype(spec.output_dtype or case.dtype)
+    outputs = [np.zeros(spec.shape(name, case.values), dtype) for name in spec.outputs]
+    return [*case.inputs(spec), *outputs], dict(spec.parameters_of(case.values))
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
@@ -118,12 +157,38 @@ def trace_of(
     click.ClickException : it does not load, or refuses its arguments.
     """
     with embedded():
-        kernel = load_kernel(name)
-        target = machine if machine else _own_machine(kernel)
-        try:
-            result = launch(kernel, arrays, keywords, machine=target)
-        except (NkiError, AssertionError) as error:
-            raise click.ClickException(f"the kernel refuses this: {error}") from None
+        return launched(load_kernel(name), arrays, keywords, machine)
+
+
+def trace_of_case(
+    name: str, text: str, machine: Machine | None = None
+) -> tuple[Trace, Machine, Any]:
+    """The same for the kernel of the test ``PATH::TEST`` and a case of it, as JSON.
+
+    Raises
+    ------
+    click.ClickException : there is no such test, the case is not its, or the kernel refuses it.
+    """
+    with embedded():
+        spec = load_spec(name)
+        arrays, keywords = arguments_of_case(spec, text)
+        return launched(spec.kernel, arrays, keywords, machine)
+
+
+def launched(
+    kernel: Any, arrays: Sequence[Any], keywords: Mapping[str, Any], machine: Machine | None
+) -> tuple[Trace, Machine, Any]:
+    """Launch a kernel, on its own machine if none is named.
+
+    Raises
+    ------
+    click.ClickException : it refuses its arguments.
+    """
+    target = machine if machine else _own_machine(kernel)
+    try:
+        result = launch(kernel, arrays, keywords, machine=target)
+    except (NkiError, AssertionError) as error:
+        raise click.ClickException(f"the kernel refuses this: {error}") from None
     return result.trace, target, kernel
 
 

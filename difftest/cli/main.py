@@ -6,7 +6,9 @@ import click
 
 from difftest.cli.bench import bench
 from difftest.cli.bench_kernel import kernel
+from difftest.cli.doctor import doctor
 from difftest.cli.grade import grade
+from difftest.cli.measure import measure
 from difftest.cli.profile import profile
 from difftest.cli.run import run
 from difftest.cli.timing import timing
@@ -24,3 +26,5 @@ main.add_command(bench)
 main.add_command(grade)
 main.add_command(timing)
 main.add_command(profile)
+main.add_command(doctor)
+main.add_command(measure)

@@ -17,6 +17,7 @@ from difftest.cli.launching import (
     parse_shape,
     random_arrays,
     trace_of,
+    trace_of_case,
 )
 from difftest.simulator import MACHINES
 from difftest.timing import Prediction, predict
@@ -53,10 +54,11 @@ def _output(*names: str, help: str) -> Callable[[Command], Command]:
 
 
 @click.command()
-@click.argument("kernel", metavar="MODULE:KERNEL")
-@click.option("--shape", "shapes", multiple=True, required=True, help="Of each input: 128,512.")
+@click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST")
+@click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512.")
 @click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each.")
 @click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments.")
+@click.option("--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes.")
 @click.option(
     "--static/--dge",
     default=True,
@@ -72,6 +74,7 @@ def profile(
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     keywords: tuple[str, ...],
+    case: str | None,
     static: bool,
     machine: str | None,
     trace_file: Path | None,
@@ -83,10 +86,16 @@ def profile(
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
     are measured, documented or assumed; none is measured here.
     """
-    arrays = random_arrays([parse_shape(shape) for shape in shapes], dtypes)
-    trace, target, function = trace_of(
-        kernel, arrays, parse_keywords(keywords), machine_named(machine)
-    )
+    if bool(shapes) == bool(case):
+        raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
+    with Console(stderr=True).status("simulating"):
+        if case:
+            trace, target, function = trace_of_case(kernel, case, machine_named(machine))
+        else:
+            arrays = random_arrays([parse_shape(shape) for shape in shapes], dtypes)
+            trace, target, function = trace_of(
+                kernel, arrays, parse_keywords(keywords), machine_named(machine)
+            )
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -99,7 +108,7 @@ def profile(
         )
     found = advise(prediction.schedule) + unused_helpers(function)
     show(prediction, found)
-    title = kernel.partition(":")[2]
+    title = kernel.rpartition(":")[2]
     _write(prediction, found, title, trace_file, picture, json_file)
 
 

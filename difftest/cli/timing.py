@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from difftest.cli.launching import random_arrays, trace_of
 from difftest.simulator import MACHINES
+from difftest.simulator.capacity import SpillWarning
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
 from difftest.timing.measurements import (
@@ -28,7 +30,7 @@ LARGE = 10_000_000
 """Elements of inputs from which on a run takes more than a few seconds."""
 LADDER = "conv2d"
 Times = dict[tuple[Any, ...], tuple[float, float]]
-"""What was launched -> its nc_latency and total_time in microseconds."""
+"""What was launched -> its predicted nc_latency and total_time in microseconds."""
 STREAM = "kernels.vector_add:vector_add_stream"
 TRACES = {
     (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
@@ -93,9 +95,12 @@ def _compare(
     first = group[0]
     if first.run not in times:
         arrays = random_arrays(first.inputs, [first.dtype])
-        trace, machine, _ = trace_of(
-            first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
-        )
+        with warnings.catch_warnings():
+            # What was measured ran: the compiler spilled, or found room.
+            warnings.simplefilter("ignore", SpillWarning)
+            trace, machine, _ = trace_of(
+                first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
+            )
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency, prediction.total_time)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))
@@ -195,6 +200,7 @@ def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
         table.add_column(heading, overflow="fold")
     for heading in ("n", "Measured", "Predicted", "Error"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Source", overflow="fold")
     for one in comparisons:
         first = one.first
         table.add_row(
@@ -206,5 +212,6 @@ def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
             f"{'<= ' if first.kind == 'threshold' else ''}{one.measured:,.2f}",
             f"{one.predicted:,.2f}",
             f"{one.error:+.1%}",
+            first.source,
         )
     return table

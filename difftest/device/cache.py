@@ -8,7 +8,6 @@ processes that want the same entry compile it once: the second waits for the fir
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -69,6 +68,8 @@ class CompileCache:
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
+        import fcntl  # here, for the module is read on computers that have no flock
+
         with open(self.folder / f"{key}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

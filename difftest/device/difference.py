@@ -7,7 +7,6 @@ party stands from each other one, and from the reference, which is computed in f
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -16,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.backends.base import Array, Call, Ran
-from difftest.backends.detection import CLASSIC, PACKAGES
+from difftest.backends.detection import CLASSIC
 from difftest.backends.dialect import dialect_of, function_of
-from difftest.device.worker import Worker, WorkerDiedError, WorkerHungError
+from difftest.device.embedding import call_embedded
 from difftest.rounding import ulp
 
 REFERENCE = "reference"
-_EMBEDDED_SECONDS = 300.0
-
 Outputs = Sequence[NDArray[Any]] | str
 """What a party computed, or why it has nothing to say."""
 
@@ -89,47 +86,31 @@ def embedded_outputs(call: Call) -> Outputs:
     function = function_of(call.kernel)
     if function is None or "." in function.__qualname__:
         return "the kernel is not a function of a module"
-    worker = Worker(_run_embedded, {})
     try:
-        answer = worker.run(
+        outputs: Outputs = call_embedded(
+            _run_embedded,
             function.__module__,
             function.__name__,
             (call.inputs, call.outputs, dict(call.parameters), call.grid),
-            timeout=_EMBEDDED_SECONDS,
         )
-    except (WorkerHungError, WorkerDiedError) as error:
-        return str(error)
-    finally:
-        worker.close()
-    if answer.error is not None:
-        return f"{type(answer.error).__name__}: {answer.error}"
-    outputs: Outputs = answer.value
+    except Exception as error:  # whatever keeps it from running is why it says nothing
+        return f"{type(error).__name__}: {error}"
     return outputs
 
 
 def _run_embedded(module: str, kernel: str, arguments: tuple[Any, ...]) -> Outputs:
     """In the worker: import the module anew, run its kernel."""
     from difftest.backends.simulator import EmbeddedSimulator
-    from difftest.simulator.frontend.install import embedded
 
-    for name in [name for name, one in list(sys.modules.items()) if _uses_sdk(one)]:
-        del sys.modules[name]
     inputs, outputs, parameters, grid = arguments
-    with embedded():
-        function = getattr(importlib.import_module(module), kernel)
-        outcome = EmbeddedSimulator().run(
-            Call(kernel=function, inputs=inputs, outputs=outputs, parameters=parameters, grid=grid)
-        )
+    call = Call(
+        kernel=getattr(importlib.import_module(module), kernel),
+        inputs=inputs,
+        outputs=outputs,
+        parameters=parameters,
+        grid=grid,
+    )
+    outcome = EmbeddedSimulator().run(call)
     if isinstance(outcome, Ran):
         return outcome.outputs
     return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
-
-
-def _uses_sdk(module: object) -> bool:
-    """Whether a module holds the SDK's modules, or functions of theirs."""
-    package = PACKAGES[CLASSIC]
-    for value in list(getattr(module, "__dict__", {}).values()):
-        home = getattr(value, "__name__" if isinstance(value, type(sys)) else "__module__", None)
-        if isinstance(home, str) and f"{home}.".startswith(f"{package}."):
-            return True
-    return False

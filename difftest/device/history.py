@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -89,6 +88,8 @@ def append(file: Path, record: Record) -> None:
     ------
     HistoryError : the file cannot be read as a history.
     """
+    import fcntl  # here, for grading reads histories on computers that have no flock
+
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file.with_name(f"{file.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -7,7 +7,6 @@ worker that is killed loses its lease, and a child of it that still runs on the 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -125,6 +124,8 @@ def lease_core(
 
 
 def _try_lease(core: int, folder: Path) -> CoreLease | None:
+    import fcntl  # here, for the module is read on computers that have no flock
+
     try:
         descriptor = os.open(_lock_file(core, folder), os.O_RDWR | os.O_CREAT, 0o666)
     except PermissionError as error:

@@ -8,23 +8,28 @@ result names which. Written from AWS's public documentation; none has run on a d
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from difftest.backends.base import BackendMissingError, Call
-from difftest.backends.detection import CLASSIC, Sdk
-from difftest.backends.device import Device
+from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
+from difftest.backends.device import Device, device_backend
+from difftest.backends.dialect import dialect_of
 from difftest.backends.sdk import launched
 from difftest.device.cache import CompileCache, cache_folder
 from difftest.device.core import DeviceError, Failure, NeuronCore
 from difftest.device.handover import HandedOver, named_inputs, prepare_artifacts
 from difftest.device.latency import PERCENTILES, Latency, latency_of
+from difftest.device.selftest import check_device
+from difftest.device.settings import NRTPY_PYTHON
 
 TOOLS = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""
@@ -120,7 +125,7 @@ class CaptureTimer:
             )
         try:
             return _total_time(json.loads(summary))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}") from None
 
     def _call(self, *arguments: str) -> str:
@@ -145,9 +150,7 @@ class CaptureTimer:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with a HOME: the tool fails without one."""
-    import os
-
+    """The variables of this process, and a HOME: the tool fails without one."""
     return {"HOME": tempfile.gettempdir(), **os.environ}
 
 
@@ -171,6 +174,51 @@ def _total_time(summary: Any) -> float:
     raise KeyError("total_time")
 
 
+@dataclass(frozen=True)
+class Bench:
+    """A device that is known to be right, and what times kernels on it."""
+
+    timer: Timer
+    device: Device
+    machine: Mapping[str, str]
+    """What was measured on: the device, the core, the SDK's versions."""
+
+    def close(self) -> None:
+        """Give the core back."""
+        self.device.close()
+
+
+def open_bench(load: Callable[[], Callable[..., Any]]) -> Bench:
+    """The device and timer for kernels of one dialect; the known kernels have run.
+
+    Parameters
+    ----------
+    load : imports a kernel of that dialect, once it is known that there is a device.
+
+    Raises
+    ------
+    BackendMissingError : no device, or nothing that times this dialect's kernels.
+    UntrustedDeviceError, InfrastructureError, NoCoreError : the device is not to be used.
+    """
+    backend = device_backend()
+    sdk = detect_sdk()
+    kernel = load()
+    device = backend.backend_for(dialect_of(kernel))
+    if not isinstance(device, Device):
+        raise BackendMissingError(
+            f"the kernel is written for {dialect_of(kernel)} NKI, which does not run here:\n"
+            f"  found:  {sdk.found}"
+        )
+    timer = find_timer(sdk, device)
+    try:
+        check_device(device)
+    except BaseException:
+        device.close()
+        raise
+    machine = {"device": device.description, "core": str(device.core.index), **sdk.versions}
+    return Bench(timer, device, machine)
+
+
 def find_timer(sdk: Sdk, device: Device) -> Timer:
     """What can time kernels of the device's generation.
 
@@ -192,9 +240,9 @@ def find_timer(sdk: Sdk, device: Device) -> Timer:
     if tool is None or not prepare_artifacts():
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
-            f"  found:  neither nrtpy's Python in DIFFTEST_NRTPY_PYTHON, nor {' nor '.join(TOOLS)}\n"
-            "  remedy: with SDK 2.32, an environment with nrtpy (docs/device.md says how); before,\n"
-            "          the package aws-neuronx-tools, and NKI_ARTIFACTS_DIR set to an empty folder"
+            f"  found:  no {NRTPY_PYTHON}, no {' and no '.join(TOOLS)}\n"
+            "  remedy: with SDK 2.32, an environment with nrtpy (docs/device.md says how);\n"
+            "          before, aws-neuronx-tools, and NKI_ARTIFACTS_DIR set to an empty folder"
         )
     cache = CompileCache(cache_folder())
     return CaptureTimer(

@@ -50,6 +50,12 @@ def as_integer(value: object, what: str) -> int:
     )
 
 
+def as_integers(values: object, what: str) -> Shape:
+    """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
+    given = values if isinstance(values, (tuple, list)) else (values,)
+    return tuple(as_integer(value, what) for value in given)
+
+
 class DynamicSlice:
     """``nl.ds(start, size)``: ``size`` elements from ``start``."""
 

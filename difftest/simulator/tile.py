@@ -20,6 +20,7 @@ from difftest.simulator.index import (
     Index,
     Shape,
     as_integer,
+    as_integers,
     broadcast_shapes,
     is_integer,
 )
@@ -296,7 +297,7 @@ class Tile:
         ------
         ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
         """
-        wanted = _sizes(shape, "reshape to")
+        wanted = as_integers(shape, "reshape to")
         if -1 in wanted:
             rest = 1
             for extent in wanted:
@@ -318,7 +319,7 @@ class Tile:
 
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
-        wanted = _sizes(shape, "broadcast_to")
+        wanted = as_integers(shape, "broadcast_to")
         whole = self.as_tile()
         base = whole.shape
         missing = len(wanted) - len(base)
@@ -354,8 +355,9 @@ class Tile:
 
     def assert_shape(self: T, shape: Any) -> T:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
-        if self.shape != tuple(shape):
-            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(shape)}")
+        expected = as_integers(shape, "assert_shape")
+        if self.shape != expected:
+            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(expected)}")
         return self
 
 
@@ -416,11 +418,6 @@ def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
                 received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
                 remedy="give the partition index shape [:, None] and the free ones [None, :]",
             )
-
-
-def _sizes(shape: object, what: str) -> Shape:
-    given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return tuple(as_integer(size, what) for size in given)
 
 
 def _slice_bounds(item: slice, size: int) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
-from difftest.timing.evidence import Evidence, Figure, assumed, documented, measured
+from difftest.timing.evidence import Figure, assumed, documented, measured
 
 T, V, S, G, Y, D = (
     Engine.TENSOR,
@@ -245,6 +245,3 @@ def clockwork(machine: Machine) -> Clockwork:
 def hop(producer: Engine, consumer: Engine) -> float:
     """From the end of an instruction to the start of one on another engine, ns."""
     return HOPS.get((producer, consumer), OTHER_HOP.value)
-
-
-HOP_EVIDENCE = Evidence.MEASURED

@@ -17,8 +17,6 @@ class DmaEngines:
     def __init__(self, clockwork: Clockwork) -> None:
         self.clockwork = clockwork
         self.free = [0.0] * clockwork.dma_engines
-        self.active = 0.0
-        """Time during which the busiest engine of each DMA worked, summed."""
         self._lead = clockwork.dma_lead.value
         self._tail = clockwork.dma_tail.value
         self._read = clockwork.dma_read.value
@@ -60,6 +58,5 @@ class DmaEngines:
             free[engine] = end = start + time
             if end > finish:
                 finish, begin = end, start
-        self.active += finish - begin
         done = finish + self._tail + (self._read if transfer.reads_hbm else 0.0)
         return begin, finish, done

@@ -65,8 +65,6 @@ class Schedule:
     """The last store's semaphore has been waited for."""
     dge: bool
     phase: float
-    tensor_active: float
-    dma_active: float
     cold_time: float
     """Time that the Tensor Engine streamed at half speed."""
     table_loads: int
@@ -95,7 +93,7 @@ def schedule(
 class _Unit:
     """An engine that issues instructions, one after the other."""
 
-    __slots__ = ("coming", "engine", "free", "known", "last", "number", "ready", "wake")
+    __slots__ = ("coming", "engine", "free", "last", "number", "ready", "wake")
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine = engine
@@ -106,8 +104,6 @@ class _Unit:
         self.ready: list[int] = []
         self.wake = float("inf")
         self.last = -1
-        self.known: dict[Engine, float] = {}
-        """Up to when this engine has seen another one's semaphore."""
 
 
 class _Queue:
@@ -192,8 +188,6 @@ class _Scheduler:
             end=self._finish(spans),
             dge=self.dge,
             phase=self.phase,
-            tensor_active=self.tensor.active,
-            dma_active=self.dma.active,
             cold_time=self.tensor.throttle.cold_time,
             table_loads=len(self.tables),
             residence=self.residence,
@@ -255,13 +249,18 @@ class _Scheduler:
         if one.engine is Engine.UNKNOWN:
             engine = self.sharing.choose(one, ready)
         elif one.transfer is not None:
-            engine = GENERATOR if self.dge else Engine.GPSIMD if one.is_store else Engine.SYNC
+            static = Engine.GPSIMD if one.is_store else Engine.SYNC
+            engine = GENERATOR if self._generates(one) else static
         else:
             engine = one.engine
             self.sharing.add(engine, one, ready)
         unit = self.units[engine]
         heapq.heappush(unit.coming, (ready, one.index))
         self._arm(unit, max(ready, unit.free))
+
+    def _generates(self, one: Instruction) -> bool:
+        """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
+        return self.dge and one.event.attributes.get("dge") != "none"
 
     def _arm(self, unit: _Unit, time: float) -> None:
         if time < unit.wake:
@@ -294,7 +293,8 @@ class _Scheduler:
         """The first in program order; a store only once no load could be triggered (TRACE)."""
         index = unit.ready[0]
         sync = self.units[Engine.SYNC]
-        if not self.dge and self.instructions[index].is_store and (sync.ready or sync.free > now):
+        triggers = unit.engine is Engine.GPSIMD and self.instructions[index].is_store
+        if triggers and (sync.ready or sync.free > now):
             self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
             return -1
         return heapq.heappop(unit.ready)
@@ -335,7 +335,7 @@ class _Scheduler:
         figures = self.clockwork
         queue = self.stores if one.is_store else self.loads
         span.start = max(span.start, queue.slot())
-        if self.dge:
+        if self._generates(one):
             per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
             span.busy = figures.generation.value + per_partition
             trigger = span.start + span.busy

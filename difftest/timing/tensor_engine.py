@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Engine, Event, Region
+from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
 
@@ -64,11 +64,6 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         strided=strided,
         flops=2 * depth * columns * rows,
     )
-
-
-def identity_bytes(region: Region) -> int:
-    """Bytes of a row of the identity that a transpose of ``region`` multiplies with."""
-    return region.shape[0] * region.allocation.dtype.itemsize
 
 
 class Throttle:
@@ -127,8 +122,6 @@ class TensorEngine:
         self._loading = 0.0
         """When the next load of weights may begin."""
         self._streamed = 0.0
-        self.active = 0.0
-        """Time in which rows streamed."""
 
     def issue(self, now: float, work: Matmul) -> Issued:
         """Run ``work``, whose operands are ready at ``now``."""
@@ -148,7 +141,6 @@ class TensorEngine:
             self._loading = begin + interval
             self._shadow = stream - max(0.0, load - interval)
             self._streamed = end
-            self.active += end - stream
             if slow > 1.0:
                 self.throttle.cold_time += end - stream
             first = first or (begin, stream)

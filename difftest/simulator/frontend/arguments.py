@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.instructions.reduce import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
+
+Kind = TypeVar("Kind", bound=IntEnum)
 
 
 class engine(IntEnum):
@@ -86,11 +88,23 @@ def as_engine(value: object, where: str) -> Engine:
     )
 
 
+def as_member(kind: type[Kind], value: object, where: str) -> Kind:
+    """``value`` as a member of one of the enumerations of ``nki.isa``."""
+    try:
+        return kind(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise KernelError(
+            f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+            received=f"{kind.__name__}={value!r}",
+            limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
+        ) from None
+
+
 def as_accumulate(value: object, where: str, into: Tile | None = None) -> Accumulate:
     """What an instruction does with its engine's registers, which it may read out to ``into``."""
     try:
         command = Accumulate(int(value))  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise KernelError(
             f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
             received=f"reduce_cmd={value!r}",

@@ -12,8 +12,9 @@ from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.tensor import Tensor, issue
-from difftest.simulator.index import ParDim, Shape
+from difftest.simulator.index import ParDim, Shape, as_integer
 from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions.operands import HBM, ON_CHIP, need_number, need_tile
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
@@ -47,6 +48,7 @@ private_hbm = Buffer(Space.PRIVATE_HBM)
 hbm = private_hbm
 shared_hbm = Buffer(Space.SHARED_HBM)
 par_dim = ParDim
+ANYWHERE = (*HBM, *ON_CHIP)
 
 
 class TileSize:
@@ -132,7 +134,7 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
             marked.append(axis)
         try:
             sizes.append(size.__index__())
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise ShapeError(
                 f"{where} takes a shape of integers", received=f"{size!r} at axis {axis}"
             ) from None
@@ -179,8 +181,9 @@ def full(
             received=f"buffer={buffer!r}",
             remedy="create it with nl.ndarray and write it with nl.store",
         )
+    constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
-    copies.memset(tensor, fill_value, Engine.VECTOR)
+    copies.memset(tensor, constant, Engine.VECTOR)
     return tensor
 
 
@@ -202,27 +205,38 @@ def empty_like(
     a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
 ) -> Tensor:
     """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
-    return ndarray(a.shape, a.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs)
+    like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
+    return ndarray(
+        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
+    )
 
 
 def zeros_like(
     a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
 ) -> Tensor:
     """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
-    return zeros(a.shape, a.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs)
+    like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
+    return zeros(
+        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
+    )
 
 
 def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Tensor:
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     no_extras("nl.shared_constant", kwargs)
     array = np.array(constant)
-    array = array.astype(as_dtype(array.dtype if dtype is None else dtype))
+    if array.dtype.kind not in "biuf" or dtype is None:
+        as_dtype(array.dtype, "nl.shared_constant")
+    array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
     return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
 
 
 def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -> Tensor:
     """An identity matrix in HBM, there when the kernel starts."""
-    return shared_constant(np.identity(n, dtype=np.float32), dtype, **kwargs)
+    size = as_integer(n, "nl.shared_identity_matrix of")
+    if size < 1:
+        raise ShapeError("nl.shared_identity_matrix has at least one row", received=f"n={size}")
+    return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
 
 
 def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
@@ -237,5 +251,7 @@ def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
     no_extras("nl.random_seed", kwargs)
     if mask is not None:
         raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
-    value = int(seed.values().flat[0]) if isinstance(seed, Tile) else int(seed)
+    value = int(seed.values().flat[0]) if isinstance(seed, Tile) else as_integer(seed, "seed")
+    if value < 0:
+        raise KernelError("a seed is not negative", received=f"{value}")
     current().random = np.random.default_rng(value)

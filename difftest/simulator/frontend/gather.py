@@ -14,7 +14,9 @@ from difftest.simulator.frontend.tensor import (
     new_tensor,
     on_chip,
 )
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import search
+from difftest.simulator.instructions.operands import need_number
 from difftest.simulator.tile import Tile
 
 EIGHT = search.EIGHT
@@ -95,11 +97,10 @@ def nc_match_replace8(
     _refuse(mask, "nisa.nc_match_replace8")
     source = on_chip(data, "nc_match_replace8", "data")
     eight = on_chip(vals, "nc_match_replace8", "vals")
+    constant = float(need_number(imm, "imm", "nc_match_replace8"))
     places = None if dst_idx is None else on_chip(dst_idx, "nc_match_replace8", "dst_idx")
     return issue(
-        lambda dst, a, b, where: search.nc_match_replace8(
-            dst, a, b, float(imm), places, where=where
-        ),
+        lambda dst, a, b, where: search.nc_match_replace8(dst, a, b, constant, places, where=where),
         source.tile_shape(),
         source.dtype if dtype is None else as_dtype(dtype),
         (source, eight),
@@ -118,9 +119,13 @@ def local_gather(
     _refuse(mask, "nisa.local_gather")
     source = on_chip(src_buffer, "local_gather", "src_buffer")
     places = on_chip(index, "local_gather", "index")
-    shape, used = search.local_gather_shape(source, places, num_elem_per_idx, num_valid_indices)
+    width = as_integer(num_elem_per_idx, "num_elem_per_idx")
+    count = None
+    if num_valid_indices is not None:
+        count = as_integer(num_valid_indices, "num_valid_indices")
+    shape, used = search.local_gather_shape(source, places, width, count)
     dst = new_tensor(shape, source.dtype)
-    search.local_gather(dst, source, places, num_elem_per_idx, used)
+    search.local_gather(dst, source, places, width, used)
     return dst
 
 
@@ -140,7 +145,7 @@ def nc_stream_shuffle(
         raise not_modelled("nisa.nc_stream_shuffle's dtype", f"{dtype!r}")
     source = on_chip(src, "nc_stream_shuffle", "src")
     target = on_chip(dst, "nc_stream_shuffle", "dst")
-    search.nc_stream_shuffle(target, source, [int(k) for k in shuffle_mask])
+    search.nc_stream_shuffle(target, source, list(as_integers(shuffle_mask, "shuffle_mask")))
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: object = None) -> Tensor:

@@ -25,9 +25,9 @@ class GridDim:
     __rmul__ = __mul__
 
 
-def nc(size: int) -> GridDim:
+def nc(size: Any) -> GridDim:
     """A dimension spread over physical NeuronCores."""
-    return GridDim(int(size))
+    return GridDim(grid_size(size))
 
 
 def spmd_dim(*parts: Any) -> GridDim:
@@ -44,7 +44,7 @@ def grid_size(dim: Any) -> int:
         return dim.size
     try:
         size = dim.__index__()
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise KernelError(
             "a launch grid is made of integers, nl.nc and nl.spmd_dim",
             received=f"{dim!r} ({type(dim).__name__})",

@@ -17,6 +17,7 @@ from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
     absent,
     as_engine,
+    as_member,
     dge_mode,
     engine,
     nc_version,
@@ -52,13 +53,13 @@ from difftest.simulator.frontend.isa_select import affine_select, range_select, 
 from difftest.simulator.frontend.language import fp32
 from difftest.simulator.frontend.moves import loaded_shape
 from difftest.simulator.frontend.tensor import Tensor, issue, issue_into, new_tensor, on_chip
-from difftest.simulator.index import Index
+from difftest.simulator.index import Index, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
 from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.operands import ON_CHIP, need_tile
+from difftest.simulator.instructions.operands import ON_CHIP, need_number, need_tile
 from difftest.simulator.instructions.table import choose_engine
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
@@ -69,6 +70,7 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 constants = types.SimpleNamespace(engine=engine)
+_OobMode = oob_mode
 
 __getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}))
 
@@ -102,8 +104,10 @@ def nc_matmul(
             received=f"{type(stationary).__name__} and {type(moving).__name__}",
         )
     shape = products.matmul_shape(stationary, moving)
-    if tile_position or tile_size:
-        products.check_pe_tile(tuple(tile_position), tuple(tile_size), stationary)
+    whole_array = type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size
+    if not whole_array:
+        position = as_integers(tile_position, "tile_position")
+        products.check_pe_tile(position, as_integers(tile_size, "tile_size"), stationary)
     if mask is None:
         dst = new_tensor(shape, FLOAT32, Space.PSUM, "nc_matmul")
         products.nc_matmul(dst, stationary, moving)
@@ -170,6 +174,7 @@ def dma_copy(
                 "dma_copy's dst_rmw_op is np.add", received=f"{rmw.name}", limit="np.add"
             )
     dge = _dge(dge_mode)
+    mode = as_member(_OobMode, oob_mode, "dma_copy")
     if not isinstance(src, IndirectTile) and not isinstance(dst, IndirectTile):
         source, target = dma.dma_tile(src, "src"), dma.dma_tile(dst, "dst")
         if mask is None:
@@ -183,7 +188,7 @@ def dma_copy(
             loaded_shape(target),
         )
         return
-    skip = int(oob_mode) == 1
+    skip = mode is _OobMode.skip
     if mask is not None:
         raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
     if isinstance(src, IndirectTile):
@@ -197,7 +202,7 @@ def dma_copy(
 
 
 def _dge(mode: dge_mode) -> str:
-    name = dge_mode(mode).name
+    name = as_member(dge_mode, mode, "a DMA").name
     if name == "hwdge" and current().machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
@@ -221,7 +226,7 @@ def dma_transpose(
         raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     source = dma.dma_tile(src, "src", "dma_transpose")
     dst = new_tensor(
-        dma.dma_transpose_shape(source, axes),
+        dma.dma_transpose_shape(source, None if axes is None else as_integers(axes, "axes")),
         source.dtype if dtype is None else as_dtype(dtype),
         producer="dma_transpose",
     )
@@ -312,6 +317,8 @@ def tensor_copy_predicated(
         raise not_modelled("tensor_copy_predicated's dtype and mask", f"{dtype!r}, {mask!r}")
     target = on_chip(dst, "tensor_copy_predicated", "dst")
     chosen = on_chip(predicate, "tensor_copy_predicated", "predicate")
+    if not isinstance(src, Tile):
+        need_number(src, "src as a tile or", "tensor_copy_predicated")
     copies.tensor_copy_predicated(target, src, chosen, reverse=reverse_pred)
 
 
@@ -328,8 +335,9 @@ def memset(
     no_extras("nisa.memset", kwargs)
     chosen = choose_engine("memset", as_engine(engine, "memset"))
     sizes, _ = as_shape(shape, "nisa.memset")
+    constant = need_number(value, "value", "nisa.memset")
     return issue(
-        lambda dst, where: copies.memset(dst, value, chosen, where=where),
+        lambda dst, where: copies.memset(dst, constant, chosen, where=where),
         sizes,
         as_dtype(dtype),
         (),

@@ -10,10 +10,11 @@ from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
 from difftest.simulator.frontend.tensor import Tensor, issue, on_chip
-from difftest.simulator.index import Mask
+from difftest.simulator.index import Mask, as_integer
 from difftest.simulator.instructions import select
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.elementwise import vector_or_scalar
+from difftest.simulator.instructions.operands import need_number
 
 _FP32_MIN = float(np.finfo(np.float32).min)
 
@@ -39,10 +40,9 @@ def affine_select(
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
     chosen = pred.array(tile.tile_shape())
+    constant = float(need_number(on_false_value, "on_false_value", "affine_select"))
     return issue(
-        lambda dst, source, where: select.affine_select(
-            dst, source, chosen, float(on_false_value), where=where
-        ),
+        lambda dst, source, where: select.affine_select(dst, source, chosen, constant, where=where),
         tile.tile_shape(),
         tile.dtype if dtype is None else as_dtype(dtype),
         (tile,),
@@ -82,8 +82,8 @@ def range_select(
             source,
             (alu_op(comp_op0, "range_select"), alu_op(comp_op1, "range_select")),
             (low, high),
-            start=int(range_start),
-            on_false=float(on_false_value),
+            start=as_integer(range_start, "range_select's range_start"),
+            on_false=float(need_number(on_false_value, "on_false_value", "range_select")),
             command=as_accumulate(reduce_cmd, "range_select"),
             reduce_op=alu_op(reduce_op, "range_select"),
             reduce_into=into,

@@ -7,12 +7,12 @@ loop is noted in the launch, so that each instruction in the trace knows its ite
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, SupportsIndex
+from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.index import is_integer
+from difftest.simulator.index import as_integer, is_integer
 
 
 def _iterate(kind: str, args: tuple[int, ...]) -> Iterator[int]:
@@ -77,7 +77,7 @@ def program_ndim() -> int:
 
 
 def _check_axis(axis: object, ndim: int, where: str) -> None:
-    if not isinstance(axis, SupportsIndex) or not 0 <= int(axis) < ndim:
+    if not 0 <= as_integer(axis, f"{where} of") < ndim:
         raise KernelError(
             f"{where} names an axis of the launch grid",
             received=f"axis {axis!r} of a grid of {ndim} dimensions",

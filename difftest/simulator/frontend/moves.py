@@ -18,7 +18,7 @@ from difftest.simulator.frontend.tensor import (
     new_tensor,
     on_chip,
 )
-from difftest.simulator.index import Shape, as_integer
+from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
@@ -140,18 +140,16 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: object) -> Any:
     """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
     no_extras("nl.broadcast_to", kwargs)
     tile = on_chip(src, "nl.broadcast_to", "src")
-    if tile.shape == tuple(shape):
-        return tile
-    return copy(tile.broadcast_to(shape))
+    wanted = as_integers(shape, "nl.broadcast_to's shape")
+    return tile if tile.shape == wanted else copy(tile.broadcast_to(wanted))
 
 
 def expand_dims(data: Any, axis: Any) -> Any:
     """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
     tile = on_chip(data, "nl.expand_dims", "data")
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = as_integers(axis, "nl.expand_dims' axis")
     ndim = tile.ndim + len(axes)
-    numbers = [as_integer(number, "nl.expand_dims' axis") for number in axes]
-    for at in sorted(number + ndim if number < 0 else number for number in numbers):
+    for at in sorted(number + ndim if number < 0 else number for number in axes):
         tile = tile.expand_dims(at)
     return tile
 

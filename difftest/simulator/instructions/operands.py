@@ -40,6 +40,15 @@ def is_number(value: object) -> TypeGuard[Scalar]:
     return isinstance(value, (bool, int, float))
 
 
+def need_number(value: object, name: str, where: str) -> Scalar:
+    """``value`` if it is a real number; raises :class:`KernelError` if not."""
+    if not is_number(value):
+        raise KernelError(
+            f"{where} takes {name} as a number", received=f"{type(value).__name__} {value!r:.80}"
+        )
+    return value
+
+
 def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:
     """``value`` as a tile in one of ``spaces``.
 
@@ -132,6 +141,8 @@ def need_integers(where: str, **dtypes: np.dtype[Any]) -> None:
                 f"{where}: bitvec operators work on integers",
                 received=f"{name} of {name_of(dtype)}",
                 limit="int8, uint8, int16, uint16, int32, uint32",
+                remedy="give the result an integer dtype (a Python integer counts as int32, and "
+                "uint32 with int32 as float32): dtype=nl.uint32",
             )
 
 

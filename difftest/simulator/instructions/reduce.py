@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import (
     Operand,
@@ -118,7 +119,7 @@ def reduction_axes(axis: object, data: Tile, where: str, *, trailing: bool) -> t
     ndim = len(data.tile_shape())
     axes: list[int] = []
     for item in given:
-        number = item.__index__() if isinstance(item, SupportsIndex) else 0
+        number = as_integer(item, f"{where}'s axis")
         number = number + ndim if number < 0 else number
         if not 0 < number < ndim or number in axes:
             raise ShapeError(

@@ -134,11 +134,12 @@ def local_gather_shape(src: Tile, index: Tile, width: int, count: int | None) ->
     same_partitions("local_gather", src_buffer=src, index=index)
     need_dtype(index, "index", "local_gather", (UINT16,))
     available = index.size // (partitions // cores) if partitions % cores == 0 else 0
-    used = available if count is None else int(count)
+    used = available if count is None else count
     for wrong, rule, received in (
         (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions}"),
         (width not in GATHER_WIDTHS, f"num_elem_per_idx is one of {GATHER_WIDTHS}", f"{width}"),
         (used > MAX_GATHER_INDICES, f"at most {MAX_GATHER_INDICES} indices a core", f"{used}"),
+        (used < 1, "at least one index", f"{used}"),
         (used > available, f"at most the {available} indices of a core's slice", f"{used}"),
     ):
         if wrong:

@@ -37,6 +37,9 @@ def totals(report: Report) -> Iterator[str]:
         f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "
         f"{bounds.share:.0%} of the higher one reached"
     )
+    if prediction.schedule.cold_time:
+        cold = prediction.schedule.cold_time / 1e3
+        yield f"the tensor engine streams {cold:,.1f} us at half speed (throttled)"
     if prediction.schedule.spilled:
         yield (
             f"{prediction.schedule.spilled:,} bytes a partition do not fit SBUF: the compiler "

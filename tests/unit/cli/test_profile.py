@@ -30,6 +30,36 @@ def test_benchmark_mode():
     assert "nc_latency" in result.stdout
 
 
+CASE = {"values": {"M": 128, "K": 256, "N": 512}, "dtype": "float16"}
+
+
+def test_a_case_of_a_kernel_test():
+    case = {
+        **CASE,
+        "data": {name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")},
+    }
+    test = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
+    result = run(test, "--case", json.dumps(case), "--dge")
+    assert result.exit_code == 0, result.output
+    assert "matmul.py:51" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["tests/kernels/none.py::t"], "no file at tests/kernels/none.py"),
+        (["tests/kernels/test_matmul.py::t"], "has no kernel test 't'"),
+        (["tests/kernels/test_matmul.py::test_nki_matmul_tiled"], "values: received nothing"),
+        ([TRANSPOSE, "--shape", "8"], "give the shapes of MODULE:KERNEL, or the --case"),
+    ],
+)
+def test_a_case_that_does_not_fit(arguments, error):
+    case = json.dumps({"values": {}, "dtype": "float32", "data": {}})
+    result = run(*arguments, "--case", case)
+    assert result.exit_code != 0
+    assert error in result.output
+
+
 def test_files(tmp_path):
     trace, report = tmp_path / "trace.json", tmp_path / "report.json"
     result = run(TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report))

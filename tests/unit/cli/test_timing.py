@@ -10,11 +10,12 @@ def run(*arguments):
 def test_predicted_against_measured():
     result = run("--quick", "-k", "vector_add_stream")
     assert result.exit_code == 0, result.output
-    rows = [line for line in result.stdout.splitlines() if "vector_add_stream" in line]
-    assert len(rows) == 4
+    rows = [line for line in result.stdout.splitlines() if "vector_add_stream FREE_DIM" in line]
+    assert len(rows) == 3 + 2 + 1  # profiles, benchmarks, a step from one to the other
     assert "us, predicted against measured" in result.stdout
     assert "median error of 3" in result.stdout
     assert "26.60" in result.stdout
+    assert "vector-add-stream-256000-fd1k" in result.stdout
 
 
 def test_a_kernel_that_was_not_measured():

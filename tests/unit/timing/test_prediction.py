@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,7 +65,9 @@ def test_percentiles_span_the_throttles_phase():
     points = [prediction.get_latency_percentile(p) for p in (0, 25, 50, 75, 100)]
     assert points == sorted(points)
     assert points[2] == prediction.latency
-    assert points[0] == pytest.approx(prediction.low + 10.0)
+    made = replace(prediction, low=1.0, middle=3.0, high=7.0)
+    points = [made.get_latency_percentile(p) for p in (0, 25, 50, 75, 100)]
+    assert points == [11.0, 12.0, 13.0, 15.0, 17.0]  # with the fixed 10 us
     with pytest.raises(ValueError, match="a percentile is from 0 to 100, got 101"):
         prediction.get_latency_percentile(101)
 

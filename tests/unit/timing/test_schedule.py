@@ -52,6 +52,17 @@ def test_descriptors_from_the_device_come_one_after_the_other():
     assert store.end - store.start == pytest.approx(587.6 + LOAD - 790)
 
 
+def test_a_kernel_may_ask_for_static_descriptors():
+    build = Builder()
+    for mode in ("none", "unknown"):
+        tile = build.tensor((128, 8))
+        source = build.hbm((128, 8))
+        build.emit("dma_copy", Engine.DMA, [whole(tile)], [whole(source)], dge=mode)
+    static, generated = schedule(build.program(), dge=True).spans
+    assert (static.engine, static.busy) == (Engine.SYNC, 85.0)
+    assert (generated.engine, generated.busy) == (Engine.DMA, pytest.approx(587.6))
+
+
 def test_the_seventeenth_dma_waits_for_the_first_ones_semaphore():
     build = Builder()
     for _ in range(17):

@@ -392,5 +392,13 @@ def test_what_is_refused(compute, rule, received):
     assert received in caught.value.received
 
 
+def test_bits_of_a_promoted_result_say_how_to_name_its_dtype():
+    """(uint32, 3): the 3 counts as int32, and both promote to float32, as documented."""
+    with pytest.raises(NkiError) as caught:
+        on_tiles(lambda x: nl.bitwise_and(x, 3), N.astype(np.uint32))
+    assert caught.value.received == "result of float32"
+    assert "dtype=nl.uint32" in caught.value.remedy
+
+
 def test_trn1_has_the_same_arithmetic():
     assert_array_equal(on_tiles(lambda x, n: x + x, F, N, machine=TRN1), F + F)

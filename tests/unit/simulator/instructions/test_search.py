@@ -175,6 +175,11 @@ REFUSED = [
         "local_gather: at most the 32 indices of a core's slice",
     ),
     (
+        "less than none",
+        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 1, -1),
+        "local_gather: at least one index",
+    ),
+    (
         "4097 indices",
         lambda x: nisa.local_gather(many(32), nl.zeros((32, 257), nl.uint16), 1),
         "local_gather: at most 4096 indices a core",

@@ -1,0 +1,82 @@
+"""`difftest measure`: the latency thresholds of the course, on a NeuronCore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.assignment import performance_tests
+from difftest.backends.base import BackendMissingError
+from difftest.device.core import DeviceError, InfrastructureError
+from difftest.device.history import HistoryError, history_file
+from difftest.device.lease import NoCoreError
+from difftest.device.selftest import UntrustedDeviceError
+from difftest.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
+from difftest.device.timers import Bench, open_bench
+from difftest.grading import GradingError, load_kernel
+
+_FAILURES = (
+    BackendMissingError,
+    DeviceError,
+    GradingError,
+    HistoryError,
+    InfrastructureError,
+    NoCoreError,
+    UntrustedDeviceError,
+)
+
+
+@click.command()
+@click.argument("file", metavar="conv2d.py", type=click.Path(exists=True, path_type=Path))
+@click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
+@click.option("--simulate", is_flag=True, help="Show predictions; nothing is measured.")
+@click.option("-k", "keyword", default="", help="Only tests whose name contains this.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also as JSON.")
+@click.pass_context
+def measure(
+    context: click.Context,
+    file: Path,
+    test_maxpool: bool,
+    simulate: bool,
+    keyword: str,
+    json_file: Path | None,
+) -> None:
+    """Measure the fused convolution in conv2d.py against the course's latency thresholds.
+
+    Needs a NeuronCore and no other load on it. Measurements go to the history file, where
+    `difftest grade` finds them. The exit code is 0 if each threshold is met, 1 if one is missed,
+    and 3 if nothing was measured, as with --simulate.
+    """
+    names = {test.name for test in performance_tests(max_pool=test_maxpool)}
+    wanted = [one for one in CONVOLUTIONS if one.name in names and keyword in one.name]
+    if not wanted:
+        raise click.UsageError(f"no test has {keyword!r} in its name: {', '.join(sorted(names))}")
+    path = file.resolve()
+
+    def load() -> Any:
+        return load_kernel(path)
+
+    results: list[StageResult] = []
+    bench: Bench | None = None
+    try:
+        bench = None if simulate else open_bench(load)
+        for threshold in wanted:
+            timer = bench.timer if bench else None
+            result = run_threshold(threshold, load, timer, history_file())
+            results.append(result)
+            click.echo("\n".join(result.lines()))
+            if bench is not None:
+                keep(result, history_file(), path, bench.machine)
+    except _FAILURES as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if bench is not None:
+            bench.close()
+    if json_file is not None:
+        json_file.write_text(json.dumps([one.to_json() for one in results], indent=1))
+    if simulate:
+        click.echo("not measured: these are predictions of the timing model")
+    context.exit(exit_code(results))

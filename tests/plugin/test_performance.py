@@ -1,0 +1,91 @@
+"""The hardware stage of tests/performance, run as a person would, against a stand-in."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.backends.sdk_standin import write_classic
+
+ROOT = Path(__file__).parents[2]
+STAGE = str(ROOT / "tests" / "performance")
+
+
+@pytest.fixture
+def stage(pytester, tmp_path_factory, monkeypatch):
+    """Runs the stage on a computer with a device and a classic SDK."""
+    site, nodes = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("dev")
+    (nodes / "neuron0").touch()
+    write_classic(site)
+    monkeypatch.setenv("STANDIN_DEV", str(nodes))
+    monkeypatch.setenv("DIFFTEST_LOCK_DIR", str(nodes))
+    monkeypatch.setenv("DIFFTEST_HISTORY", str(pytester.path / "history.json"))
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0")
+
+    def run(*arguments, sdk=True):
+        monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}" if sdk else str(ROOT))
+        return pytester.runpytest_subprocess(
+            "-p", "tests.plugin.device_standin", "-p", "no:cacheprovider", *arguments
+        )
+
+    return run
+
+
+def test_it_measures_and_decides_and_keeps(stage, pytester, monkeypatch):
+    monkeypatch.setenv("STANDIN_LATENCY", "100")
+    result = stage(STAGE, "--device", "-k", "32x16 and no", f"--junit-xml={pytester.path}/j.xml")
+    result.assert_outcomes(passed=1, failed=1, deselected=7)
+    result.stdout.fnmatch_lines(
+        [
+            "*latency thresholds*",
+            "32x16, float32, no pool: full",
+            "  measured:     p99 100.0 us (nc_latency of nki.benchmark, 5 + 20 executions)",
+            "  predicted:    p99 * us (by the timing model, not measured)",
+            "  limits:       110 us relaxed, 110 us full (the course's assignment, Part 2)",
+            "  tensor bound: * us",
+            "32x16, float16, no pool: missed",
+        ]
+    )
+    records = json.loads((pytester.path / "history.json").read_text())["records"]
+    assert [one["p99"] for one in records] == [100, 100]
+    assert all(one["predicted"] > one["tensor_bound"] > 0 for one in records)
+    xml = (pytester.path / "j.xml").read_text()
+    assert 'name="difftest_result" value="missed"' in xml
+    assert 'name="difftest_measured_p99_us" value="100.0"' in xml
+
+
+def test_predictions_are_no_test_results(stage, pytester):
+    result = stage(STAGE, "--simulate", "-k", "32x16 and float16 and no", sdk=False)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(
+        [
+            "32x16, float16, no pool: not measured",
+            "  measured:     nothing: this needs a device",
+            "  predicted:    p99 * us (by the timing model, not measured)",
+            "not measured: these are predictions of the timing model",
+        ]
+    )
+    assert not (pytester.path / "history.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((STAGE,), "the hardware stage needs a device: --device"),
+        ((STAGE, "--device", "-n", "2"), "the hardware stage uses one core: run it without -n"),
+        (
+            (STAGE, f"{ROOT}/tests/unit/test_rounding.py", "--device"),
+            "the hardware stage runs alone",
+        ),
+    ],
+)
+def test_it_runs_alone_and_on_a_device(stage, arguments, message):
+    result = stage(*arguments)
+    assert result.ret != 0
+    assert message in result.stderr.str() + result.stdout.str()
+    assert "passed" not in result.stdout.str()
+
+
+def test_a_run_of_all_tests_leaves_it_out(stage):
+    result = stage(str(ROOT / "tests"), "--collect-only", "-q", "-k", "test_threshold")
+    assert "tests/performance" not in result.stdout.str()
