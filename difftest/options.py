@@ -52,12 +52,14 @@ class Request:
     device : whether the device was asked for.
     case : the JSON of ``--case``, or None.
     options : the options that chose the backends, to run a case again.
+    report : the file of ``--difftest-report``, or None.
     """
 
     simulate: str | None
     device: bool
     case: str | None
     options: tuple[str, ...]
+    report: str | None = None
 
     @property
     def wants_backends(self) -> bool:
@@ -93,6 +95,16 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
         help="run one kernel test on exactly this case, without Hypothesis; a failure prints the "
         "line to use",
     )
+    _add_report(group)
+
+
+def _add_report(group: pytest.OptionGroup) -> None:
+    group.addoption(
+        "--difftest-report",
+        metavar="FILE",
+        dest="difftest_report",
+        help="write what ran and what came of it as JSON, for CI",
+    )
 
 
 def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Request:
@@ -123,7 +135,9 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
     overrides = dict.fromkeys(namespace.override_ini or ())
     for override in overrides:
         options += ["-o", override] if override.startswith("difftest_") else []
-    request = Request(simulate, device, namespace.difftest_case, tuple(options))
+    request = Request(
+        simulate, device, namespace.difftest_case, tuple(options), namespace.difftest_report
+    )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")
     return request

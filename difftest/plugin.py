@@ -10,6 +10,7 @@ declaring its option):
 ``--simulate[=embedded|sdk]``   ``difftest_simulate``  auto, embedded, sdk or no
 ``--device``                    ``difftest_device``    yes or no
 ``--case JSON``
+``--difftest-report FILE``
 ==============================  =====================  ==========================
 """
 
@@ -128,18 +129,33 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.runner import NotRejectedError
+    from difftest.run_report import CASE
+    from difftest.runner import DifferentialFailure, NotRejectedError
 
     runner.start(reproduction_of(item, session.request))
     try:
         result = yield
     except NotRejectedError as error:
         pytest.fail(str(error), pytrace=False)
+    except DifferentialFailure as failure:
+        item.user_properties.append((CASE, failure.case.to_json()))
+        raise
     finally:
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
     if not runner.tally.compared:
         pytest.fail("the kernel test compared nothing: no case ran to a comparison", pytrace=False)
     return result
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Name the backends in a JUnit report."""
+    from difftest.session import SESSION
+
+    runner = session.config.stash[SESSION].runner
+    if runner is not None:
+        from difftest.run_report import add_suite_properties
+
+        add_suite_properties(session.config, runner.backends)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -161,9 +177,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Say what was compared, and what did not run and why."""
+    """Say what was compared, and what did not run and why; to a file too, if asked."""
     from difftest.session import SESSION, tally_of
     from difftest.summary import summary_lines
 
@@ -177,3 +193,15 @@ def pytest_terminal_summary(
         terminalreporter.section("kernels against their references")
         for line in lines:
             terminalreporter.write_line(line)
+    if session.request.report is not None:
+        from difftest.run_report import write_report
+
+        backends = session.runner.backends if session.runner else ()
+        write_report(
+            Path(session.request.report),
+            backends,
+            tally_of(reports),
+            reports,
+            session.uncollected,
+            int(exitstatus),
+        )

@@ -35,7 +35,7 @@ STREAM = "kernels.vector_add:vector_add_stream"
 TRACES = {
     (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
     (STREAM, (("FREE_DIM", 2000),), False): "vector-add-stream-256000-fd2k",
-    ("kernels.transpose:matrix_transpose", (), False): "matrix-transpose-1024",
+    ("kernels.transpose:transpose_by_tiles", (), False): "matrix-transpose-1024",
 }
 """(counterpart, keywords, descriptors generated on the device) -> the device trace of the run."""
 

@@ -1,20 +1,41 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.transpose import matrix_transpose
+from kernels.transpose import matrix_transpose, transpose_by_tiles
 from reference.transpose import transpose
+
+SIZES = {"M": multiples(128, at_most=640), "N": multiples(128, at_most=640)}
+MATRIX = {
+    "reference": transpose,
+    "inputs": {"a_tensor": "M N"},
+    "dtypes": ("float32", "float16", "bfloat16"),
+    "reduction": 0,
+}
+REJECTIONS = [
+    Rejection({"M": 128, "N": 200}, match="multiples of 128, got 128 x 200"),
+    Rejection({"M": 127, "N": 128}, match="multiples of 128, got 127 x 128"),
+]
 
 
 @kernel_test(
     kernel=matrix_transpose,
-    reference=transpose,
-    domain={"M": multiples(128, at_most=640), "N": multiples(128, at_most=640)},
-    inputs={"a_tensor": "M N"},
-    dtypes=("float32", "float16", "bfloat16"),
-    reduction=0,
-    rejects=[
-        Rejection({"M": 128, "N": 200}, match="multiples of 128, got 128 x 200"),
-        Rejection({"M": 127, "N": 128}, match="multiples of 128, got 127 x 128"),
-    ],
-    examples=[{"M": 1024, "N": 256}],
+    domain=SIZES,
+    rejects=REJECTIONS,
+    examples=[{"M": 1024, "N": 256}, {"M": 128, "N": 8448}],
+    **MATRIX,
 )
 def test_matrix_transpose(case):
+    case.check()
+
+
+@kernel_test(
+    kernel=matrix_transpose,
+    domain={"PANEL_BYTES": (4096, 512, 100, 1024), "STORE_TILES": (4, 1, 2, 3), **SIZES},
+    parameters=("PANEL_BYTES", "STORE_TILES"),
+    **MATRIX,
+)
+def test_matrix_transpose_in_several_panels(case):
+    case.check()
+
+
+@kernel_test(kernel=transpose_by_tiles, domain=SIZES, rejects=REJECTIONS, **MATRIX)
+def test_transpose_by_tiles(case):
     case.check()

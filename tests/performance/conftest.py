@@ -24,7 +24,7 @@ def pytest_ignore_collect(collection_path, config):
 def is_named(config):
     """Whether the command line names this folder, or something in it."""
     named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
-    return any(HERE == one or HERE in one.parents for one in named)
+    return any(one == HERE or HERE in one.parents for one in named)
 
 
 def pytest_configure(config):

@@ -10,6 +10,7 @@ import difftest.backends.device
 import difftest.backends.sdk
 import difftest.backends.simulator
 import difftest.decorator
+import difftest.run_report
 import difftest.session
 import difftest.simulator.frontend.install
 import difftest.summary  # noqa: F401

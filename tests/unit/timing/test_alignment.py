@@ -6,7 +6,7 @@ from tests.unit.timing.shipped import prediction_of
 KERNELS = {
     "vector-add-stream-256000-fd1k": ("vector_add.vector_add_stream", 2 * [(256000,)], 1000),
     "vector-add-stream-256000-fd2k": ("vector_add.vector_add_stream", 2 * [(256000,)], 2000),
-    "matrix-transpose-1024": ("transpose.matrix_transpose", [(1024, 1024)], None),
+    "matrix-transpose-1024": ("transpose.transpose_by_tiles", [(1024, 1024)], None),
 }
 
 

@@ -15,7 +15,7 @@ from tests.unit.timing.shipped import prediction_of, shipped, trace_of
     [
         ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 1000}, 26.60),
         ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 2000}, 28.51),
-        ("transpose.matrix_transpose", [(1024, 1024)], {}, 46.83),
+        ("transpose.transpose_by_tiles", [(1024, 1024)], {}, 46.83),
     ],
 )
 def test_profiles_are_within_five_percent(name, shapes, keywords, measured):
@@ -27,7 +27,7 @@ def test_profiles_are_within_five_percent(name, shapes, keywords, measured):
     ("name", "shapes", "keywords", "measured"),
     [
         ("vector_add.vector_add_stream", [(25600,)] * 2, {"FREE_DIM": 200}, 15.0),
-        ("transpose.matrix_transpose", [(1024, 1024)], {}, 86.0),
+        ("transpose.transpose_by_tiles", [(1024, 1024)], {}, 86.0),
     ],
 )
 def test_benchmarks_are_within_fifteen_percent(name, shapes, keywords, measured):
@@ -61,7 +61,7 @@ def test_larger_tiles_are_faster_until_there_is_one():
 
 
 def test_percentiles_span_the_throttles_phase():
-    prediction = prediction_of("transpose.matrix_transpose", (1024, 1024), dge=True)
+    prediction = prediction_of("transpose.transpose_by_tiles", (1024, 1024), dge=True)
     points = [prediction.get_latency_percentile(p) for p in (0, 25, 50, 75, 100)]
     assert points == sorted(points)
     assert points[2] == prediction.latency
@@ -78,7 +78,7 @@ def test_a_kernel_without_matmuls_has_no_span():
 
 
 def test_the_same_trace_gives_the_same_prediction():
-    trace = trace_of("transpose.matrix_transpose", (256, 512))
+    trace = trace_of("transpose.transpose_by_tiles", (256, 512))
     assert predict(trace, TRN2, dge=True).latency == predict(trace, TRN2, dge=True).latency
 
 

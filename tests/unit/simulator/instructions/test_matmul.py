@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.matmul import nc_matmul
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
@@ -149,6 +150,29 @@ def test_nc_transpose_into_another_dtype():
     data = normal(8, 3)
     result = on_tiles(lambda x: nisa.nc_transpose(x, dtype=nl.bfloat16), data)
     assert_array_equal(result, data.T.astype(ml_dtypes.bfloat16), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.float16])
+def test_the_instruction_itself_rounds_once_into_any_destination(dtype):
+    """A part of a tensor, another dtype, a mask: the newer dialects name the destination."""
+    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
+    chosen = np.arange(20)[None, :] % 3 > 0
+
+    def compute(x, y):
+        whole, part = nl.zeros((8, 20), dtype), nl.zeros((8, 30), dtype)
+        masked = nl.ones((8, 20), dtype)
+        nc_matmul(whole, x, y)
+        nc_matmul(part[:, 5:25], x, y)
+        nc_matmul(masked, x, y, where=chosen)
+        return whole, part, masked
+
+    product = (stationary.T @ moving).astype(dtype)
+    whole, part, masked = on_tiles(compute, stationary, moving)
+    assert_array_equal(whole, product, strict=True)
+    assert_array_equal(part[:, 5:25], product, strict=True)
+    assert not part[:, :5].any()
+    assert not part[:, 25:].any()
+    assert_array_equal(masked, np.where(chosen, product, np.ones(1, dtype)), strict=True)
 
 
 def test_the_trace():

@@ -9,7 +9,7 @@ from tests.unit.timing.shipped import prediction_of
 
 @pytest.fixture(scope="module")
 def report():
-    return Report(prediction_of("transpose.matrix_transpose", (256, 256), dge=False))
+    return Report(prediction_of("transpose.transpose_by_tiles", (256, 256), dge=False))
 
 
 @pytest.fixture(scope="module")

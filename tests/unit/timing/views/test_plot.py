@@ -11,7 +11,7 @@ from tests.unit.timing.shipped import prediction_of
 
 @pytest.fixture(scope="module")
 def report():
-    return Report(prediction_of("transpose.matrix_transpose", (256, 256), dge=True))
+    return Report(prediction_of("transpose.transpose_by_tiles", (256, 256), dge=True))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
