@@ -72,7 +72,10 @@ class CompileCache:
 
         with open(self.folder / f"{key}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            try:
+                yield
+            finally:
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a process forked meanwhile has the file too
 
     def _is_whole(self, entry: Path) -> bool:
         """Whether the entry is there, and each of its files as it was written."""

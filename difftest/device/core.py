@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from difftest.device.faults import Blame, Fault, find_fault
-from difftest.device.lease import VISIBLE_CORES, CoreLease, lease_core
+from difftest.device.lease import VISIBLE_CORES, CoreLease, NoCoreError, lease_core
 from difftest.device.settings import EXEC_TIMEOUT, Settings
 from difftest.device.worker import Worker, WorkerDiedError, WorkerHungError
 
@@ -58,6 +58,7 @@ class NeuronCore:
         self._worker: Worker | None = None
         self._key: Hashable = None
         self._broken: InfrastructureError | None = None
+        self._unavailable: NoCoreError | None = None
 
     @property
     def index(self) -> int:
@@ -67,19 +68,25 @@ class NeuronCore:
         ------
         NoCoreError : none is free.
         """
+        if self._unavailable is not None:
+            raise self._unavailable
         if self._lease is None:
-            self._lease = lease_core(wait=self.settings.lease_wait)
+            try:
+                self._lease = lease_core(wait=self.settings.lease_wait)
+            except NoCoreError as error:
+                self._unavailable = error  # waited for once: shrinking would ask again and again
+                raise
         return self._lease.core
 
     def run(
-        self, key: Hashable, function: Callable[..., Any], *arguments: Any, lnc: int = 1
+        self, key: Hashable, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
     ) -> Any | Failure:
         """Call a function in the core's process: what it returned, or the kernel's failure.
 
         Parameters
         ----------
         key : the process is used again for jobs of one key, and ended for another.
-        lnc : physical cores in the kernel's logical core.
+        lnc : physical cores in the kernel's logical core; None leaves that to the SDK.
 
         Raises
         ------
@@ -111,7 +118,11 @@ class NeuronCore:
         raise self._broken from failure.cause
 
     def _try(
-        self, key: Hashable, function: Callable[..., Any], arguments: tuple[Any, ...], lnc: int
+        self,
+        key: Hashable,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        lnc: int | None,
     ) -> Any | Failure:
         worker = self._worker_for(key, function, lnc)
         try:
@@ -123,20 +134,22 @@ class NeuronCore:
         self.log = answer.log
         return answer.value if answer.error is None else failure_of(answer.error, answer.log)
 
-    def _worker_for(self, key: Hashable, function: Callable[..., Any], lnc: int) -> Worker:
+    def _worker_for(self, key: Hashable, function: Callable[..., Any], lnc: int | None) -> Worker:
         if self._worker is None or key != self._key:
             self.stop()
             self._worker = Worker(function, self.environment(lnc))
             self._key = key
         return self._worker
 
-    def environment(self, lnc: int = 1) -> dict[str, str]:
-        """Variables for a process on this core; those that a person has set stay as they are."""
-        return {
+    def environment(self, lnc: int | None = None) -> dict[str, str]:
+        """Variables for a process on this core; the LNC that a person has set stays."""
+        variables = {
             VISIBLE_CORES: str(self.index),
             EXEC_TIMEOUT: str(self.settings.exec_timeout),
-            LNC: os.environ.get(LNC, str(lnc)),
         }
+        if lnc is not None:
+            variables[LNC] = os.environ.get(LNC, str(lnc))
+        return variables
 
     def stop(self) -> None:
         """End the process on the core, so that another may use it."""

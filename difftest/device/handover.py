@@ -170,7 +170,7 @@ class HandedOver(Device):
             settings.nrtpy_python,
             neff,
             self.core.index,
-            self.core.environment(),
+            self.core.environment(lnc=1),
             settings.timeout,
         )
         self._loaded = neff, loaded

@@ -133,7 +133,7 @@ class CaptureTimer:
         try:
             done = subprocess.run(
                 [self._tool, *arguments],
-                env={**_environment(), **core.environment()},
+                env={**_environment(), **core.environment(lnc=1)},
                 capture_output=True,
                 text=True,
                 timeout=core.settings.timeout,

@@ -119,9 +119,7 @@ class Worker:
         try:
             self._connection.send_bytes(pickle.dumps(arguments))
             if not self._connection.poll(timeout):
-                self._process.kill()
-                self._process.join()
-                raise WorkerHungError(timeout, self._close(began))
+                raise WorkerHungError(timeout, self._close(began, grace=0.0))
             value, error, where = pickle.loads(self._connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
@@ -137,9 +135,9 @@ class Worker:
             return
         self._close(0)
 
-    def _close(self, began: int) -> str:
+    def _close(self, began: int, grace: float = _GRACE_SECONDS) -> str:
         self._connection.close()  # an idle child reads the end of its jobs and leaves
-        self._process.join(_GRACE_SECONDS)
+        self._process.join(grace)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

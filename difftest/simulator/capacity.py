@@ -11,6 +11,7 @@ wrong, so it is a warning. Beyond PSUM there is nowhere for an accumulation to g
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 
@@ -27,9 +28,16 @@ ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
 def occupied_bytes(allocation: Allocation) -> int:
-    """Bytes that a tensor takes of its memory: whole quadrants of partitions."""
+    """Bytes that a tensor takes of its memory: whole quadrants of partitions.
+
+    Of a PSUM tensor with block dimensions one block: how many are live at once is the compiler's
+    choice. In SBUF all of them, for there an excess is a matter of speed.
+    """
     quadrants = -(-allocation.partitions // _QUADRANT)
-    return allocation.partition_bytes * quadrants * _QUADRANT
+    blocks = 1
+    if allocation.space is Space.PSUM:
+        blocks = math.prod(allocation.shape[: allocation.partition_axis])
+    return allocation.partition_bytes // blocks * quadrants * _QUADRANT
 
 
 class SpillWarning(UserWarning):

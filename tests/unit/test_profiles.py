@@ -10,12 +10,14 @@ from difftest.profiles import load_default_profile, register_profiles
 register_profiles()
 load_default_profile()
 loaded = settings.default
-for name in ("quick", "ci", "nightly"):
+for name in ("quick", "ci", "nightly", "device"):
     profile = settings.get_profile(name)
     assert profile.deadline is None and profile.print_blob, name
     assert Phase.explain not in profile.phases and Phase.shrink in profile.phases, name
 print(loaded.max_examples, loaded.derandomize, loaded.database is None)
 print(settings.get_profile("nightly").max_examples)
+load_default_profile(device=True)
+print(settings.default.max_examples, settings.default.database is None)
 """
 
 
@@ -33,4 +35,6 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(environment, 
         text=True,
         check=True,
     )
-    assert finished.stdout.splitlines() == [loaded, "2000"]
+    assert finished.stdout.splitlines() == [loaded, "2000", "3 False"], (
+        "with a device few cases, and those that failed before, whatever the environment says"
+    )

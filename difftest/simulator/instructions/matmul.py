@@ -62,8 +62,6 @@ def matmul_shape(stationary: Tile, moving: Tile) -> Shape:
 
 def check_pe_tile(position: tuple[int, ...], size: tuple[int, ...], stationary: Tile) -> None:
     """The documented rules for PE tiling (``tile_position`` and ``tile_size``)."""
-    if not position and not size:
-        return
     shape = stationary.tile_shape()
     wrong = None
     if len(position) != 2 or len(size) != 2:

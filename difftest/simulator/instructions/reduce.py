@@ -27,7 +27,8 @@ from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-_INITIAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+_WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
+"""The reductions of tensor_scalar_reduce (AWS: nisa.tensor_scalar_reduce)."""
 
 
 _UFUNCS: dict[str, Any] = {
@@ -177,28 +178,25 @@ def accumulate(
     command: Accumulate,
     into: Tile | None,
 ) -> None:
-    """Reduce ``values`` along the free axes into an engine's registers, and read them out.
+    """Add up ``values`` along the free axes in an engine's registers, and read them out.
 
-    The registers are one for each partition and live across instructions (AWS:
-    ``nisa.reduce_cmd``). ``into`` receives them, [P, 1].
+    With the operator maximum their largest is kept instead. The registers are one for each
+    partition and live across instructions (AWS: ``nisa.reduce_cmd``). ``into`` receives them,
+    [P, 1].
     """
     registers = current().accumulators
-    name = op.name if op is not None else "add"
+    largest = op is not None and op.name == "maximum"
     lanes = values.shape[0]
-    start = np.full((lanes, 1), _INITIAL.get(name, 0.0), dtype=np.float32)
+    start = np.full((lanes, 1), -np.inf if largest else 0.0, dtype=np.float32)
     held = registers.get(engine, start)
     if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
         held = start
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
         flat = values.reshape(lanes, -1)
-        if name in ("maximum", "minimum"):
-            ufunc = np.maximum if name == "maximum" else np.minimum
-            held = ufunc(held, ufunc.reduce(flat, axis=1, keepdims=True))
-        elif name == "multiply":
-            held = held * np.multiply.reduce(flat, axis=1, keepdims=True)
+        if largest:
+            held = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
         else:
-            total = np.sum(flat, axis=1, keepdims=True, dtype=np.float32)
-            held = held - total if name == "subtract" else held + total
+            held = held + np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
     registers[engine] = held
     if into is not None:
         write(into, held.copy())
@@ -213,11 +211,11 @@ def tensor_scalar_reduce(
         raise KernelError(
             "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={step.op.name}"
         )
-    if op.name not in _INITIAL:
+    if op.name not in _WITH_TENSOR_SCALAR:
         raise KernelError(
             "tensor_scalar_reduce takes few reductions",
             received=f"reduce_op={op.name}",
-            limit=", ".join(_INITIAL),
+            limit=", ".join(_WITH_TENSOR_SCALAR),
         )
     source = as_float(compute_view(data))
     with np.errstate(all="ignore"):

@@ -9,6 +9,7 @@ from difftest.backends import device, select_backends
 from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, Rejected
 from difftest.backends.device import device_backend
 from difftest.device.core import DeviceError, InfrastructureError
+from difftest.device.lease import NoCoreError, lease_core
 from difftest.device.selftest import UntrustedDeviceError
 from tests.unit.backends.sdk_standin import (
     STUB_TEXT,
@@ -149,6 +150,49 @@ def test_a_device_that_agrees_with_everything_is_not_believed(backend, monkeypat
             monkeypatch.setattr(language, "load", lambda tensor: np.array(tensor).view(Sum))
     with pytest.raises(UntrustedDeviceError, match="was taken for one that adds"):
         run(backend)
+
+
+def test_a_device_that_is_not_believed_is_asked_once(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
+    for _ in range(2):
+        with pytest.raises(UntrustedDeviceError):
+            run(backend)
+    assert len(count.read_text().splitlines()) == 1
+
+
+def test_a_core_that_is_taken_is_waited_for_once(backend, monkeypatch):
+    taken = lease_core((0,))
+    monkeypatch.setenv("DIFFTEST_LEASE_WAIT", "0.01")
+    other = device_backend()
+    with pytest.raises(NoCoreError, match=r"core 0 by process"):
+        run(other)
+    taken.release()
+    with pytest.raises(NoCoreError):
+        run(other)
+
+
+def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
+    write_newer(site)
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
+    backend = device_backend()
+
+    class Kernel:
+        def __init__(self, lnc=None):
+            self.lnc = lnc
+
+        def __getitem__(self, lnc):
+            return Kernel(lnc)
+
+        def __call__(self, a, b):
+            return np.array([int(os.environ["NEURON_LOGICAL_NC_CONFIG"])])
+
+    ones = np.ones(2)
+    for grid, expected in (((), 1), ((2,), 2)):
+        outcome = backend.run(Call(kernel=Kernel(), inputs=(ones, ones), grid=grid))
+        assert outcome.outputs[0].tolist() == [expected]
+    backend.close()
 
 
 def test_a_compiler_error_is_a_refusal_with_its_hint_and_log(backend, monkeypatch):

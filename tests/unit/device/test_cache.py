@@ -1,3 +1,4 @@
+import fcntl
 import signal
 import subprocess
 import sys
@@ -5,6 +6,7 @@ import sys
 import pytest
 
 from difftest.device.cache import CompileCache, cache_folder
+from difftest.device.worker import Worker
 
 COMPILE = """
 import os, signal, sys, time
@@ -68,6 +70,21 @@ def test_two_processes_compile_one_key_once(tmp_path):
     entry = CompileCache(tmp_path).get("key", never)
     assert other.communicate()[0].strip() == str(entry)
     assert (entry / "kernel.neff").read_text() == "whole"
+
+
+def test_a_process_that_was_forked_to_compile_does_not_keep_the_key(tmp_path):
+    workers = []
+
+    def make(folder):
+        workers.append(Worker(len, {}))
+        whole(folder)
+
+    CompileCache(tmp_path).get("key", make)
+    try:
+        with open(tmp_path / "key.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        workers[0].close()
 
 
 def test_a_compiler_error_leaves_no_entry(tmp_path):

@@ -143,3 +143,19 @@ def test_the_same_kernel_spills_on_the_smaller_machine():
     launch(kernel)
     with pytest.warns(SpillWarning, match="fit sbuf"):
         launch(kernel, machine=TRN1)
+
+
+def test_blocks_of_a_psum_tensor_need_not_be_live_at_once():
+    """AWS's attention tutorial has more blocks of a bank each than PSUM has banks."""
+
+    def kernel(x):
+        tile = nl.load(x)
+        products = nl.ndarray((9, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.psum)
+        out = nl.ndarray((9, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        for block in nl.affine_range(9):
+            products[block] = nisa.nc_matmul(tile[:, 0:128], tile)
+            nl.store(out[block], products[block])
+        return out
+
+    x = np.zeros((128, 512), np.float32)
+    assert launch(kernel, [x]).outputs[0].shape == (9, 128, 512)

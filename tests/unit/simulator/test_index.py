@@ -207,7 +207,16 @@ def test_what_is_not_affine_is_refused(use, received):
     assert received in caught.value.received
 
 
-@pytest.mark.parametrize("operation", [lambda i: i + 1.5, lambda i: "x" - i, lambda i: i * None])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda i: i + 1.5,
+        lambda i: "x" - i,
+        lambda i: i * None,
+        lambda i: 1.5 * i,
+        lambda i: (i < 2) & 3,
+    ],
+)
 def test_other_types_are_pythons_to_refuse(operation):
     with pytest.raises(TypeError, match="unsupported operand"):
         operation(arange(4))

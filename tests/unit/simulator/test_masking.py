@@ -298,7 +298,7 @@ REDUCTIONS = {
 
 
 @pytest.mark.parametrize(("reduce", "expected"), REDUCTIONS.values(), ids=list(REDUCTIONS))
-@pytest.mark.parametrize("name", ["columns", "rows", "a box", "all"])
+@pytest.mark.parametrize("name", ["columns", "rows", "a box", "all", "nothing"])
 def test_a_masked_reduction_reduces_what_the_mask_holds(reduce, expected, name):
     mask, chosen = MASKS[name]
     rows, columns = chosen.any(1), chosen.any(0)
@@ -308,8 +308,21 @@ def test_a_masked_reduction_reduces_what_the_mask_holds(reduce, expected, name):
         target[...] = reduce(tile, mask)
         return target
 
-    wanted = np.where(rows[:, None], expected(DATA[:, columns]), np.float32(0))
+    wanted = np.zeros((4, 1), np.float32)
+    if rows.any():
+        wanted[rows] = expected(DATA[np.ix_(rows, columns)])
     assert_array_equal(on_tiles(into_zeros, DATA), wanted, strict=True)
+
+
+def test_a_masked_reduction_of_one_of_two_free_axes():
+    def into_zeros(tile):
+        target = nl.zeros((4, 2), nl.float32)
+        target[...] = nl.sum(tile, axis=2, mask=(P3 > 0) & (Y3 < 1) & (X3 >= 1))
+        return target
+
+    expected = np.zeros((4, 2), np.float32)
+    expected[1:, 0] = CUBE[1:, 0, 1:].sum(1)
+    assert_array_equal(on_tiles(into_zeros, CUBE), expected)
 
 
 def test_a_reduction_over_a_triangle_is_not_modelled():

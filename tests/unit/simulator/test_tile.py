@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicSlice as ds
 from difftest.simulator.index import MGridMaker, arange
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 from tests.unit.simulator.stored import stored
 
@@ -95,6 +96,20 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
     assert caught.value.limit == f"0 to {size - 1}"
     with pytest.raises(IndexError):
         tile.reshape((tile.size,) if space.is_hbm else (tile.shape[0] if tile.shape else 1, -1))
+
+
+def test_a_part_of_what_is_out_of_bounds():
+    """Cutting it down again with a second index does not bring it back; only a mask does."""
+    tile = stored(numbered((4, 5)))[2:6]
+    with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
+        tile[0:2]
+
+
+def test_a_plain_tile_is_not_indexed_with_tiles():
+    index = stored(np.zeros((2, 1), np.int32), Space.SBUF)
+    plain = Tile.whole(stored(numbered((4, 5))).storage)
+    with pytest.raises(KernelError, match="this tensor cannot be indexed with a tile"):
+        plain[index, arange(5)[None, :]]
 
 
 @st.composite

@@ -166,6 +166,13 @@ REFUSED = [
         "fits the bytes that sbuf has in each partition",
         "212996 bytes a partition",
     ),
+    (
+        "an identity of nothing",
+        lambda: nl.shared_identity_matrix(0),
+        "nl.shared_identity_matrix has at least one row",
+        "n=0",
+    ),
+    ("a negative seed", lambda: nl.random_seed(-1), "a seed is not negative", "-1"),
     ("a masked seed", lambda: nl.random_seed(1, mask=True), "argument 'mask' is not", "True"),
 ]
 

@@ -78,7 +78,16 @@ def tile_of_the_grid(x):
     return out
 
 
-@pytest.mark.parametrize("grid", [2, (2,), nl.nc(2), nl.spmd_dim(nl.nc(2), 1), (2, 1)], ids=str)
+GRIDS = {
+    "2": 2,
+    "(2,)": (2,),
+    "nl.nc": nl.nc(2),
+    "nl.spmd_dim": nl.spmd_dim(nl.nc(2), 1),
+    "(2, 1)": (2, 1),
+}
+
+
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=list(GRIDS))
 def test_a_grid(grid):
     assert_array_equal(tile_of_the_grid[grid](DATA), 2 * DATA)
     assert_array_equal(nki.simulate_kernel(tile_of_the_grid[grid], DATA), 2 * DATA)

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import KernelError, ShapeError
+from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
@@ -45,6 +46,7 @@ def test_one_partition_of_fewer_dimensions_broadcasts(shape):
         lambda x, y: y * x,
         lambda x, y: nl.where(y > 0, x, x),
         lambda x, y: nl.where(x > 0, x, y),
+        lambda x, y: nisa.tensor_tensor(x, y, np.add),
     ],
 )
 def test_partitions_do_not_meet_free_dimensions(compute):
@@ -53,6 +55,11 @@ def test_partitions_do_not_meet_free_dimensions(compute):
         on_tiles(compute, normal(4, 4, 5), normal(4, 5))
     assert "[4, 4, 5]" in caught.value.received
     assert caught.value.remedy.endswith("tile[:, None, :]")
+
+
+def test_one_partition_of_more_dimensions_does_not_broadcast():
+    with pytest.raises(ShapeError, match="operands with the same number of partitions"):
+        on_tiles(lambda x, y: x * y, normal(1, 4, 5), normal(6, 5))
 
 
 def test_operands_in_psum():

@@ -261,6 +261,12 @@ REFUSED = [
         "an assignment's value has its target's shape, or repeats along free dimensions",
         "target [6, 1], value [6, 8]",
     ),
+    (
+        "a target beyond the tile",
+        lambda x, t: assigned(x[:, 4:12], x),
+        "an access stays inside its tensor",
+        "indices 4 to 11 on axis 1",
+    ),
     ("an index", lambda x, t: assigned(x, X), "an index is not a tile", "Index(shape=(1, 8)"),
     (
         "indices in a tile on the right",

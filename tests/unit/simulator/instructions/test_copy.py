@@ -11,6 +11,7 @@ from difftest.simulator import Engine, NkiError, Space, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, name_of, round_to
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.copy import tensor_copy_predicated
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
@@ -125,6 +126,18 @@ def test_a_predicate_of_another_rank():
 
     result = on_tiles(compute, A[:, None], B, PREDICATE[:, :, None])
     assert_array_equal(result, np.where(PREDICATE, A, B))
+
+
+def test_a_mask_beside_the_predicate():
+    """Of the instruction; the classic API refuses the argument."""
+    columns = np.arange(3)[None, :] > 0
+
+    def compute(src, dst, predicate):
+        tensor_copy_predicated(dst, src, predicate, where=np.broadcast_to(columns, (2, 3)))
+        return dst
+
+    result = on_tiles(compute, A, B, PREDICATE)
+    assert_array_equal(result, np.where((PREDICATE != 0) & columns, A, B))
 
 
 def test_a_predicated_constant_rounds_into_its_tile():

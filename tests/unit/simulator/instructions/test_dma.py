@@ -12,8 +12,10 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN1, BufferError, Engine, NkiError, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, name_of, round_to
 from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend import typing as nt
+from difftest.simulator.instructions.dma import dma_transpose
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
@@ -239,6 +241,34 @@ def test_dma_transpose(shape, axes, given):
     out, narrow = launch(kernel, [data]).outputs
     assert_array_equal(out, data.transpose(axes), strict=True)
     assert_array_equal(narrow, data.transpose(axes).astype(ml_dtypes.bfloat16), strict=True)
+
+
+def test_a_masked_transpose():
+    """Of the instruction; the classic API refuses the argument."""
+    data, chosen = normal(5, 7), np.arange(5)[None, :] < 3
+
+    def kernel(tensor):
+        tile = nl.zeros((7, 5), nl.float32)
+        dma_transpose(tile, tensor, where=np.broadcast_to(chosen, (7, 5)))
+        out = nl.ndarray((7, 5), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    assert_array_equal(launch(kernel, [data]).outputs[0], np.where(chosen, data.T, 0))
+
+
+@pytest.mark.parametrize("write", ["gather", "scatter"])
+def test_indices_do_not_lead_around_an_immutable_parameter(write):
+    @nki.jit
+    def kernel(table, index):
+        named = table[nl.load(index), nl.arange(6)[None, :]]
+        if write == "scatter":
+            nl.store(named, nl.zeros((4, 6), nl.float32))
+        else:
+            nisa.dma_copy(dst=table[0:4], src=named)
+
+    with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
+        launch(kernel, [TABLE, INDEX])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])

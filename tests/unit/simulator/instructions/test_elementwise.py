@@ -177,6 +177,19 @@ def test_bitvec_operators_take_a_column():
     assert_array_equal(result, values | column, strict=True)
 
 
+def test_three_operands_of_bits():
+    values, column = (
+        integers(4, n, low=0, high=2**15, dtype=np.int16, seed=k) for k, n in ((0, 8), (1, 1))
+    )
+    result = on_tiles(
+        lambda x, y: nisa.scalar_tensor_tensor(
+            data=x, op0=nl.bitwise_and, operand0=y, op1=nl.bitwise_xor, operand1=x
+        ),
+        *(values, column),
+    )
+    assert_array_equal(result, (values & column) ^ values, strict=True)
+
+
 def engine_of(compute, *arrays):
     """The engine of the last instruction before the result is stored."""
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
-from difftest.simulator.instructions.matmul import nc_matmul
+from difftest.simulator.instructions.matmul import check_bank, nc_matmul
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
@@ -103,6 +103,42 @@ def test_products_accumulate_in_psum(form):
     assert_allclose(result, np.einsum("bkm,bkn->mn", stationary, moving), atol=1e-5)
 
 
+def test_each_bank_of_a_large_tile_accumulates():
+    stationary, moving = normal(16, 8), normal(16, 512, seed=1)
+
+    def compute(x, y):
+        total = nl.zeros((8, 2, 512), nl.float32, buffer=nl.psum)
+        total[:, 1, :] += nisa.nc_matmul(x, y)
+        total[:, 0, 256:512] += nisa.nc_matmul(x, y[:, 0:256])
+        return total
+
+    expected = np.zeros((8, 2, 512), np.float32)
+    expected[:, 1] = stationary.T @ moving
+    expected[:, 0, 256:] = expected[:, 1, :256]
+    assert_allclose(on_tiles(compute, stationary, moving), expected, atol=1e-5)
+
+
+def test_a_product_accumulates_into_another_shape_of_its_size():
+    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
+
+    def compute(x, y):
+        total = nl.zeros((8, 4, 5), nl.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(x, y)
+        return total
+
+    product = (stationary.T @ moving).reshape(8, 4, 5)
+    assert_allclose(on_tiles(compute, stationary, moving), product, atol=1e-5)
+
+
+def test_the_tensor_engine_writes_to_psum_only():
+    def kernel():
+        check_bank(sbuf(8, 16))
+
+    with pytest.raises(NkiError, match="the Tensor Engine writes to PSUM") as caught:
+        launch(kernel)
+    assert caught.value.limit == "psum"
+
+
 def test_a_part_of_a_bank_accumulates():
     stationary, moving = normal(16, 8), normal(16, 20, seed=1)
 
@@ -125,6 +161,7 @@ def test_nc_transpose_moves_data_only(dtype, shape):
     result = on_tiles(nisa.nc_transpose, data)
     assert_array_equal(result, data.T, strict=True)
     assert_array_equal(on_tiles(nl.transpose, data), data.T, strict=True)
+    assert_array_equal(on_tiles(lambda x: nl.transpose(in_psum(x)), data), data.T, strict=True)
 
 
 def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
