@@ -7,6 +7,7 @@ therefore started once for many calls of one kernel. Linux only, as the Neuron d
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import faulthandler
 import multiprocessing
@@ -89,7 +90,7 @@ class Worker:
         self._process: BaseProcess = context.Process(
             target=_serve,
             args=(function, dict(environment), theirs, self._connection, self._log, os.getpid()),
-            daemon=True,
+            daemon=False,  # a compiler may start processes of its own
         )
         sys.stdout.flush()
         sys.stderr.flush()
@@ -99,6 +100,7 @@ class Worker:
             warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
             self._process.start()
         theirs.close()
+        atexit.register(self.close)  # else Python would wait for the process, and it for jobs
 
     @property
     def pid(self) -> int | None:
@@ -136,6 +138,7 @@ class Worker:
         self._close(0)
 
     def _close(self, began: int, grace: float = _GRACE_SECONDS) -> str:
+        atexit.unregister(self.close)
         self._connection.close()  # an idle child reads the end of its jobs and leaves
         self._process.join(grace)
         if self._process.is_alive():

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -114,6 +115,35 @@ def test_a_crash_leaves_its_traceback_in_the_log(start):
         start(crash).run(timeout=10)
     assert "Segmentation fault" in caught.value.log
     assert "in crash" in caught.value.log
+
+
+def in_a_process_of_its_own(value):
+    return value + 1
+
+
+def test_a_compiler_may_start_processes_of_its_own(start):
+    def compile_in_parallel():
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            return pool.map(in_a_process_of_its_own, [1, 2])
+
+    answer = start(compile_in_parallel).run(timeout=30)
+    assert answer.error is None
+    assert answer.value == [2, 3]
+
+
+FORGOTTEN = """
+from difftest.device.worker import Worker
+
+worker = Worker(len, {})
+print(worker.run("four", timeout=10).value)
+"""
+
+
+def test_python_ends_although_nobody_closed_it():
+    finished = subprocess.run(
+        [sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=30
+    )
+    assert (finished.returncode, finished.stdout) == (0, "4\n"), finished.stderr
 
 
 ORPHAN = """
