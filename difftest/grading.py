@@ -135,6 +135,24 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
     return predict_latency(result.trace, TRN2, True).get_latency_percentile(99)
 
 
+def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:
+    """The p99 latencies that the hardware stage has measured for exactly this file, microseconds.
+
+    Raises
+    ------
+    GradingError : the history of measurements cannot be read.
+    """
+    from difftest.device.history import HistoryError, history_file, measured_p99
+
+    if not history_file().is_file():
+        return {}
+    try:
+        found = {test: measured_p99(path, test.name) for test in tests}
+    except HistoryError as error:
+        raise GradingError(str(error)) from error
+    return {test: p99 for test, p99 in found.items() if p99 is not None}
+
+
 def correctness_points(results: list[CaseResult]) -> float:
     """A test's points for each test of which no case failed."""
     failed = {result.test for result in results if not result.passed}

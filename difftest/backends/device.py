@@ -140,6 +140,11 @@ class Device:
         result = self.core.run(job.key, job, *arguments, lnc=self.entry.lnc(call))
         return outcome_of(call, result)
 
+    @property
+    def log(self) -> str:
+        """What the compiler and the runtime wrote at the last run."""
+        return self.core.log
+
     def close(self) -> None:
         """End the process on the core and give the core back; a later run starts anew."""
         self.core.release()

@@ -78,15 +78,22 @@ class ByDialect:
         first = next(iter(self._backends.values()))
         self.name = first.name
         self.description = "; ".join(one.description for one in self._backends.values())
+        self._last = first
 
     def run(self, call: Call) -> Outcome:
         """Run the kernel on its generation; without that, say so and compile nothing."""
         dialect = dialect_of(call.kernel)
         backend = self.backend_for(dialect)
         if backend is not None:
+            self._last = backend
             return backend.run(call)
         assert dialect is not None
         return Crashed(DialectError(self._refusal(dialect)))
+
+    @property
+    def log(self) -> str:
+        """What the compiler and the runtime wrote at the last run; empty if nothing was kept."""
+        return str(getattr(self._last, "log", ""))
 
     def backend_for(self, dialect: str | None) -> Backend | None:
         """The backend for kernels of this dialect."""

@@ -17,6 +17,7 @@ from difftest.grading import (
     correctness_points,
     grade_correctness,
     load_kernel,
+    measurements_of,
     predict_p99,
 )
 from difftest.installation import embedded_with_predictions
@@ -38,21 +39,22 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     """Grade the fused convolution in conv2d.py with the assignment's cases and points.
 
     Correctness runs on the embedded simulator. Performance is a device's to measure: its points
-    are shown as not measured, beside what the timing model predicts. The exit code is 1 if a case
-    fails.
+    come from the hardware stage's history of this very file, and without one they are shown as not
+    measured, beside what the timing model predicts. The exit code is 1 if a case fails.
     """
     if not file.is_file():
         raise click.ClickException(f"no file at {file}")
-    with embedded_with_predictions(), _progress() as progress:
-        try:
+    try:
+        with embedded_with_predictions(), _progress() as progress:
             kernel = load_kernel(file.resolve())
-        except GradingError as error:
-            raise click.ClickException(str(error)) from error
-        results = _correctness(progress, kernel, test_maxpool, seed)
-        passed = all(result.passed for result in results)
-        timed = performance_tests(max_pool=test_maxpool)
-        predicted = _predictions(progress, kernel, timed) if passed and predict else {}
-    for line in _score(results, timed, predicted, passed):
+            results = _correctness(progress, kernel, test_maxpool, seed)
+            passed = all(result.passed for result in results)
+            timed = performance_tests(max_pool=test_maxpool)
+            predicted = _predictions(progress, kernel, timed) if passed and predict else {}
+            measured = measurements_of(file, timed) if passed else {}
+    except GradingError as error:
+        raise click.ClickException(str(error)) from error
+    for line in _score(results, timed, measured, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
 
@@ -107,6 +109,7 @@ def _case_line(result: CaseResult) -> str:
 def _score(
     results: list[CaseResult],
     performance: tuple[PerformanceTest, ...],
+    measured: dict[PerformanceTest, float],
     predicted: dict[PerformanceTest, float],
     passed: bool,
 ) -> list[str]:
@@ -115,8 +118,17 @@ def _score(
     why = "not measured (needs a device)" if passed else "not measured (correctness comes first)"
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
-        lines.append(f"{title}: {why}, of {sum(test.points for test in tests):g} points")
-        lines += [_performance_line(test, predicted.get(test)) for test in tests]
+        total = sum(test.points for test in tests)
+        known = [test for test in tests if test in measured]
+        if known:
+            points = sum(test.points_for(measured[test]) for test in known)
+            count = f"{len(known)} of {len(tests)} tests measured on a device"
+            lines.append(f"{title}: {points:g} of {total:g} points ({count})")
+        else:
+            lines.append(f"{title}: {why}, of {total:g} points")
+        lines += [
+            _performance_line(test, measured.get(test), predicted.get(test)) for test in tests
+        ]
         known = [test for test in tests if test in predicted]
         if known:
             points = sum(test.points_for(predicted[test]) for test in known)
@@ -124,11 +136,15 @@ def _score(
     return lines
 
 
-def _performance_line(test: PerformanceTest, predicted_us: float | None) -> str:
+def _performance_line(
+    test: PerformanceTest, measured_us: float | None, predicted_us: float | None
+) -> str:
     line = (
         f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
         f"{test.relaxed_us:g} relaxed"
     )
-    if predicted_us is None:
-        return line
-    return f"{line}; predicted {predicted_us:,.0f} us"
+    if measured_us is not None:
+        line += f"; measured {measured_us:,.0f} us"
+    if predicted_us is not None:
+        line += f"; predicted {predicted_us:,.0f} us"
+    return line

@@ -7,6 +7,7 @@ alone shows: it is reported as it is, for each step of shrinking would compile f
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -101,12 +102,15 @@ class DeviceRunner(Runner):
         self._run(self.device, spec, case, expected, verdicts, outcomes)
         if not is_failure(verdicts[DEVICE]):
             return verdicts, None
+        log = str(getattr(self.device, "log", ""))
         if not simulators and self._arbiter is not None:
             self._run(self._arbiter, spec, case, expected, verdicts, outcomes)
             if is_failure(verdicts[self._arbiter.name]):
                 self._shrinking_on = (self._arbiter,)
                 return verdicts, self._failure(spec, case, verdicts)
         pairs = _pairs(make_call(spec, case, inputs), expected, outcomes)
+        if log:
+            pairs += f"\n  log:\n{textwrap.indent(log, '    ')}"
         return verdicts, Difference(spec, case, verdicts, self.again, pairs)
 
     def _run(

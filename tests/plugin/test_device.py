@@ -1,6 +1,7 @@
 """``pytest --device`` from end to end, against packages that stand in for the SDK."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -130,6 +131,18 @@ def test_a_device_only_failure_is_reported_with_all_pairs_and_not_shrunk(machine
     assert re.search(r"float64:     device is farther: \S+ ULP, against", text)
     drawn = [one for one in calls(machine) if one[0] == "add"][2:]
     assert len(drawn) == 2, "the drawn and the explicit case, once each"
+
+
+def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machine, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    add_test(machine, "wrong_from_three_rows")
+    for option in ("--simulate=sdk", "--device"):
+        result = machine.runpytest_subprocess(
+            "-p", "tests.plugin.device_standin", option, "test_add.py::test_add"
+        )
+        assert "m=3, n=4, float32" in result.stdout.str()
+    drawn = [name for name, _ in calls(machine) if name == "wrong_from_three_rows"]
+    assert len(drawn) == 2, "the one of Hypothesis's database, and the explicit one"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
-from difftest.assignment import CorrectnessTest, PerformanceTest
+from difftest.assignment import PERFORMANCE, CorrectnessTest, PerformanceTest
+from difftest.device.history import HISTORY, Record, append, digest_of
 from difftest.grading import (
     GradingError,
     correctness_points,
     grade_correctness,
     load_kernel,
+    measurements_of,
     predict_p99,
 )
 from difftest.simulator.frontend.install import embedded
@@ -111,3 +113,42 @@ def test_a_prediction_comes_from_the_timing_model(tmp_path, monkeypatch):
     with embedded():
         kernel = load_kernel(file)
         assert 5 < predict_p99(kernel, small) < 500  # microseconds of a few dozen instructions
+
+
+def test_measurements_are_of_exactly_this_file(tmp_path, monkeypatch):
+    file, other = tmp_path / "conv2d.py", tmp_path / "other.py"
+    file.write_text(student.SOURCE)
+    other.write_text(student.SOURCE + "# edited\n")
+    history = tmp_path / "history.json"
+    monkeypatch.setenv(HISTORY, str(history))
+    assert measurements_of(file, PERFORMANCE) == {}
+    append(
+        history,
+        Record(
+            test=PERFORMANCE[0].name,
+            kernel="fused_conv2d_maxpool",
+            source=digest_of(file),
+            when="2026-01-01T00:00:00+00:00",
+            metric="nc_latency",
+            p99=4000.0,
+            percentiles={"99": 4000.0},
+            spread=0.001,
+            rounds=1,
+            quiet=True,
+            predicted=None,
+            tensor_bound=None,
+            relaxed=4964.0,
+            full=4596.0,
+            machine={},
+        ),
+    )
+    assert measurements_of(file, PERFORMANCE) == {PERFORMANCE[0]: 4000.0}
+    assert measurements_of(other, PERFORMANCE) == {}
+
+
+def test_a_history_that_cannot_be_read_says_so(tmp_path, monkeypatch):
+    history = tmp_path / "history.json"
+    history.write_text("not JSON")
+    monkeypatch.setenv(HISTORY, str(history))
+    with pytest.raises(GradingError, match=r"history.json is not a history"):
+        measurements_of(tmp_path / "conv2d.py", PERFORMANCE)

@@ -158,6 +158,14 @@ def test_a_difference_shows_every_pair_and_who_is_farther():
     assert "  float64:     device is farther: " in text
 
 
+def test_the_log_of_a_wrong_kernel_is_shown():
+    device = Device(lambda output: output + 1)
+    device.log = "neuronx-cc: warning\nmore of it"
+    with pytest.raises(Difference) as caught:
+        runner_of(device).check(SPEC, CASE)
+    assert str(caught.value).endswith("  log:\n    neuronx-cc: warning\n    more of it")
+
+
 def test_without_a_simulator_the_report_says_that_none_was_asked():
     with pytest.raises(Difference, match="device only: no simulator was there to ask"):
         runner_of(Device(lambda output: output + 1)).check(SPEC, CASE)
