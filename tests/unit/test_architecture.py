@@ -109,7 +109,12 @@ TIMING = Rule(
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
 PLUGIN = Rule("difftest/plugin.py", ("pytest", "_pytest"), when_loaded=True)
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, TIMING, PLUGIN]
+# A script for the Python of another environment, which has nrtpy and not this package.
+NRTPY_HOST = Rule("difftest/device/nrtpy_host.py", ("numpy", "nrtpy"))
+# Kernels whose result is known, each in the words of one generation of NKI.
+PROBES = Rule("difftest/device/probes_*.py", ("neuronxcc", "nki"))
+
+RULES = [REFERENCE, KERNELS, SIMULATOR, TIMING, PLUGIN, NRTPY_HOST, PROBES]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -243,6 +248,13 @@ def planted(root: Path, file: str, source: str) -> Path:
             "difftest.spec",
         ),
         (PLUGIN, "difftest/plugin.py", "class A:\n    import rich", "rich"),
+        (
+            NRTPY_HOST,
+            "difftest/device/nrtpy_host.py",
+            "def f():\n    from difftest.device import faults",
+            "difftest.device.faults",
+        ),
+        (PROBES, "difftest/device/probes_a.py", "import numpy", "numpy"),
         (
             PLUGIN,
             "difftest/plugin.py",
