@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,15 +109,21 @@ def _replace(file: Path, document: dict[str, Any]) -> None:
         raise
 
 
-def latest(records: list[Record], *, test: str, source: str | None = None) -> Record | None:
-    """The last measurement of a test, of any kernel file or of the one with this digest."""
-    return next(_matching(records, test, source), None)
-
-
-def _matching(records: list[Record], test: str, source: str | None) -> Iterator[Record]:
-    for record in reversed(records):
-        if record.kind == MEASURED and record.test == test and source in (None, record.source):
-            yield record
+def latest(
+    records: list[Record], *, test: str, source: str | None = None, metric: str | None = None
+) -> Record | None:
+    """The last measurement of a test; of the kernel file with this digest, by this metric."""
+    return next(
+        (
+            record
+            for record in reversed(records)
+            if record.kind == MEASURED
+            and record.test == test
+            and source in (None, record.source)
+            and metric in (None, record.metric)
+        ),
+        None,
+    )
 
 
 def measured_p99(kernel_file: Path, test: str, history: Path | None = None) -> float | None:

@@ -128,7 +128,7 @@ class StageResult:
     Attributes
     ----------
     unpredicted : why there is no prediction.
-    before : p99 of the last measurement of this threshold in the history.
+    before : p99 of the last measurement of this threshold by the same metric in the history.
     """
 
     threshold: Threshold
@@ -253,8 +253,15 @@ def run_threshold(
         call = threshold.call(load())
         steady = measure_steadily(lambda: timer.measure(call, warmup=WARMUP, iterations=ITERATIONS))
     predicted, why = predict_threshold(threshold, load)
-    earlier = latest(read_history(history), test=threshold.name) if history else None
-    return StageResult(threshold, steady, predicted, why, earlier.p99 if earlier else None)
+    before = _before(threshold, steady, history) if steady and history else None
+    return StageResult(threshold, steady, predicted, why, before)
+
+
+def _before(threshold: Threshold, steady: Steady, history: Path) -> float | None:
+    """The p99 before this one, by the same metric: like is compared with like."""
+    metric = steady.latency.metric
+    earlier = latest(read_history(history), test=threshold.name, metric=metric)
+    return earlier.p99 if earlier else None
 
 
 def keep(result: StageResult, history: Path, kernel_file: Path, machine: Mapping[str, str]) -> None:

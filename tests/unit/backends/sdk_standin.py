@@ -48,7 +48,7 @@ def run(kernel, args, kwargs):
     if count:
         with open(count, "a") as log:
             log.write(f"{kernel.__name__} on {os.environ.get('NEURON_RT_VISIBLE_CORES')} "
-                      f"in {os.getpid()}\\n")
+                      f"rows={len(args[0]) if args else 0} in {os.getpid()}\\n")
     if fault == "compiler error":
         print("NCC_EVRF007: too many instructions", file=sys.stderr)
         raise RuntimeError("Compilation failed, see the log")

@@ -96,7 +96,7 @@ def test_it_runs_a_kernel_in_a_process_of_its_own_on_the_leased_core(
     outcome = run(backend)
     assert isinstance(outcome, Ran)
     assert outcome.outputs[0].tolist() == [[4, 4], [4, 4]]
-    kernel, _, core, _, process = count.read_text().splitlines()[-1].split()
+    kernel, _, core, _, _, process = count.read_text().splitlines()[-1].split()
     assert (kernel, core) == ("add", "0")
     assert int(process) != os.getpid()
 

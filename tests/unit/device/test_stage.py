@@ -177,10 +177,12 @@ def test_without_a_prediction_the_reason_stands_there():
 class Timer:
     """Takes what it is asked for and measures 40 us."""
 
+    metric = "device time"
+
     def measure(self, call, *, warmup, iterations):
         assert (warmup, iterations) == (5, 20), "the course's"
         assert [array.shape for array in call.inputs] == [(128, 128)]
-        return Latency("device time", {99: 40.0}, warmup, iterations)
+        return Latency(self.metric, {99: 40.0}, warmup, iterations)
 
 
 def test_measurements_are_kept_and_compared_with(load, tmp_path, monkeypatch):
@@ -191,6 +193,8 @@ def test_measurements_are_kept_and_compared_with(load, tmp_path, monkeypatch):
     assert (first.result, first.before) == ("full", None)
     keep(first, history, kernel_file, {"core": "0"})
     assert run_threshold(SMALL, lambda: len, Timer(), history).before == 40
+    monkeypatch.setattr(Timer, "metric", "another device time")
+    assert run_threshold(SMALL, lambda: len, Timer(), history).before is None, "not alike"
     (record,) = read_history(history)
     assert (record.p99, record.relaxed, record.full, record.quiet) == (40, 100, 50, True)
     assert record.machine["core"] == "0"
