@@ -59,7 +59,8 @@ class LoadedNeff:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
-                [python, str(HOST), str(neff), str(core)],
+                # -u: the log is whole when it is read
+                [python, "-u", str(HOST), str(neff), str(core)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
