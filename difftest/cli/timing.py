@@ -26,6 +26,8 @@ from difftest.timing.measurements import (
 )
 from difftest.timing.schedule import Schedule
 
+_WIDTH = 170  # characters: the sources are long
+
 LARGE = 10_000_000
 """Elements of inputs from which on a run takes more than a few seconds."""
 LADDER = "conv2d"
@@ -62,7 +64,7 @@ def validate(quick: bool, keyword: str) -> None:
     ]
     if not groups:
         raise click.ClickException(f"no measured kernel has {keyword!r} in its name")
-    console = Console()
+    console = _console()
     times: Times = {}
     timelines: dict[str, Schedule] = {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -192,6 +194,12 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
                 f"{one.worst_offset:+.2f}",
             )
     return table
+
+
+def _console() -> Console:
+    """Standard output; wide enough for the tables where no terminal sets the width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, _WIDTH))
 
 
 def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
