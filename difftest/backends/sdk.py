@@ -137,6 +137,7 @@ def _without(detection: Detection, package: str, function: str) -> str:
 
 def launched(call: Call) -> Callable[..., Any]:
     """The kernel with its grid, as both generations write it: ``kernel[grid]``."""
+    # Kernels of an SDK have no type stubs: that they take a grid in brackets is AWS's convention.
     return call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
 
 
