@@ -6,9 +6,9 @@ import hypothesis
 import pytest
 from hypothesis import Phase, given, settings
 
-from difftest.backends.simulator import EmbeddedSimulator
-from difftest.runner import Runner
-from difftest.strategies import cases
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.runner import Runner
+from difftest.harness.strategies import cases
 
 CASES = 40
 TESTS = {
@@ -38,7 +38,7 @@ def drawn_cases(spec):
 @pytest.mark.parametrize("name", TESTS)
 def test_cases(benchmark, name):
     module, test = TESTS[name]
-    spec = getattr(importlib.import_module(f"tests.kernels.{module}"), test).difftest.spec
+    spec = getattr(importlib.import_module(f"tests.kernels.{module}"), test).difftest.harness.spec
     runner = Runner((EmbeddedSimulator(),))
     drawn = drawn_cases(spec)
     position = 0

@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from difftest.case import Case
-    from difftest.decorator import kernel_test
-    from difftest.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
-    from difftest.runner import BoundCase, DifferentialFailure
-    from difftest.spec import KernelSpec, Rejection, SpecError
-    from difftest.strategies import cases, multiples, sizes
+    from difftest.harness.case import Case
+    from difftest.harness.decorator import kernel_test
+    from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
+    from difftest.harness.runner import BoundCase, DifferentialFailure
+    from difftest.harness.spec import KernelSpec, Rejection, SpecError
+    from difftest.harness.strategies import cases, multiples, sizes
 
 _HOMES = {
     "BoundCase": "runner",
@@ -61,7 +61,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"difftest.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"difftest.harness.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -22,7 +22,7 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
     """
     backends: list[Backend] = []
     if device:
-        from difftest.backends.device import device_backend
+        from difftest.backends.device.backend import device_backend
 
         backends.append(device_backend())
     if simulate == "auto":
@@ -38,7 +38,7 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
 
         backends.insert(0, sdk_simulator())
     elif simulate == "embedded":
-        from difftest.backends.simulator import EmbeddedSimulator
+        from difftest.backends.embedded import EmbeddedSimulator
 
         backends.insert(0, EmbeddedSimulator())
     return tuple(backends)

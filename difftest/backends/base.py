@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.rounding import is_float
+from difftest.harness.rounding import is_float
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

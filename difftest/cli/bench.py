@@ -12,8 +12,8 @@ from rich.filesize import decimal
 from rich.progress import Progress
 from rich.table import Table
 
-from difftest.measurement import Measurement, measure
-from difftest.shipped import import_shipped
+from difftest.cli.stopwatch import Reading, measure
+from difftest.host.shipped import import_shipped
 
 Form = Callable[[], object]  # one way to compute an operation, bound to its operands
 
@@ -71,7 +71,7 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
     return {"conv2d, 3x3 filters": convolutions, "maxpool2d, 2x2 windows": poolings}
 
 
-def table(title: str, measured: dict[str, Measurement]) -> Table:
+def table(title: str, measured: dict[str, Reading]) -> Table:
     """The measurements as a table, each time also relative to the shortest of them."""
     fastest = min(measurement.seconds for measurement in measured.values())
     result = Table(title=title, caption="Memory allocated: the most held at once during a run.")

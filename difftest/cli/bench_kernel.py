@@ -8,14 +8,14 @@ from typing import Any
 import click
 import numpy as np
 
-from difftest.backends.simulator import EmbeddedSimulator
-from difftest.case import Case
-from difftest.installation import embedded_with_predictions
-from difftest.recipes import Random
-from difftest.runner import DifferentialFailure, Runner
-from difftest.shipped import import_shipped
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.recipes import Random
+from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec
+from difftest.host.installation import embedded_with_predictions
+from difftest.host.shipped import import_shipped
 from difftest.simulator import launch
-from difftest.spec import KernelSpec
 
 KERNELS = {
     "naive": ("kernels.vector_add", "vector_add_naive"),

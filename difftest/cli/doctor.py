@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from difftest.device.diagnosis import Finding
+    from difftest.backends.device.diagnosis import Finding
 
 _MARKS = {True: "ok", False: "--", None: "  "}
 
@@ -20,7 +20,7 @@ def doctor(context: click.Context) -> None:
     Nothing is run on a device, and nothing is changed. The exit code is 0 if the device works, 1 if
     only simulators do.
     """
-    from difftest.device.diagnosis import diagnose
+    from difftest.backends.device.diagnosis import diagnose
 
     findings = diagnose()
     for line in _lines(findings):

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from difftest.assignment import SEED, PerformanceTest, correctness_tests, performance_tests
-from difftest.grading import (
+from difftest.course.assignment import SEED, PerformanceTest, correctness_tests, performance_tests
+from difftest.course.grading import (
     CaseResult,
     GradingError,
     correctness_points,
@@ -20,7 +20,7 @@ from difftest.grading import (
     measurements_of,
     predict_p99,
 )
-from difftest.installation import embedded_with_predictions
+from difftest.host.installation import embedded_with_predictions
 from difftest.simulator import NkiError
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import click
 import numpy as np
 
-from difftest.case import CaseError, case_from_json
-from difftest.collection import kernel_test_of
-from difftest.shipped import import_shipped
+from difftest.harness.case import CaseError, case_from_json
+from difftest.harness.spec import KernelSpec
+from difftest.host.shipped import import_shipped
+from difftest.plugin.collection import kernel_test_of
 from difftest.simulator import MACHINES, TRN2, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Trace
-from difftest.spec import KernelSpec
 
 SHIPPED = ("kernels", "reference")
 

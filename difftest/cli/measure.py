@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from difftest.assignment import performance_tests
 from difftest.backends.base import BackendMissingError
-from difftest.device.core import DeviceError, InfrastructureError
-from difftest.device.history import HistoryError, history_file
-from difftest.device.lease import NoCoreError
-from difftest.device.selftest import UntrustedDeviceError
-from difftest.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
-from difftest.device.timers import Bench, open_bench
-from difftest.grading import GradingError, load_kernel
+from difftest.backends.device.core import DeviceError, InfrastructureError
+from difftest.backends.device.history import HistoryError, history_file
+from difftest.backends.device.lease import NoCoreError
+from difftest.backends.device.selftest import UntrustedDeviceError
+from difftest.backends.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
+from difftest.backends.device.timers import Bench, open_bench
+from difftest.course.assignment import performance_tests
+from difftest.course.grading import GradingError, load_kernel
 
 _FAILURES = (
     BackendMissingError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from difftest.script import run_script
+from difftest.host.script import run_script
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import settings
 
 from difftest import Case, Rejection, kernel_test
-from difftest.recipes import Random
+from difftest.harness.recipes import Random
 from kernels import conv2d
 from kernels.conv2d import fused_conv2d_maxpool
 from reference.conv2d_maxpool import conv2d_maxpool

@@ -6,11 +6,11 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.backends.simulator import EmbeddedSimulator
-from difftest.decorator import decorate
-from difftest.profiles import PROFILES
-from difftest.runner import DifferentialFailure, Runner
-from difftest.spec import KernelSpec
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.decorator import decorate
+from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec
+from difftest.plugin.profiles import PROFILES
 
 
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from difftest.backends.base import Ran
-from difftest.backends.simulator import EmbeddedSimulator
-from difftest.decorator import decorate
-from difftest.runner import DifferentialFailure, NothingComparedError, Runner
-from difftest.spec import KernelSpec
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.decorator import decorate
+from difftest.harness.runner import DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.spec import KernelSpec
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 

@@ -7,13 +7,13 @@ import types
 import numpy as np
 import pytest
 
-from difftest.backends.simulator import EmbeddedSimulator
-from difftest.case import Case
-from difftest.recipes import Random
-from difftest.runner import DifferentialFailure, Runner
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.recipes import Random
+from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
-from difftest.spec import KernelSpec
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.layers import (
     DTYPES,

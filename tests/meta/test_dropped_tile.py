@@ -1,6 +1,6 @@
 """The last tile is forgotten, as by a loop that is one turn short."""
 
-from difftest.recipes import Ones, Zeros
+from difftest.harness.recipes import Ones, Zeros
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
 from tests.meta.search import smallest_failure

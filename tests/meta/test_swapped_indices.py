@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from difftest.recipes import Iota, Zeros
+from difftest.harness.recipes import Iota, Zeros
 from difftest.simulator import OutOfBoundsError
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs

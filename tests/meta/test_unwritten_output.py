@@ -1,9 +1,9 @@
 """Memory that the kernel declares and never writes."""
 
-from difftest.recipes import Zeros
+from difftest.harness.recipes import Zeros
+from difftest.harness.verdict import OneSided
 from difftest.simulator import UnwrittenError
 from difftest.simulator.frontend.install import embedded
-from difftest.verdict import OneSided
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 

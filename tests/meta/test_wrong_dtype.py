@@ -1,6 +1,6 @@
 """Right values in the wrong dtype: a comparison that casts first would not see it."""
 
-from difftest.recipes import Zeros
+from difftest.harness.recipes import Zeros
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
 from tests.meta.search import smallest_failure

@@ -1,6 +1,6 @@
 """The right instruction on the wrong tile, or the wrong instruction on the right one."""
 
-from difftest.recipes import Ones, Zeros
+from difftest.harness.recipes import Ones, Zeros
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
 from tests.meta.search import smallest_failure

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from difftest.device.history import history_file
-from difftest.device.stage import NOT_MEASURED, run_threshold
-from difftest.session import SESSION
+from difftest.backends.device.history import history_file
+from difftest.backends.device.stage import NOT_MEASURED, run_threshold
+from difftest.plugin.session import SESSION
 
 HERE = Path(__file__).parent
 LINES = pytest.StashKey[list[str]]()

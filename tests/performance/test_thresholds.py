@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from difftest.device.history import history_file
-from difftest.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
-from difftest.device.timers import open_bench
+from difftest.backends.device.history import history_file
+from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
+from difftest.backends.device.timers import open_bench
 
 MODULES = {"fused_conv2d_maxpool": "kernels.conv2d", "matrix_transpose": "kernels.transpose"}
 

@@ -6,15 +6,6 @@ import pytest
 import rich.table  # noqa: F401
 from hypothesis import settings
 
-import difftest.backends.device
-import difftest.backends.sdk
-import difftest.backends.simulator
-import difftest.decorator
-import difftest.run_report
-import difftest.session
-import difftest.simulator.frontend.install
-import difftest.summary  # noqa: F401
-
 KERNEL = '''
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa

@@ -6,6 +6,6 @@ Loaded with ``-p``, it takes the driver's folder from the environment before the
 import os
 from pathlib import Path
 
-from difftest.backends import device
+from difftest.backends.device import backend as device
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import difftest.device.runner
-import difftest.device.selftest  # noqa: F401 - see conftest
-from difftest.backends import device
+import difftest.backends.device.runner
+import difftest.backends.device.selftest  # noqa: F401 - see conftest
+from difftest.backends.device import backend as device
 from tests.plugin.conftest import REFERENCE
 from tests.unit.backends.conftest import PROBES
 from tests.unit.backends.sdk_standin import forget, write_classic, write_newer

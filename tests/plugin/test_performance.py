@@ -74,7 +74,7 @@ def test_predictions_are_no_test_results(stage, pytester):
         ((STAGE,), "the hardware stage needs a device: --device"),
         ((STAGE, "--device", "-n", "2"), "the hardware stage uses one core: run it without -n"),
         (
-            (STAGE, f"{ROOT}/tests/unit/test_rounding.py", "--device"),
+            (STAGE, f"{ROOT}/tests/unit/harness/test_rounding.py", "--device"),
             "the hardware stage runs alone",
         ),
     ],

@@ -13,7 +13,7 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.spec import KernelSpec
+from difftest.harness.spec import KernelSpec
 
 
 class PlainBackend:

@@ -107,12 +107,12 @@ TIMING = Rule(
     ),
 )
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
-PLUGIN = Rule("difftest/plugin.py", ("pytest", "_pytest"), when_loaded=True)
+PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
 
 # A script for the Python of another environment, which has nrtpy and not this package.
-NRTPY_HOST = Rule("difftest/device/nrtpy_host.py", ("numpy", "nrtpy"))
+NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
-PROBES = Rule("difftest/device/probes_*.py", ("neuronxcc", "nki"))
+PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 
 RULES = [REFERENCE, KERNELS, SIMULATOR, TIMING, PLUGIN, NRTPY_HOST, PROBES]
 
@@ -166,9 +166,9 @@ def ways_back(root: Path) -> list[str]:
 
 
 # What stands beside difftest in the source tree. The commands that show or grade it ask
-# difftest.shipped for it by name; the harness itself never does.
+# difftest.host.shipped for it by name; the harness itself never does.
 TREE = ("reference", "kernels", "tests", "benchmarks")
-ASK_FOR_SHIPPED = ("difftest.cli", "difftest.grading")
+ASK_FOR_SHIPPED = ("difftest.cli", "difftest.course")
 
 
 def imports_of_tree(root: Path) -> list[str]:
@@ -181,7 +181,7 @@ def imports_of_tree(root: Path) -> list[str]:
         for file in files
         for one in imports(root, file)
         if one.within(*TREE)
-        or (one.within("difftest.shipped") and not one.importer.startswith(ASK_FOR_SHIPPED))
+        or (one.within("difftest.host.shipped") and not one.importer.startswith(ASK_FOR_SHIPPED))
     ]
 
 
@@ -216,7 +216,12 @@ def planted(root: Path, file: str, source: str) -> Path:
 @pytest.mark.parametrize(
     ("rule", "file", "source", "name"),
     [
-        (REFERENCE, "reference/a.py", "from difftest.case import Case", "difftest.case.Case"),
+        (
+            REFERENCE,
+            "reference/a.py",
+            "from difftest.harness.case import Case",
+            "difftest.harness.case.Case",
+        ),
         (REFERENCE, "reference/a.py", "def f():\n    import kernels.a", "kernels.a"),
         (REFERENCE, "reference/deep/a.py", "import ml_dtypes", "ml_dtypes"),
         (REFERENCE, "reference/a.py", "from .. import kernels", "kernels"),
@@ -230,7 +235,12 @@ def planted(root: Path, file: str, source: str) -> Path:
             "from hypothesis import given",
             "hypothesis.given",
         ),
-        (SIMULATOR, "difftest/simulator/a.py", "from ..case import Case", "difftest.case.Case"),
+        (
+            SIMULATOR,
+            "difftest/simulator/a.py",
+            "from ..harness import case",
+            "difftest.harness.case",
+        ),
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.timing", "difftest.timing"),
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.simulators", "difftest.simulators"),
         (
@@ -240,24 +250,24 @@ def planted(root: Path, file: str, source: str) -> Path:
             "difftest.simulator.tile.Tile",
         ),
         (TIMING, "difftest/timing/a.py", "from difftest import simulator", "difftest.simulator"),
-        (PLUGIN, "difftest/plugin.py", "import numpy", "numpy"),
+        (PLUGIN, "difftest/plugin/hooks.py", "import numpy", "numpy"),
         (
             PLUGIN,
-            "difftest/plugin.py",
-            "try:\n    from . import spec\nfinally:\n    pass",
-            "difftest.spec",
+            "difftest/plugin/hooks.py",
+            "try:\n    from . import options\nfinally:\n    pass",
+            "difftest.plugin.options",
         ),
-        (PLUGIN, "difftest/plugin.py", "class A:\n    import rich", "rich"),
+        (PLUGIN, "difftest/plugin/hooks.py", "class A:\n    import rich", "rich"),
         (
             NRTPY_HOST,
-            "difftest/device/nrtpy_host.py",
-            "def f():\n    from difftest.device import faults",
-            "difftest.device.faults",
+            "difftest/backends/device/nrtpy_host.py",
+            "def f():\n    from difftest.backends.device import faults",
+            "difftest.backends.device.faults",
         ),
-        (PROBES, "difftest/device/probes_a.py", "import numpy", "numpy"),
+        (PROBES, "difftest/backends/device/probes_a.py", "import numpy", "numpy"),
         (
             PLUGIN,
-            "difftest/plugin.py",
+            "difftest/plugin/hooks.py",
             "if TYPE_CHECKING:\n    pass\nelse:\n    import rich",
             "rich",
         ),
@@ -275,8 +285,16 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
         (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
-        (PLUGIN, "difftest/plugin.py", "import pytest\ndef hook():\n    import difftest.spec"),
-        (PLUGIN, "difftest/plugin.py", "if TYPE_CHECKING:\n    from difftest.spec import A"),
+        (
+            PLUGIN,
+            "difftest/plugin/hooks.py",
+            "import pytest\ndef hook():\n    import difftest.harness",
+        ),
+        (
+            PLUGIN,
+            "difftest/plugin/hooks.py",
+            "if TYPE_CHECKING:\n    from difftest import harness",
+        ),
     ],
 )
 def test_what_is_allowed_passes(tmp_path, rule, file, source):
@@ -318,11 +336,14 @@ def test_a_simulator_without_files_fails(tmp_path):
     [
         ("def f():\n    from reference.conv2d import conv2d", "reference.conv2d.conv2d"),
         ("import kernels", "kernels"),
-        ("from difftest.shipped import import_shipped", "difftest.shipped.import_shipped"),
+        (
+            "from difftest.host.shipped import import_shipped",
+            "difftest.host.shipped.import_shipped",
+        ),
     ],
 )
 def test_a_planted_import_of_the_tree_is_found(tmp_path, source, name):
-    (found,) = imports_of_tree(planted(tmp_path, "difftest/runner.py", source))
+    (found,) = imports_of_tree(planted(tmp_path, "difftest/harness/runner.py", source))
     assert found.endswith(f" imports {name}")
 
 

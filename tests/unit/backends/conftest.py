@@ -2,10 +2,10 @@ import sys
 
 import pytest
 
-from difftest.backends import device
+from difftest.backends.device import backend as device
 from tests.unit.backends.sdk_standin import forget
 
-PROBES = ("difftest.device.probes_classic", "difftest.device.probes_newer")
+PROBES = ("difftest.backends.device.probes_classic", "difftest.backends.device.probes_newer")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ import numpy as np
 
 def run(kernel, args, kwargs):
     fault = os.environ.get("STANDIN_FAULT", "") if not kernel.__module__.startswith(
-        "difftest.device.probes") else os.environ.get("STANDIN_PROBE_FAULT", "")
+        "difftest.backends.device.probes") else os.environ.get("STANDIN_PROBE_FAULT", "")
     count = os.environ.get("STANDIN_COUNT")
     if count:
         with open(count, "a") as log:

@@ -9,10 +9,10 @@ import pytest
 
 from difftest.backends.base import Call, Crashed, Ran, Rejected, poisoned
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
-from difftest.backends.device import device_backend
+from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import close_backend
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.backends.sdk import ClassicSimulator, NewerSimulator
-from difftest.backends.simulator import EmbeddedSimulator
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Call, Crashed, Ran
-from difftest.backends.device import device_backend
+from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import DialectError, close_backend, dialect_of, function_of
 from difftest.backends.sdk import sdk_simulator
 from tests.unit.backends.sdk_standin import write_classic, write_newer

@@ -3,7 +3,7 @@ from click.testing import CliRunner
 
 from difftest.cli.bench import reference_forms, table
 from difftest.cli.main import main
-from difftest.measurement import Measurement
+from difftest.cli.stopwatch import Reading
 
 
 def test_original_and_optimised_forms_stand_side_by_side():
@@ -25,7 +25,7 @@ def test_the_forms_compared_give_the_same_result():
 
 
 def test_times_are_relative_to_the_fastest():
-    measured = {"slow": Measurement(3e-3, 2_000, 1), "fast": Measurement(2e-3, 0, 1)}
+    measured = {"slow": Reading(3e-3, 2_000, 1), "fast": Reading(2e-3, 0, 1)}
     columns = [list(column.cells) for column in table("a title", measured).columns]
     assert columns == [
         ["slow", "fast"],

@@ -1,8 +1,8 @@
 import pytest
 from click.testing import CliRunner
 
+from difftest.backends.device import diagnosis
 from difftest.cli.main import main
-from difftest.device import diagnosis
 from tests.unit.backends.conftest import chip, nodes, site
 from tests.unit.backends.nrtpy_standin import write_nrtpy
 from tests.unit.backends.sdk_standin import STUB_TEXT, write_classic, write_metadata, write_newer

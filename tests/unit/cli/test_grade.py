@@ -1,9 +1,9 @@
 import pytest
 from click.testing import CliRunner
 
-from difftest.assignment import CorrectnessTest
 from difftest.cli import grade as command
 from difftest.cli.main import main
+from difftest.course.assignment import CorrectnessTest
 from tests.unit import student
 
 SMALL = CorrectnessTest(

@@ -4,8 +4,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from difftest.backends.device.history import read_history
 from difftest.cli.main import main
-from difftest.device.history import read_history
 from tests.unit.backends.conftest import chip, nodes, site
 from tests.unit.backends.sdk_standin import write_classic
 

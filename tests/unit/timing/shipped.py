@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.shipped import import_shipped
+from difftest.host.shipped import import_shipped
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict

@@ -1,0 +1,218 @@
+"""The runner of a session with a device: what takes minutes there is done as seldom as possible.
+
+Simulators judge a case first, and one on which they fail never reaches the device. A failure of the
+device is shrunk on a simulator if it fails there too. If not, it is a difference that the device
+alone shows: it is reported as it is, for each step of shrinking would compile for minutes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from difftest.backends.base import Backend, Call, Outcome, Ran
+from difftest.backends.detection import detect_sdk
+from difftest.backends.device.backend import NAME as DEVICE
+from difftest.backends.device.difference import Outputs, difference_text, embedded_outputs
+from difftest.backends.device.guards import Guard
+from difftest.backends.sdk import has_simulator, sdk_simulator
+from difftest.harness.case import Case
+from difftest.harness.compare import Expected
+from difftest.harness.recipes import Integers, Random, Recipe
+from difftest.harness.report import Reproduction
+from difftest.harness.rounding import is_float
+from difftest.harness.runner import DifferentialFailure, Runner, expected_of, judge, make_call
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
+
+EXTRA_DRAWS = 2
+"""Further data for each case on the device, in the same shapes: the kernel is compiled already."""
+_SEEDS = (1001, 2002)
+
+
+class DeviceRunner(Runner):
+    """Runs cases on simulators, then on the device.
+
+    Parameters
+    ----------
+    backends : those that were asked for, the device among them.
+    arbiter : a simulator that was not asked for; it is asked when the device fails.
+    """
+
+    def __init__(self, backends: tuple[Backend, ...], arbiter: Backend | None = None) -> None:
+        super().__init__(backends)
+        self.device = next(backend for backend in backends if backend.name == DEVICE)
+        self.simulators = tuple(backend for backend in backends if backend.name != DEVICE)
+        self._arbiter = arbiter
+        self._guard = Guard()
+        self._shrinking_on: tuple[Backend, ...] = ()
+        self._difference: tuple[Case, Difference] | None = None
+
+    def start(self, again: Reproduction | None) -> None:
+        """Begin a test: forget what the test before it found."""
+        super().start(again)
+        self._shrinking_on = ()
+        self._difference = None
+
+    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+        """Compare the case, and more data in its shapes, with the reference.
+
+        Raises
+        ------
+        DifferentialFailure : a backend is wrong.
+        Difference : the device is wrong where no simulator is.
+        """
+        __tracebackhide__ = True
+        if self._difference is not None:
+            found_in, difference = self._difference
+            if case != found_in:
+                return {DEVICE: Inconclusive("not run: nothing shrinks on the device")}
+            raise difference
+        verdicts: dict[str, Verdict] = {}
+        failure: DifferentialFailure | None = None
+        for drawn in _draws(spec, case):
+            verdicts, failure = self._judge(spec, drawn)
+            if failure is not None:
+                break
+        if isinstance(failure, Difference):
+            self._difference = case, failure
+        if failure is not None:
+            raise failure
+        return verdicts
+
+    def _judge(
+        self, spec: KernelSpec, case: Case
+    ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
+        """The verdicts on one case, and what to raise for them."""
+        inputs = case.inputs(spec)
+        expected = expected_of(spec, case, inputs)
+        simulators = self._shrinking_on or self.simulators
+        verdicts: dict[str, Verdict] = {}
+        outcomes: dict[str, Outcome] = {}
+        for backend in simulators:
+            self._run(backend, spec, case, expected, verdicts, outcomes)
+        if any(map(is_failure, verdicts.values())):
+            self._shrinking_on = simulators
+            return verdicts, self._failure(spec, case, verdicts)
+        if self._shrinking_on:
+            return verdicts, None
+        self._run(self.device, spec, case, expected, verdicts, outcomes)
+        if not is_failure(verdicts[DEVICE]):
+            return verdicts, None
+        log = str(getattr(self.device, "log", ""))
+        if not simulators and self._arbiter is not None:
+            self._run(self._arbiter, spec, case, expected, verdicts, outcomes)
+            if is_failure(verdicts[self._arbiter.name]):
+                self._shrinking_on = (self._arbiter,)
+                return verdicts, self._failure(spec, case, verdicts)
+        pairs = _pairs(make_call(spec, case, inputs), expected, outcomes)
+        if log:
+            pairs += f"\n  log:\n{textwrap.indent(log, '    ')}"
+        return verdicts, Difference(spec, case, verdicts, self.again, pairs)
+
+    def _run(
+        self,
+        backend: Backend,
+        spec: KernelSpec,
+        case: Case,
+        expected: tuple[Expected, ...] | Exception,
+        verdicts: dict[str, Verdict],
+        outcomes: dict[str, Outcome],
+    ) -> None:
+        """Run one backend, judge and count it."""
+        outcome = backend.run(make_call(spec, case, case.inputs(spec)))
+        verdict = judge(expected, outcome)
+        if backend is self.device and isinstance(outcome, Ran) and isinstance(expected, tuple):
+            name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"
+            verdict = guarded(
+                verdict, self._guard.suspect(name, outcome.outputs, [e.value for e in expected])
+            )
+        self.tally.count(spec.name, backend.name, verdict)
+        verdicts[backend.name] = verdict
+        outcomes[backend.name] = outcome
+
+    def _failure(
+        self, spec: KernelSpec, case: Case, verdicts: dict[str, Verdict]
+    ) -> DifferentialFailure:
+        failure = DifferentialFailure(spec, case, verdicts, self.again)
+        failure.__cause__ = next(
+            (one.error for one in verdicts.values() if isinstance(one, OneSided)), None
+        )
+        return failure
+
+
+def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
+    """The SDK's simulator, where it is installed and no simulator was asked for."""
+    sdk = detect_sdk()
+    asked = any(backend.name != DEVICE for backend in backends)
+    return None if asked or not has_simulator(sdk) else sdk_simulator(sdk)
+
+
+class Difference(DifferentialFailure):
+    """The device disagrees with the reference where no simulator does."""
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        verdicts: dict[str, Verdict],
+        again: Reproduction | None,
+        pairs: str,
+    ) -> None:
+        super().__init__(spec, case, verdicts, again)
+        self._pairs = pairs
+
+    def __str__(self) -> str:
+        passing = [name for name, verdict in self.verdicts.items() if isinstance(verdict, Match)]
+        who = f"{' and '.join(passing)} agrees" if passing else "no simulator was there to ask"
+        return (
+            f"{super().__str__()}\n"
+            f"  device only: {who}; not shrunk, for each step would compile\n"
+            f"{self._pairs}"
+        )
+
+
+def guarded(verdict: Verdict, suspicion: str | None) -> Verdict:
+    """The verdict with what the guard suspects: whatever it is, it is a failure then."""
+    if suspicion is None:
+        return verdict
+    if isinstance(verdict, Mismatch):
+        return replace(verdict, message=f"{verdict.message}; {suspicion}")
+    return Mismatch(kind="guard", output=None, message=suspicion)
+
+
+def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
+    """The case, and the same one with other random data."""
+
+    def recipe(seed: int) -> Recipe:
+        return Random(seed) if is_float(np.dtype(case.dtype)) else Integers(seed, 8)
+
+    others = [
+        {name: recipe(seed + number) for number, name in enumerate(spec.inputs)} for seed in _SEEDS
+    ]
+    return [case, *(Case(case.values, case.dtype, data) for data in others[:EXTRA_DRAWS])]
+
+
+def _pairs(
+    call: Call, expected: tuple[Expected, ...] | Exception, outcomes: dict[str, Outcome]
+) -> str:
+    """Every pair of those who computed something of the right shapes."""
+    if isinstance(expected, Exception):
+        return "  pairs:       none, for the reference refuses the case"
+    values = [one.value for one in expected]
+    shapes = [value.shape for value in values]
+    parties: dict[str, Outputs] = {"embedded": embedded_outputs(call)}
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, Ran):
+            parties[name] = outcome.outputs
+        else:
+            parties[name] = f"it failed: {type(outcome.error).__name__}"
+    for name, got in parties.items():
+        if not isinstance(got, str) and [one.shape for one in got] != shapes:
+            parties[name] = "its outputs have other shapes"
+    if all(isinstance(one, str) for one in parties.values()):
+        return "  pairs:       none, for nobody computed outputs of the right shapes"
+    return difference_text(values, parties)

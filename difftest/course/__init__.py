@@ -1,0 +1,1 @@
+"""The course assignment: its tests and points as data, and the grading of a solution."""

@@ -1,0 +1,159 @@
+"""Grade a student's file as the course does: correctness here, performance on a device.
+
+Here performance is only predicted.
+
+The data and the acceptance rule (``np.allclose`` in float32) are the course's; the expected
+values come from the reference, in float64.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.course.assignment import CorrectnessTest, PerformanceTest
+from difftest.host.installation import predict_latency
+from difftest.host.shipped import import_shipped
+from difftest.simulator import TRN2, NkiError, launch
+
+Array = NDArray[Any]
+Reference = Callable[..., Array]
+
+KERNEL = "fused_conv2d_maxpool"
+"""The function that the assignment asks for."""
+
+
+class GradingError(ValueError):
+    """The file cannot be graded; the text says why and what is expected."""
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case: passed, or what went wrong."""
+
+    test: CorrectnessTest
+    case: str
+    failure: str | None
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+def load_kernel(path: Path) -> Callable[..., Any]:
+    """The student's kernel; its folder is importable while its file is loaded.
+
+    The embedded modules must be installed.
+
+    Raises
+    ------
+    GradingError : the file does not load, or has no function of that name.
+    """
+    module = _load(path)
+    kernel = getattr(module, KERNEL, None)
+    if not callable(kernel):
+        raise GradingError(f"{path}: no function {KERNEL}(X, W, bias, pool_size=1)")
+    result: Callable[..., Any] = kernel
+    return result
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"graded_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise GradingError(f"{path}: received no Python file; accepted: a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise GradingError(f"{path} does not load: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def grade_correctness(
+    kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...], seed: int
+) -> Iterator[CaseResult]:
+    """Run each case of each test, in order; a kernel that raises fails its case."""
+    reference: Reference = import_shipped("reference.conv2d_maxpool").conv2d_maxpool
+    random = np.random.RandomState(seed)  # what np.random.seed(seed) and np.random.rand draw
+    for test in tests:
+        for name, X, W, bias in test.cases(random):
+            yield CaseResult(test, name, _run_case(kernel, reference, X, W, bias, test.pool_size))
+
+
+def _run_case(
+    kernel: Callable[..., Any], reference: Reference, X: Array, W: Array, bias: Array, pool: int
+) -> str | None:
+    try:
+        result = launch(kernel, (X, W, bias), {"pool_size": pool}, record=False)
+    except (NkiError, AssertionError) as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception as error:  # the student's Python: it fails the case, and its name says why
+        return f"the kernel raised {type(error).__name__}: {error}"
+    if len(result.outputs) != 1:
+        return f"the kernel returned {len(result.outputs)} tensors, not one"
+    return _difference(result.outputs[0], reference, X, W, bias, pool)
+
+
+def _difference(
+    out: Array, reference: Reference, X: Array, W: Array, bias: Array, pool: int
+) -> str | None:
+    """The first wrong element of ``out``, image by image to bound the memory; None if none is."""
+    for number, image in enumerate(X):
+        expected = reference(image[np.newaxis], W, bias, pool)[0].astype(np.float32)
+        if out.shape != (len(X), *expected.shape):
+            return f"the output has shape {out.shape}, not {(len(X), *expected.shape)}"
+        wrong = ~np.isclose(out[number], expected)
+        if wrong.any():
+            first = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return (
+                f"image {number}: {int(wrong.sum())} of {wrong.size} elements are wrong, first "
+                f"{list(first)}: got {out[number][first]}, expected {expected[first]}"
+            )
+    return None
+
+
+def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
+    """The p99 latency in microseconds that the timing model predicts; nothing is measured.
+
+    Raises
+    ------
+    UnknownCostError : the model does not know the cost of an instruction.
+    """
+    arguments = test.arguments(np.random.RandomState(0))
+    result = launch(kernel, arguments, {"pool_size": test.pool_size})
+    return predict_latency(result.trace, TRN2, True).get_latency_percentile(99)
+
+
+def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:
+    """The p99 latencies that the hardware stage has measured for exactly this file, microseconds.
+
+    Raises
+    ------
+    GradingError : the history of measurements cannot be read.
+    """
+    from difftest.backends.device.history import HistoryError, history_file, measured_p99
+
+    if not history_file().is_file():
+        return {}
+    try:
+        found = {test: measured_p99(path, test.name) for test in tests}
+    except HistoryError as error:
+        raise GradingError(str(error)) from error
+    return {test: p99 for test, p99 in found.items() if p99 is not None}
+
+
+def correctness_points(results: list[CaseResult]) -> float:
+    """A test's points for each test of which no case failed."""
+    failed = {result.test for result in results if not result.passed}
+    return sum(test.points for test in {result.test for result in results} - failed)

@@ -1,0 +1,1 @@
+"""The harness: from a drawn size to a verdict and its report."""

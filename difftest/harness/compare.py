@@ -1,0 +1,205 @@
+"""Compare what a kernel wrote with what its reference says. Pure functions on arrays.
+
+The checks come in this order, and the first that fails speaks: number of outputs, shape, dtype
+(strict: nothing is cast to the expected dtype first), elements never written, places of NaN,
+places of infinities, values. To compare no element at all is a failure. The sign of a zero and the
+payload of a NaN are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.rounding import is_float, ulp
+from difftest.harness.tolerance import Tolerance
+from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """One output as the reference has it.
+
+    Attributes
+    ----------
+    value : exact values, float64, of the output's shape.
+    dtype : the dtype that the kernel must return.
+    magnitude : the same computation over absolute values (see ``tolerance``), float64.
+    tolerance : the bound.
+    """
+
+    value: NDArray[np.float64]
+    dtype: np.dtype[Any]
+    magnitude: NDArray[np.float64]
+    tolerance: Tolerance
+
+    @property
+    def exact(self) -> bool:
+        """Whether only equality will do."""
+        return self.tolerance.reduction == 0
+
+
+def compare(
+    expected: Sequence[Expected],
+    outputs: Sequence[Array],
+    unwritten: Sequence[Mask | None] = (),
+) -> Match | Mismatch | Inconclusive:
+    """The verdict on all outputs of one run.
+
+    Parameters
+    ----------
+    expected : one for each output.
+    outputs : what the kernel returned or wrote, in its own dtypes.
+    unwritten : for each output None, or a mask of its shape that is True where the kernel never
+        wrote; empty if the backend cannot tell.
+    """
+    if len(outputs) != len(expected):
+        return Mismatch(
+            kind="outputs",
+            output=None,
+            message=f"the kernel returned {len(outputs)} outputs, the reference {len(expected)}",
+        )
+    masks = tuple(unwritten) or (None,) * len(outputs)
+    verdicts = [
+        compare_output(index, *row)
+        for index, row in enumerate(zip(expected, outputs, masks, strict=True))
+    ]
+    for kind in (Mismatch, Inconclusive):
+        for verdict in verdicts:
+            if isinstance(verdict, kind):
+                return verdict
+    matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
+    if not sum(match.elements for match in matches):
+        return Mismatch(
+            kind="empty", output=None, message="no element was compared: the outputs are empty"
+        )
+    return Match(
+        elements=sum(match.elements for match in matches),
+        exact=all(match.exact for match in matches),
+    )
+
+
+def compare_output(
+    index: int, expected: Expected, got: Array, unwritten: Mask | None
+) -> Match | Mismatch | Inconclusive:
+    """The verdict on output ``index``."""
+    if got.shape != expected.value.shape:
+        return Mismatch(
+            kind="shape",
+            output=index,
+            message=f"the kernel's shape is {got.shape}, the reference's {expected.value.shape}",
+        )
+    if got.dtype != expected.dtype:
+        return Mismatch(
+            kind="dtype",
+            output=index,
+            message=f"the kernel's dtype is {got.dtype}, expected is {expected.dtype}",
+        )
+    low, high = expected.tolerance.interval(expected.value, expected.magnitude, expected.dtype)
+    bounds = low.astype(np.float64), high.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
+        values = got.astype(np.float64)
+    for kind, wrong in _wrong_places(values, bounds, unwritten):
+        if wrong.any():
+            every = wrong | _outside(values, bounds)
+            return _mismatch(index, kind, wrong, every, expected, got, (low, high))
+    gamma = expected.tolerance.gamma(got.size)
+    if gamma >= 1:
+        return Inconclusive(
+            f"the error bound is {gamma:.2g} of the magnitude: {expected.tolerance.reduction} "
+            f"roundings into {expected.tolerance.accumulation} may leave no digit right"
+        )
+    return Match(elements=got.size, exact=expected.exact)
+
+
+def _wrong_places(
+    values: NDArray[np.float64],
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+    unwritten: Mask | None,
+) -> list[tuple[str, Mask]]:
+    """Each check's name and where it fails, in the order of the checks."""
+    low, high = bounds
+    places_of_nan = np.isnan(values) != np.isnan(low)
+    outside = _outside(values, bounds) & ~places_of_nan
+    infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
+    checks = [
+        ("nan", places_of_nan),
+        ("infinity", outside & infinite),
+        ("value", outside),
+    ]
+    return checks if unwritten is None else [("unwritten", unwritten), *checks]
+
+
+def _outside(
+    values: NDArray[np.float64], bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> Mask:
+    low, high = bounds
+    inside = (low <= values) & (values <= high)
+    outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
+    return outside
+
+
+_MESSAGES = {
+    "unwritten": "the kernel never wrote some elements",
+    "nan": "NaN stands where the reference has a number, or the other way round",
+    "infinity": "an infinity stands where the reference has none, or the other way round",
+    "value": "values differ by more than rounding explains",
+}
+
+
+def _mismatch(
+    index: int,
+    kind: str,
+    wrong: Mask,
+    every: Mask,
+    expected: Expected,
+    got: Array,
+    interval: tuple[Array, Array],
+) -> Mismatch:
+    message = _MESSAGES[kind]
+    if kind == "value" and expected.exact:
+        message = "values differ, and nothing here rounds: each must be equal"
+    return Mismatch(
+        kind=kind,
+        output=index,
+        message=message,
+        elements=got.size,
+        wrong=int(every.sum()),
+        first=_first(kind, wrong, expected, got, interval),
+        box=_bounding_box(every),
+        shape=got.shape,
+    )
+
+
+def _first(
+    kind: str, wrong: Mask, expected: Expected, got: Array, interval: tuple[Array, Array]
+) -> WrongElement:
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    value = expected.value[index]
+    low, high = (str(end[index]) for end in interval)
+    return WrongElement(
+        index=index,
+        got="never written" if kind == "unwritten" else str(got[index]),
+        expected=str(value),
+        error=_error_in_ulp(float(got[index]), float(value), expected.dtype),
+        allowed=f"exactly {low}" if low == high else f"{low} to {high}",
+    )
+
+
+def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
+    if not (np.isfinite(got) and np.isfinite(expected)):
+        return "not finite"
+    distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
+    unit = f"ULP of {dtype}" if is_float(dtype) else ""
+    return f"{distance:.3g} {unit}".rstrip()
+
+
+def _bounding_box(wrong: Mask) -> tuple[tuple[int, int], ...]:
+    return tuple((int(axis.min()), int(axis.max()) + 1) for axis in np.nonzero(wrong))

@@ -1,0 +1,144 @@
+"""``@kernel_test``: a KernelSpec and a few lines of test become a Hypothesis test."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis
+
+from difftest.harness.case import Case
+from difftest.harness.runner import BoundCase, Runner
+from difftest.harness.spec import KernelSpec, Rejection, Source, SpecError, Value
+from difftest.harness.strategies import cases
+
+TestFunction = Callable[..., None]
+
+RUNNER_FIXTURE = "difftest_runner"
+ATTRIBUTE = "difftest"
+"""The attribute of a decorated test that holds its :class:`KernelTest`."""
+
+
+@dataclass(frozen=True)
+class KernelTest:
+    """What the plugin needs to know of a decorated test.
+
+    Attributes
+    ----------
+    spec : of the kernel.
+    check_case : the test for one explicit case: takes ``case`` and the runner, and what fixtures
+        the test's function asks for.
+    check_rejection : the check of one rejection: takes ``rejection`` and the runner.
+    """
+
+    spec: KernelSpec
+    check_case: TestFunction
+    check_rejection: TestFunction
+
+
+def kernel_test(
+    *,
+    kernel: Callable[..., Any],
+    reference: Callable[..., Any],
+    domain: Mapping[str, Source],
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str] | None = None,
+    parameters: Sequence[str] = (),
+    dtypes: Sequence[str] = ("float32",),
+    output_dtype: str | None = None,
+    rejects: Sequence[Rejection] = (),
+    examples: Sequence[Case | Mapping[str, Value]] = (),
+    reduction: int | str | Callable[..., int] = 1,
+    accumulation: str = "float32",
+    magnitude: Callable[..., Any] | None = None,
+    exact_integers: bool = True,
+    nonfinite: bool = False,
+    grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = (),
+) -> Callable[[TestFunction], TestFunction]:
+    """Test a kernel against its reference on drawn cases; see :class:`KernelSpec` for arguments.
+
+    The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
+    ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example`` and
+    ``@reproduce_failure`` go on top. The plugin adds a test for each explicit case and rejection.
+
+    Raises
+    ------
+    SpecError : an argument contradicts the others, or the function does not take ``case``.
+    """
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain=domain,
+        inputs=inputs,
+        outputs=outputs or {},
+        parameters=tuple(parameters),
+        dtypes=dtypes if isinstance(dtypes, str) else tuple(dtypes),  # type: ignore[arg-type]
+        output_dtype=output_dtype,
+        rejects=tuple(rejects),
+        examples=tuple(examples),
+        reduction=reduction,
+        accumulation=accumulation,
+        magnitude=magnitude,
+        exact_integers=exact_integers,
+        nonfinite=nonfinite,
+        grid=grid,
+    )
+    return functools.partial(decorate, spec)
+
+
+def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
+    """The Hypothesis test of ``spec`` whose body is ``function``."""
+    signature = inspect.signature(function)
+    names = tuple(signature.parameters)
+    if "case" not in names or names[0] in ("self", "cls"):
+        raise SpecError(
+            f"kernel_test: received {function.__qualname__}{signature}; accepted: a function "
+            "outside classes that takes an argument named case"
+        )
+
+    def run(case: Case, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        runner: Runner = fixtures.pop(RUNNER_FIXTURE)
+        bound = BoundCase(spec, case, runner)
+        function(case=bound, **fixtures)
+        bound.require_comparison()
+
+    def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
+        fixtures[RUNNER_FIXTURE].check_rejection(spec, rejection)
+
+    test = hypothesis.given(case=cases(spec))(_with_signature(run, function, names))
+    setattr(
+        test,
+        ATTRIBUTE,
+        KernelTest(
+            spec=spec,
+            check_case=_with_signature(run, function, names),
+            check_rejection=_with_signature(check_rejection, function, ("rejection",)),
+        ),
+    )
+    return test
+
+
+def _with_signature(
+    run: TestFunction, function: TestFunction, names: tuple[str, ...]
+) -> TestFunction:
+    """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
+
+    def wrapper(**arguments: Any) -> None:
+        __tracebackhide__ = True
+        run(**arguments)
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*names, RUNNER_FIXTURE)
+    ]
+    # Hypothesis shows the place of this code as the test's; so it is the test's.
+    wrapper.__code__ = wrapper.__code__.replace(
+        co_filename=function.__code__.co_filename,
+        co_firstlineno=function.__code__.co_firstlineno,
+    )
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper

@@ -1,0 +1,221 @@
+"""Recipes: how the elements of one array are made, from the plainest to the wildest.
+
+A recipe is small and says everything: it prints as code that runs, travels as JSON, and makes the
+same array each time. Hypothesis draws recipes, not elements, so that a shrunk failure shows data
+that a person can read. The order of the classes here is the order of shrinking.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.rounding import float_info, round_once
+
+Array = NDArray[Any]
+
+_IOTA_PERIODS = (251, 127, 13, 7)
+"""Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
+
+_SPECIAL_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class RecipeError(ValueError):
+    """The JSON of a recipe does not describe one."""
+
+
+def largest_exact_integer(dtype: np.dtype[Any]) -> int:
+    """The largest n such that ``dtype`` holds each integer from 0 to n."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).max)
+    return int(2 ** (float_info(dtype).nmant + 1))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way of filling an array; see the subclasses."""
+
+    # Class attributes without annotations, so that they are no fields of the dataclass.
+    kind = ""
+    is_random = False
+    """Whether rounding errors on this data may be taken as independent (see ``tolerance``)."""
+
+    def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The array of this shape whose elements are rounded once into ``dtype``."""
+        values = self._values(math.prod(shape), dtype)
+        return round_once(values.reshape(shape), dtype)
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def to_json(self) -> str | dict[str, Any]:
+        """The kind alone if there is nothing more to say, else {kind: fields}."""
+        fields = asdict(self)
+        return {self.kind: fields} if fields else self.kind
+
+
+@dataclass(frozen=True)
+class Zeros(Recipe):
+    """All elements 0."""
+
+    kind = "zeros"
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        return np.zeros(size)
+
+
+@dataclass(frozen=True)
+class Ones(Recipe):
+    """All elements 1."""
+
+    kind = "ones"
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        return np.ones(size)
+
+
+@dataclass(frozen=True)
+class Iota(Recipe):
+    """Element i, in row-major order, is i modulo a prime: 251, or less where a dtype holds less."""
+
+    kind = "iota"
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        limit = largest_exact_integer(dtype)
+        period = next(prime for prime in _IOTA_PERIODS if prime <= limit + 1)
+        return np.arange(size, dtype=np.float64) % period
+
+
+@dataclass(frozen=True)
+class Fill(Recipe):
+    """All elements ``value``, but for a few ``overrides``: (position, value) pairs.
+
+    A position counts elements in row-major order, modulo the size of the array, so -1 is the last.
+    """
+
+    kind = "fill"
+    value: float
+    overrides: tuple[tuple[int, float], ...] = ()
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        values = np.full(size, float(self.value))
+        for position, value in self.overrides:
+            values[position % size] = value
+        return values
+
+    def to_json(self) -> str | dict[str, Any]:
+        """As every recipe; NaN and infinities, which JSON lacks, as their names."""
+        overrides = [[position, _json_number(value)] for position, value in self.overrides]
+        return {self.kind: {"value": _json_number(self.value), "overrides": overrides}}
+
+
+@dataclass(frozen=True)
+class Integers(Recipe):
+    """Random integers from ``-bound`` to ``bound`` (from 0 in an unsigned dtype).
+
+    Sums of their products are exact in float32 up to 2**24: a kernel must get each bit right.
+    """
+
+    kind = "integers"
+    is_random = True
+    seed: int = 0
+    bound: int = 1
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        low = 0 if dtype.kind == "u" else -self.bound
+        drawn = np.random.default_rng(self.seed).integers(low, self.bound + 1, size)
+        return drawn.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Random(Recipe):
+    """Normally distributed, each scaled by 2**e with e uniform in [-spread, spread].
+
+    The values fill the dtype's mantissa: whatever rounds them to a narrower dtype shows.
+    """
+
+    kind = "random"
+    is_random = True
+    seed: int = 0
+    spread: int = 0
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        generator = np.random.default_rng(self.seed)
+        values = generator.standard_normal(size)
+        if self.spread:
+            values *= np.exp2(generator.uniform(-self.spread, self.spread, size))
+        return values
+
+
+RECIPES: Mapping[str, type[Recipe]] = {
+    recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random)
+}
+
+
+def _json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(float(value))
+
+
+def _number(argument: str, value: object) -> float:
+    if isinstance(value, str) and value in _SPECIAL_NAMES:
+        return _SPECIAL_NAMES[value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RecipeError(
+            f"{argument}: received {value!r}; accepted: a number, or one of "
+            f"{', '.join(map(repr, _SPECIAL_NAMES))}"
+        )
+    return value
+
+
+def _integer(argument: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RecipeError(f"{argument}: received {value!r}; accepted: an integer")
+    return value
+
+
+def _fill_from_json(fields: Mapping[str, Any]) -> Fill:
+    overrides = fields.get("overrides", [])
+    if not isinstance(overrides, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in overrides
+    ):
+        raise RecipeError(
+            f"fill.overrides: received {overrides!r}; accepted: a list of [position, value]"
+        )
+    return Fill(
+        _number("fill.value", fields.get("value")),
+        tuple((_integer("fill position", at), _number("fill value", to)) for at, to in overrides),
+    )
+
+
+def recipe_from_json(document: object) -> Recipe:
+    """The recipe that :meth:`Recipe.to_json` wrote.
+
+    Raises
+    ------
+    RecipeError : it names the field, what was received and what is accepted.
+    """
+    kind: object = document
+    fields: Any = {}
+    if isinstance(document, dict) and len(document) == 1:
+        ((kind, fields),) = document.items()
+    if not isinstance(kind, str) or kind not in RECIPES or not isinstance(fields, dict):
+        raise RecipeError(
+            f"recipe: received {document!r}; accepted: one of {', '.join(RECIPES)}, "
+            "or {name: fields}"
+        )
+    recipe = RECIPES[kind]
+    accepted = recipe.__dataclass_fields__
+    unknown = sorted(set(fields) - set(accepted))
+    if unknown:
+        raise RecipeError(
+            f"recipe {kind}: received the field {unknown[0]!r}; "
+            f"accepted: {', '.join(accepted) or 'no fields'}"
+        )
+    if recipe is Fill:
+        return _fill_from_json(fields)
+    return recipe(**{name: _integer(f"{kind}.{name}", fields[name]) for name in fields})

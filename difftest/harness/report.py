@@ -1,0 +1,138 @@
+"""Failures as text for people: what, where, what was expected, and how to run it again."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from difftest.backends.base import Outcome, Ran, Rejected
+from difftest.harness.case import Case
+from difftest.harness.spec import KernelSpec, Rejection
+from difftest.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+    Verdict,
+    is_failure,
+)
+
+_LABEL = 13
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How a test was run: its pytest node, and the options that chose the backends."""
+
+    node: str
+    options: tuple[str, ...] = ()
+
+    def command(self, case: Case) -> str:
+        """The shell line that runs exactly this case."""
+        return shlex.join(["pytest", *self.options, self.node, "--case", case.to_json()])
+
+
+def failure_text(
+    spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict], again: Reproduction | None
+) -> str:
+    """The report of a case on which a kernel and its reference disagree.
+
+    ::
+
+        vector_add_tiled disagrees with its reference
+          case:        ROW_CHUNK=1, n=2, float32
+          a_vec:       (2,) Zeros()
+          b_vec:       (2,) Ones()
+          embedded:    values differ by more than rounding explains
+          first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
+          allowed:     exactly 1.0
+          wrong:       1 of 2 elements, all in [1:2], which ends with axis 0
+          run again:   pytest --simulate tests/kernels/test_vector_add.py::test_tiled --case '...'
+    """
+    values = ", ".join(f"{name}={value}" for name, value in case.values.items())
+    rows = [("case", f"{values}, {case.dtype}")]
+    rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
+    for backend, verdict in verdicts.items():
+        rows += _verdict_rows(backend, verdict)
+    if again is not None:
+        rows.append(("run again", again.command(case)))
+    wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
+    where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
+    return "\n".join([f"{spec.name} disagrees with its reference{where}", *map(_row, rows)])
+
+
+def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
+    """The report of a call that a backend should have refused, or refused for another reason."""
+    values = ", ".join(f"{name}={value}" for name, value in rejection.values.items())
+    values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
+    if isinstance(outcome, Ran):
+        happened = "accepted it"
+    elif isinstance(outcome, Rejected):
+        happened = f"refused it, but said {_describe(outcome.error)}"
+    else:
+        happened = f"broke down: {_describe(outcome.error)}"
+    rows = [
+        ("case", values),
+        ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
+        (backend, happened),
+    ]
+    return "\n".join([f"{spec.name} must refuse this case", *map(_row, rows)])
+
+
+def _row(row: tuple[str, str]) -> str:
+    label, text = row
+    return textwrap.indent(f"{label + ':':<{_LABEL}}{text}", "  ")
+
+
+def _verdict_rows(backend: str, verdict: Verdict) -> list[tuple[str, str]]:
+    match verdict:
+        case Match(elements, exact):
+            how = "bit for bit" if exact else "within rounding"
+            return [(backend, f"agrees on {elements} elements, {how}")]
+        case Mismatch():
+            return [(backend, verdict.message), *_mismatch_rows(verdict)]
+        case OneSided("kernel", error):
+            return [(backend, f"the kernel refuses what its reference accepts: {_describe(error)}")]
+        case OneSided(_, error):
+            return [(backend, f"the reference refuses what the kernel accepts: {_describe(error)}")]
+        case BothRejected(_, error):
+            return [(backend, f"kernel and reference both refuse: {_describe(error)}")]
+        case Inconclusive(reason):
+            return [(backend, f"inconclusive: {reason}")]
+
+
+def _mismatch_rows(mismatch: Mismatch) -> list[tuple[str, str]]:
+    first = mismatch.first
+    if first is None:
+        return []
+    at = f"output {mismatch.output} at {list(first.index)}"
+    return [
+        ("first wrong", f"{at}: got {first.got}, expected {first.expected}, error {first.error}"),
+        ("allowed", first.allowed),
+        ("wrong", f"{mismatch.wrong} of {mismatch.elements} elements, {describe_box(mismatch)}"),
+    ]
+
+
+def describe_box(mismatch: Mismatch) -> str:
+    """Where the wrong elements lie: the box that holds them, and which ends it touches."""
+    if mismatch.wrong == mismatch.elements:
+        return "which is all of them"
+    slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
+    volume = 1
+    for start, stop in mismatch.box:
+        volume *= stop - start
+    text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
+    tails = [
+        str(axis)
+        for axis, ((start, stop), size) in enumerate(zip(mismatch.box, mismatch.shape, strict=True))
+        if start > 0 and stop == size
+    ]
+    return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
+
+
+def _describe(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return textwrap.indent(text, " " * _LABEL).lstrip()

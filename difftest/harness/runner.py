@@ -1,0 +1,218 @@
+"""Run cases on the backends, judge each outcome, and count what ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.backends.base import Backend, Call, Crashed, Outcome, Rejected, poisoned
+from difftest.harness.case import Case
+from difftest.harness.compare import Expected, compare
+from difftest.harness.expectation import expect
+from difftest.harness.recipes import Random
+from difftest.harness.report import Reproduction, failure_text, rejection_text
+from difftest.harness.spec import KernelSpec, Rejection, SpecError
+from difftest.harness.tally import Tally
+from difftest.harness.verdict import BothRejected, OneSided, Verdict, is_failure
+
+Array = NDArray[Any]
+
+
+class DifferentialFailure(AssertionError):
+    """A kernel and its reference disagree on a case; the text says where and how to run it again.
+
+    Attributes
+    ----------
+    spec, case : what was run.
+    verdicts : one for each backend, by name.
+    """
+
+    def __init__(
+        self, spec: KernelSpec, case: Case, verdicts: dict[str, Verdict], again: Reproduction | None
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.verdicts = verdicts
+        self._again = again
+        super().__init__()
+
+    def __str__(self) -> str:
+        return failure_text(self.spec, self.case, self.verdicts, self._again)
+
+
+class NotRejectedError(AssertionError):
+    """A backend did not refuse what it must refuse."""
+
+
+class NothingComparedError(AssertionError):
+    """A kernel test ended without having compared anything."""
+
+
+@dataclass(repr=False)
+class Runner:
+    """The backends of a session, and the tally of the test that runs."""
+
+    backends: tuple[Backend, ...]
+    tally: Tally = field(default_factory=Tally)
+    again: Reproduction | None = None
+
+    def __repr__(self) -> str:
+        return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Keep Hypothesis's report of a failing example short."""
+        printer.text(repr(self))
+
+    def start(self, again: Reproduction | None) -> None:
+        """Begin a test: count from zero, and remember how to run it again."""
+        self.tally = Tally()
+        self.again = again
+
+    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+        """Run the case on each backend and compare each outcome with the reference.
+
+        Raises
+        ------
+        DifferentialFailure : one of them is wrong.
+        """
+        __tracebackhide__ = True
+        inputs = case.inputs(spec)
+        expected = expected_of(spec, case, inputs)
+        verdicts = {}
+        for backend in self.backends:
+            verdict = judge(expected, backend.run(make_call(spec, case, inputs)))
+            self.tally.count(spec.name, backend.name, verdict)
+            verdicts[backend.name] = verdict
+        if any(map(is_failure, verdicts.values())):
+            cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
+            raise DifferentialFailure(spec, case, verdicts, self.again) from cause
+        return verdicts
+
+    def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
+        """Each backend must refuse the case, with the text that the spec says.
+
+        Raises
+        ------
+        NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
+        """
+        case = Case(
+            rejection.values,
+            rejection.dtype or spec.dtypes[0],
+            {name: Random(seed) for seed, name in enumerate(spec.inputs)},
+        )
+        for backend in self.backends:
+            call = make_call(spec, case, case.inputs(spec, rejection.shapes), rejection.shapes)
+            outcome = backend.run(call)
+            text = str(outcome.error) if isinstance(outcome, Rejected) else None
+            if text is None or not re.search(rejection.match, text):
+                raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.count_rejection(spec.name, backend.name)
+
+
+def make_call(
+    spec: KernelSpec,
+    case: Case,
+    inputs: tuple[Array, ...],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Call:
+    """The call of a case, its arrays copied: what one backend does to them no other sees."""
+    dtype = np.dtype(spec.output_dtype or case.dtype)
+    shapes = shapes or {}
+    return Call(
+        kernel=spec.kernel,
+        inputs=tuple(array.copy() for array in inputs),
+        outputs=tuple(
+            poisoned(shapes.get(name) or spec.shape(name, case.values), dtype)
+            for name in spec.outputs
+        ),
+        parameters=spec.parameters_of(case.values),
+        grid=spec.grid_of(case.values),
+    )
+
+
+def expected_of(
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
+) -> tuple[Expected, ...] | Exception:
+    """What the reference says, or the error with which it refuses the case."""
+    try:
+        return expect(spec, case, inputs)
+    except SpecError:
+        raise
+    except Exception as error:
+        return error
+
+
+def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:
+    """The verdict on one outcome."""
+    if isinstance(outcome, Crashed):
+        return OneSided("kernel", outcome.error)
+    if isinstance(expected, Exception):
+        if isinstance(outcome, Rejected):
+            return BothRejected(expected, outcome.error)
+        return OneSided("reference", expected)
+    if isinstance(outcome, Rejected):
+        return OneSided("kernel", outcome.error)
+    return compare(expected, outcome.outputs, outcome.unwritten)
+
+
+@dataclass(repr=False)
+class BoundCase:
+    """A case in a test: what the test's function gets.
+
+    Attributes
+    ----------
+    spec, case : what is run.
+    verdicts : of the last :meth:`check`, by backend; empty before it.
+    """
+
+    spec: KernelSpec
+    case: Case
+    runner: Runner
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return repr(self.case)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The value of each name of the domain."""
+        return dict(self.case.values)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the inputs."""
+        return np.dtype(self.case.dtype)
+
+    @property
+    def inputs(self) -> tuple[Array, ...]:
+        """The input arrays, made anew at each access."""
+        return self.case.inputs(self.spec)
+
+    def check(self) -> None:
+        """Run the case on each backend and compare it with the reference.
+
+        Raises
+        ------
+        DifferentialFailure : they disagree.
+        """
+        __tracebackhide__ = True
+        self.verdicts = self.runner.check(self.spec, self.case)
+
+    def require_comparison(self) -> None:
+        """Demand that the test has checked something.
+
+        Raises
+        ------
+        NothingComparedError : it has not called :meth:`check`.
+        """
+        __tracebackhide__ = True
+        if not self.verdicts:
+            raise NothingComparedError(
+                f"the test of {self.spec.name} compared nothing: its function must call "
+                "case.check()"
+            )

@@ -1,0 +1,247 @@
+"""What a kernel promises: a KernelSpec says which cases exist, and what must come of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from difftest.harness.case import Case
+from difftest.harness.rounding import is_float
+from difftest.simulator.dtypes import NAMES, TFLOAT32
+
+Value: TypeAlias = int | float | str | bool
+"""What a name of the domain may stand for."""
+Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
+"""Where values come from: a strategy, a sequence from simple to complex, or a function that takes
+earlier names of the domain and returns one of these."""
+
+
+class SpecError(ValueError):
+    """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A case outside the contract: each backend must refuse it, with this text.
+
+    Attributes
+    ----------
+    values : a value for each name of the domain.
+    match : a regular expression that the error's text must contain.
+    dtype : of the inputs; None means the first of the spec's dtypes.
+    shapes : shapes of inputs or outputs that differ from what their dimensions say.
+    """
+
+    values: Mapping[str, Value]
+    match: str
+    dtype: str | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def label(self) -> str:
+        """A test id."""
+        parts = [f"{name}={value}" for name, value in self.values.items()]
+        parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
+        return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """A kernel, its reference, and the domain of cases on which they must agree.
+
+    Attributes
+    ----------
+    kernel : called with the inputs and the outputs in order, and the parameters by name.
+    reference : called with the inputs in order and those parameters that it has; returns an array,
+        or a tuple of arrays, one for each output; best in float64.
+    domain : name -> source of values, in the order in which they are drawn. A source may depend on
+        earlier names; so shapes are constructed, never filtered.
+    inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``.
+    outputs : the arguments that the kernel writes in place, in the same form.
+    parameters : names of the domain that are passed to the kernel by name.
+    dtypes : of the inputs, from simple to complex; one is drawn for each case.
+    output_dtype : of the outputs; None means the case's dtype.
+    rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
+        check, each a Case, or a value for each name of the domain (then once in each dtype).
+    reduction : roundings on the way to an element: a name of the domain, a number, or a function
+        of names of the domain. 0 says that data only moves and must arrive bit for bit.
+    accumulation : the dtype of those roundings.
+    magnitude : as the reference, but the sums of absolute values that error bounds scale with;
+        None means the reference over absolute values, right for sums of products.
+    exact_integers : False for a kernel that divides or calls transcendental functions: then
+        integers are compared within the bound, not bit for bit.
+    nonfinite : whether NaN and infinities are drawn too.
+    grid : of an SPMD launch, or a function of names of the domain.
+    """
+
+    kernel: Callable[..., Any]
+    reference: Callable[..., Any]
+    domain: Mapping[str, Source]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    output_dtype: str | None = None
+    rejects: tuple[Rejection, ...] = ()
+    examples: tuple[Case | Mapping[str, Value], ...] = ()
+    reduction: int | str | Callable[..., int] = 1
+    accumulation: str = "float32"
+    magnitude: Callable[..., Any] | None = None
+    exact_integers: bool = True
+    nonfinite: bool = False
+    grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
+
+    def __post_init__(self) -> None:
+        _check_domain(self)
+        _check_dimensions(self)
+        _check_dtypes(self)
+        _check_explicit(self)
+        _check_signature(self)
+        if self.kernel is self.reference:
+            raise SpecError(
+                f"reference: received {self.name}, the kernel itself; accepted: an independent "
+                "function, for a kernel always agrees with itself"
+            )
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(getattr(self.kernel, "__name__", None) or type(self.kernel).__name__)
+
+    def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
+        """The shape of an input or output, given a value for each name of the domain."""
+        tokens = ({**self.inputs, **self.outputs})[argument].split()
+        return tuple(int(token) if token.isdigit() else int(values[token]) for token in tokens)
+
+    def reduction_length(self, values: Mapping[str, Value]) -> int:
+        """The number n of roundings on the way to an element (see ``tolerance``)."""
+        if callable(self.reduction):
+            return int(apply(self.reduction, values))
+        return int(values[self.reduction] if isinstance(self.reduction, str) else self.reduction)
+
+    def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
+        """The SPMD grid; empty without one."""
+        return tuple(apply(self.grid, values)) if callable(self.grid) else self.grid
+
+    def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The kernel's keyword arguments."""
+        return {name: values[name] for name in self.parameters}
+
+
+def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters of a function of the domain."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
+    """Call a function of the domain with the values that its parameters name."""
+    return function(**{name: values[name] for name in names_of(function)})
+
+
+def is_function_of_the_domain(source: object) -> bool:
+    """Whether a source is computed from earlier names."""
+    return callable(source) and not isinstance(source, SearchStrategy)
+
+
+def _check_domain(spec: KernelSpec) -> None:
+    earlier: list[str] = []
+    for name, source in spec.domain.items():
+        if is_function_of_the_domain(source):
+            _check_names(f"domain[{name!r}]", names_of(source), earlier)  # type: ignore[arg-type]
+        elif not isinstance(source, SearchStrategy) and not _is_choice(source):
+            raise SpecError(
+                f"domain[{name!r}]: received {source!r}; accepted: a Hypothesis strategy, a "
+                "sequence of values, or a function of earlier names"
+            )
+        earlier.append(name)
+    _check_names("parameters", spec.parameters, earlier)
+    for argument in ("reduction", "grid"):
+        value = getattr(spec, argument)
+        if callable(value):
+            _check_names(argument, names_of(value), earlier)
+    if isinstance(spec.reduction, str):
+        _check_names("reduction", (spec.reduction,), earlier)
+
+
+def _is_choice(source: object) -> bool:
+    return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
+
+
+def _check_names(argument: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise SpecError(
+                f"{argument}: received the name {name!r}; "
+                f"accepted: {', '.join(known) or 'none, for it is the first of the domain'}"
+            )
+
+
+def _check_dimensions(spec: KernelSpec) -> None:
+    if not spec.inputs:
+        raise SpecError("inputs: received none; accepted: at least one array argument")
+    for role in ("inputs", "outputs"):
+        for argument, dimensions in getattr(spec, role).items():
+            if not isinstance(dimensions, str) or not dimensions.split():
+                raise SpecError(
+                    f"{role}[{argument!r}]: received {dimensions!r}; accepted: names of "
+                    "dimensions separated by spaces, e.g. 'K M'"
+                )
+            names = [token for token in dimensions.split() if not token.isdigit()]
+            _check_names(f"{role}[{argument!r}]", names, tuple(spec.domain))
+
+
+def _check_dtypes(spec: KernelSpec) -> None:
+    known = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
+    if isinstance(spec.dtypes, str) or not spec.dtypes:
+        raise SpecError(f"dtypes: received {spec.dtypes!r}; accepted: a tuple of dtype names")
+    for argument, names in (
+        ("dtypes", spec.dtypes),
+        ("output_dtype", filter(None, [spec.output_dtype])),
+        ("accumulation", [spec.accumulation]),
+    ):
+        for name in names:
+            if name not in known:
+                raise SpecError(
+                    f"{argument}: received {name!r}; accepted: {', '.join(sorted(known))}"
+                )
+    if not is_float(np.dtype(spec.accumulation)):
+        raise SpecError(
+            f"accumulation: received {spec.accumulation!r}; accepted: a floating-point dtype"
+        )
+
+
+def _check_explicit(spec: KernelSpec) -> None:
+    given: list[tuple[str, Mapping[str, Value]]] = []
+    for rejection in spec.rejects:
+        if not rejection.match:
+            raise SpecError("rejects: received match=''; accepted: a part of the error's text")
+        _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
+        given.append(("rejects", rejection.values))
+    for example in spec.examples:
+        given.append(("examples", example.values if isinstance(example, Case) else example))
+    for argument, values in given:
+        if set(values) != set(spec.domain):
+            raise SpecError(
+                f"{argument}: received values for {', '.join(values) or 'no name'}; "
+                f"accepted: a value for each of {', '.join(spec.domain)}"
+            )
+
+
+def _check_signature(spec: KernelSpec) -> None:
+    """The call must fit the kernel's signature, where it shows one."""
+    try:
+        signature = inspect.signature(spec.kernel)
+    except (TypeError, ValueError):
+        return  # a compiled or wrapped kernel; the call itself will tell
+    arrays = (*spec.inputs, *spec.outputs)
+    try:
+        signature.bind(*arrays, **dict.fromkeys(spec.parameters))
+    except TypeError as error:
+        raise SpecError(
+            f"kernel: {spec.name}{signature} cannot be called with the arrays "
+            f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
+        ) from None

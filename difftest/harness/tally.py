@@ -1,0 +1,87 @@
+"""Counts of what ran, by kernel and backend: a harness that checks nothing must show it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
+
+
+@dataclass
+class Counts:
+    """Of one kernel on one backend.
+
+    Attributes
+    ----------
+    cases : run, those of shrinking included.
+    elements : compared with the reference.
+    exact : cases that were compared bit for bit.
+    rejections : calls outside the contract that were refused as they must be.
+    both_rejected : drawn cases that the reference and the kernel both refused.
+    inconclusive : cases that the comparison can tell nothing about.
+    """
+
+    cases: int = 0
+    elements: int = 0
+    exact: int = 0
+    rejections: int = 0
+    both_rejected: int = 0
+    inconclusive: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add each count of ``other``."""
+        for name in (counter.name for counter in fields(self)):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass
+class Tally:
+    """Counts by (kernel, backend), and why cases were inconclusive."""
+
+    rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    reasons: set[str] = field(default_factory=set)
+
+    @property
+    def compared(self) -> int:
+        """What was really checked: elements compared, and refusals demanded."""
+        return sum(row.elements + row.rejections for row in self.rows.values())
+
+    def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
+        """Count one case."""
+        row = self._row(kernel, backend)
+        row.cases += 1
+        if isinstance(verdict, (Match, Mismatch)):
+            row.elements += verdict.elements
+        if isinstance(verdict, Match):
+            row.exact += verdict.exact
+        elif isinstance(verdict, BothRejected):
+            row.both_rejected += 1
+        elif isinstance(verdict, Inconclusive):
+            row.inconclusive += 1
+            self.reasons.add(f"{kernel}: {verdict.reason}")
+
+    def count_rejection(self, kernel: str, backend: str) -> None:
+        """Count one refusal that was demanded and came."""
+        self._row(kernel, backend).rejections += 1
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of ``other``, those of another test or process."""
+        for (kernel, backend), row in other.rows.items():
+            self._row(kernel, backend).add(row)
+        self.reasons |= other.reasons
+
+    def to_json(self) -> str:
+        """One line, which a pytest-xdist worker sends to its controller."""
+        rows = [[*key, asdict(row)] for key, row in self.rows.items()]
+        return json.dumps({"rows": rows, "reasons": sorted(self.reasons)})
+
+    def _row(self, kernel: str, backend: str) -> Counts:
+        return self.rows.setdefault((kernel, backend), Counts())
+
+
+def tally_from_json(text: str) -> Tally:
+    """The tally that :meth:`Tally.to_json` wrote."""
+    document = json.loads(text)
+    rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
+    return Tally(rows, set(document["reasons"]))

@@ -1,0 +1,97 @@
+"""Run a Python script in this process, with the embedded simulator as its `neuronxcc`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from difftest.host.installation import embedded_with_predictions
+from difftest.simulator import NkiError
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_RUNPY = (runpy.__file__, "<frozen runpy>")
+
+
+def run_script(script: str, arguments: Sequence[str] = ()) -> int:
+    """Run `script` as `python script *arguments` would, on the embedded simulator.
+
+    Parameters
+    ----------
+    script
+        Path of the file; it sees itself as `__main__`, its folder as `sys.path[0]`.
+    arguments
+        What follows in its `sys.argv`.
+
+    Returns
+    -------
+    The exit code. What the script does not catch ends it with 1, as in Python: an NkiError is
+    printed as its own text, anything else as a traceback that begins in the script.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    KeyboardInterrupt
+        As the user sent it.
+    """
+    if not os.path.isfile(script):
+        raise FileNotFoundError(f"no script at {script}")
+    with embedded_with_predictions(), _command_line(script, arguments):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as error:
+            return _exit_code(error)
+        except NkiError as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        except Exception as error:
+            _hide_our_frames(error)
+            sys.excepthook(type(error), error, error.__traceback__)
+            return 1
+    return 0
+
+
+def _hide_our_frames(error: BaseException | None) -> None:
+    """Leave out of the tracebacks of an error and its causes what this package did.
+
+    An error raised inside this package may be a fault of ours: it keeps every frame.
+    """
+    while error is not None:
+        frames = list(traceback.walk_tb(error.__traceback__))
+        if not frames or not frames[-1][0].f_code.co_filename.startswith(_PACKAGE):
+            error.__traceback__ = _without_our_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _without_our_frames(frames: TracebackType | None) -> TracebackType | None:
+    if frames is None:
+        return None
+    rest = _without_our_frames(frames.tb_next)
+    if frames.tb_frame.f_code.co_filename.startswith((_PACKAGE, *_RUNPY)):
+        return rest
+    return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
+
+
+def _exit_code(exit: SystemExit) -> int:
+    """The process's exit code for what was given to `sys.exit`: another object is a message."""
+    if exit.code is None or isinstance(exit.code, int):
+        return exit.code or 0
+    print(exit.code, file=sys.stderr)
+    return 1
+
+
+@contextmanager
+def _command_line(script: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Set `sys.argv` and `sys.path` as for a script, and set them back."""
+    argv, path = sys.argv, sys.path
+    sys.argv = [script, *arguments]
+    sys.path = [os.path.dirname(os.path.abspath(script)), *path]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path = argv, path

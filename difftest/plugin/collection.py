@@ -1,0 +1,94 @@
+"""How pytest collects kernel tests: which modules hold them, and their explicit checks.
+
+Imports of kernels need ``neuronxcc``. So whether a module holds kernel tests is read off its
+syntax tree, and the module is not imported unless a backend was asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from difftest.harness.case import Case
+    from difftest.harness.decorator import KernelTest
+
+_NAME = "kernel_test"
+_PACKAGE = "difftest"
+
+
+def holds_kernel_tests(path: Path) -> bool:
+    """Whether the module imports ``kernel_test`` from difftest, or uses ``difftest.kernel_test``.
+
+    A module that cannot be read or parsed does not count: importing it will say what is wrong.
+    """
+    try:
+        source = path.read_bytes()
+        if path.suffix != ".py" or _NAME.encode() not in source:
+            return False
+        tree = ast.parse(source)
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(_names_kernel_test(node) for node in ast.walk(tree))
+
+
+def _names_kernel_test(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        package = (node.module or "").split(".")[0]
+        return (
+            node.level == 0
+            and package == _PACKAGE
+            and any(alias.name == _NAME for alias in node.names)
+        )
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == _NAME
+        and isinstance(node.value, ast.Name)
+        and node.value.id == _PACKAGE
+    )
+
+
+class UncollectedModule(pytest.File):
+    """A module of kernel tests in a run that asked for no backend: it yields nothing."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """No items."""
+        return []
+
+
+def kernel_test_of(function: object) -> KernelTest | None:
+    """What ``@kernel_test`` left on a test function, if it was there."""
+    from difftest.harness.decorator import ATTRIBUTE, KernelTest
+
+    found = getattr(function, ATTRIBUTE, None)
+    return found if isinstance(found, KernelTest) else None
+
+
+def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]:
+    """Test functions for the spec's examples and rejections, one test id each."""
+    from difftest.harness.case import explicit_cases
+
+    cases = list(explicit_cases(test.spec))
+    if cases:
+        yield case_check(test, marks, cases, [case.label() for case in cases])
+    if test.spec.rejects:
+        labels = [rejection.label() for rejection in test.spec.rejects]
+        parametrize = pytest.mark.parametrize("rejection", test.spec.rejects, ids=labels)
+        yield _marked(test.check_rejection, [*marks, parametrize.mark])
+
+
+def case_check(
+    test: KernelTest, marks: list[pytest.Mark], cases: list[Case], labels: list[str]
+) -> Any:
+    """A test function for just these cases."""
+    parametrize = pytest.mark.parametrize("case", cases, ids=labels)
+    return _marked(test.check_case, [*marks, parametrize.mark])
+
+
+def _marked(function: Any, marks: list[pytest.Mark]) -> Any:
+    function.pytestmark = marks
+    return function

@@ -1,0 +1,207 @@
+"""The pytest plugin: hooks, and nothing else.
+
+Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
+
+Options, and the ini keys that take their place where a conftest or another plugin has declared
+``--simulate`` or ``--device`` already (a key that is set, to ``no`` too, keeps this plugin from
+declaring its option):
+
+==============================  =====================  ==========================
+``--simulate[=embedded|sdk]``   ``difftest_simulate``  auto, embedded, sdk or no
+``--device``                    ``difftest_device``    yes or no
+``--case JSON``
+``--difftest-report FILE``
+==============================  =====================  ==========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from difftest.harness.runner import Runner
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare options and ini keys."""
+    from difftest.plugin.options import add_options
+
+    add_options(parser, pluginmanager.getplugin("pytestconfig"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Install the embedded modules before any conftest or test imports a kernel."""
+    from difftest.plugin.options import in_one_process, read_request
+    from difftest.plugin.session import SESSION, start_session
+
+    namespace = early_config.known_args_namespace
+    if not (namespace.help or namespace.version):
+        request = read_request(early_config, namespace)
+        early_config.stash[SESSION] = start_session(early_config, request)
+        if request.case is not None and early_config.pluginmanager.hasplugin("xdist"):
+            in_one_process(args)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the backends."""
+    from difftest.plugin.session import SESSION
+
+    runner = config.stash[SESSION].runner
+    return [f"difftest: {backend.description}" for backend in runner.backends] if runner else []
+
+
+@pytest.fixture(scope="session")
+def difftest_runner(request: pytest.FixtureRequest) -> Runner:
+    """The runner of the session's backends."""
+    from difftest.plugin.session import SESSION
+
+    runner = request.config.stash[SESSION].runner
+    if runner is None:
+        pytest.fail("kernel tests need a backend: --simulate or --device", pytrace=False)
+    return runner
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[Any], list[Any]]:
+    """Leave modules of kernel tests out, unimported, if no backend was asked for."""
+    from difftest.plugin.session import SESSION
+
+    collectors = yield
+    session = parent.config.stash[SESSION]
+    if session.request.wants_backends or not any(collectors):
+        return collectors
+    from difftest.plugin.collection import UncollectedModule, holds_kernel_tests
+
+    if not holds_kernel_tests(file_path):
+        return collectors
+    module = UncollectedModule.from_parent(parent, path=file_path)
+    session.uncollected.add(module.nodeid)
+    return [module]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> Generator[None, Any, Any]:
+    """Add a test for each explicit case and rejection of a kernel test."""
+    from difftest.plugin.session import SESSION
+
+    items = yield
+    request = collector.config.stash[SESSION].request
+    if not (items and request.wants_backends) or request.case is not None:
+        return items
+    from difftest.plugin.collection import explicit_checks, kernel_test_of
+
+    test = kernel_test_of(obj)
+    if test is None:
+        return items
+    for check in explicit_checks(test, list(getattr(obj, "pytestmark", ()))):
+        added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
+        for item in added:
+            item.obj = check  # pytest looks the function up by its name, which is the test's
+        items += added
+    return items
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--case``, keep the one kernel test and run that case."""
+    from difftest.plugin.session import SESSION, select_case
+
+    text = config.stash[SESSION].request.case
+    if text is not None:
+        select_case(config, items, text)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Count what a kernel test compares; a test that compares nothing fails."""
+    from difftest.plugin.session import PROPERTY, SESSION, reproduction_of
+
+    session = item.config.stash[SESSION]
+    runner = session.runner
+    if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
+        return (yield)
+    from difftest.harness.runner import DifferentialFailure, NotRejectedError
+    from difftest.plugin.run_report import CASE
+
+    runner.start(reproduction_of(item, session.request))
+    try:
+        result = yield
+    except NotRejectedError as error:
+        pytest.fail(str(error), pytrace=False)
+    except DifferentialFailure as failure:
+        item.user_properties.append((CASE, failure.case.to_json()))
+        raise
+    finally:
+        item.user_properties.append((PROPERTY, runner.tally.to_json()))
+    if not runner.tally.compared:
+        pytest.fail("the kernel test compared nothing: no case ran to a comparison", pytrace=False)
+    return result
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Name the backends in a JUnit report."""
+    from difftest.plugin.session import SESSION
+
+    runner = session.config.stash[SESSION].runner
+    if runner is not None:
+        from difftest.plugin.run_report import add_suite_properties
+
+        add_suite_properties(session.config, runner.backends)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """From a pytest-xdist worker, tell the controller what was not collected."""
+    from difftest.plugin.session import SESSION
+
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["difftest_uncollected"] = sorted(session.config.stash[SESSION].uncollected)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In a pytest-xdist controller, hear what a worker did not collect."""
+    from difftest.plugin.session import SESSION
+
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[SESSION].uncollected.update(output.get("difftest_uncollected", ()))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Say what was compared, and what did not run and why; to a file too, if asked."""
+    from difftest.plugin.session import SESSION, tally_of
+    from difftest.plugin.summary import summary_lines
+
+    session = config.stash[SESSION]
+    reports = [report for several in terminalreporter.stats.values() for report in several]
+    ran = [backend.name for backend in session.runner.backends] if session.runner else []
+    lines = summary_lines(
+        tally_of(reports), ran, session.uncollected, config.get_terminal_writer().fullwidth
+    )
+    if lines:
+        terminalreporter.section("kernels against their references")
+        for line in lines:
+            terminalreporter.write_line(line)
+    if session.request.report is not None:
+        from difftest.plugin.run_report import write_report
+
+        backends = session.runner.backends if session.runner else ()
+        write_report(
+            Path(session.request.report),
+            backends,
+            tally_of(reports),
+            reports,
+            session.uncollected,
+            int(exitstatus),
+        )

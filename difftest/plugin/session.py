@@ -1,0 +1,161 @@
+"""The state of one pytest session: what was asked for, the runner, and what was left out."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from difftest.plugin.options import CASE, Request
+
+if TYPE_CHECKING:
+    from difftest.harness.report import Reproduction
+    from difftest.harness.runner import Runner
+    from difftest.harness.tally import Tally
+
+PROPERTY = "difftest"
+"""The name under which a test's report carries its tally."""
+
+
+@dataclass
+class Session:
+    """What the plugin keeps on ``config.stash``.
+
+    Attributes
+    ----------
+    request : what was asked for.
+    runner : of the backends; None if none was asked for.
+    uncollected : node ids of modules of kernel tests that were left out for want of a backend.
+    """
+
+    request: Request
+    runner: Runner | None = None
+    uncollected: set[str] = field(default_factory=set)
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def start_session(config: pytest.Config, request: Request) -> Session:
+    """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
+
+    Raises
+    ------
+    pytest.UsageError : a backend is not here.
+    """
+    session = Session(request)
+    if request.wants_backends:
+        _share_the_cores(config)
+        session.runner = _make_runner(config, request)
+    elif config.known_args_namespace.__dict__.get("hypothesis_profile") is not None:
+        # Asked for by name, though no kernel test runs: an unknown profile would be an error.
+        from difftest.plugin.profiles import register_profiles
+
+        register_profiles()
+    return session
+
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _share_the_cores(config: pytest.Config) -> None:
+    """Under pytest-xdist, let each worker's BLAS have one thread, unless the user says otherwise.
+
+    The workers fill the cores already, and BLAS threads that wait for a busy core spin: a matrix
+    product of 128 x 128 x 512 takes hundreds of times as long. Workers inherit the environment.
+    """
+    if not getattr(config.known_args_namespace, "numprocesses", None):
+        return
+    added = [name for name in BLAS_THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+
+    def undo() -> None:
+        for name in added:
+            os.environ.pop(name, None)
+
+    config.add_cleanup(undo)
+
+
+def _make_runner(config: pytest.Config, request: Request) -> Runner:
+    from difftest.backends import select_backends
+    from difftest.backends.base import BackendMissingError
+    from difftest.harness.runner import Runner
+    from difftest.plugin.profiles import load_default_profile, register_profiles
+
+    try:
+        backends = select_backends(request.simulate, request.device)
+    except BackendMissingError as error:
+        raise pytest.UsageError(str(error)) from None
+    if any(backend.name == "embedded" for backend in backends):
+        from difftest.host.installation import embedded_with_predictions
+
+        modules = embedded_with_predictions()
+        modules.install()
+        config.add_cleanup(modules.uninstall)
+    register_profiles()
+    load_default_profile(device=request.device)
+    if not request.device:
+        return Runner(backends)
+    from difftest.backends.device.runner import DeviceRunner, arbiter_for
+    from difftest.backends.dialect import close_backend
+
+    for backend in backends:
+        config.add_cleanup(functools.partial(close_backend, backend))
+    return DeviceRunner(backends, arbiter_for(backends))
+
+
+def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
+    """How to run this test again, from the directory where pytest was started."""
+    from difftest.harness.report import Reproduction
+
+    path = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return Reproduction(f"{path}::{getattr(item, 'originalname', item.name)}", request.options)
+
+
+def tally_of(reports: Iterable[object]) -> Tally:
+    """The sum of the tallies that reports of tests carry, of this process or of workers."""
+    from difftest.harness.tally import Tally, tally_from_json
+
+    total = Tally()
+    for report in reports:
+        if getattr(report, "when", None) == "call":
+            for name, value in getattr(report, "user_properties", ()):
+                if name == PROPERTY:
+                    total.merge(tally_from_json(value))
+    return total
+
+
+def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
+    """Keep the one kernel test that was selected, and run it on just the case of ``text``.
+
+    Raises
+    ------
+    pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
+    """
+    from difftest.harness.case import CaseError, case_from_json
+    from difftest.plugin.collection import kernel_test_of
+
+    selected = [
+        (item, test)
+        for item in items
+        if isinstance(item, pytest.Function) and (test := kernel_test_of(item.obj))
+    ]
+    tests = {id(test): test for _, test in selected}
+    if len(tests) != 1:
+        raise pytest.UsageError(
+            f"{CASE}: {len(tests)} kernel tests are selected; accepted: one, named as PATH::TEST"
+        )
+    (test,) = tests.values()
+    try:
+        case = case_from_json(text, test.spec)
+    except CaseError as error:
+        raise pytest.UsageError(f"{CASE}: {error}") from None
+    for item, _ in selected:
+        item.obj = functools.partial(test.check_case, case=case)
+    kept = [item for item, _ in selected]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept

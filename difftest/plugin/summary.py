@@ -1,0 +1,79 @@
+"""The end of a run, on the terminal: what was compared, and what did not run and why."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection
+
+from difftest.harness.tally import Counts, Tally
+
+BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
+"""Each backend, and the option that asks for it."""
+_MIN_WIDTH = 100
+COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inconclusive")
+
+
+def table_text(tally: Tally, width: int) -> list[str]:
+    """The counts of each kernel on each backend.
+
+    ::
+
+        kernel            backend   cases  elements  bit for bit  rejections  ...
+        matrix_transpose  embedded     50   2097152           50           1
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("backend")
+    for column in COLUMNS:
+        table.add_column(column, justify="right")
+    for (kernel, backend), counts in sorted(tally.rows.items()):
+        table.add_row(kernel, backend, *map(str, _cells(counts)))
+    console = Console(file=io.StringIO(), width=max(width, _MIN_WIDTH), color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def _cells(counts: Counts) -> tuple[int, ...]:
+    return (
+        counts.cases,
+        counts.elements,
+        counts.exact,
+        counts.rejections,
+        counts.both_rejected,
+        counts.inconclusive,
+    )
+
+
+def summary_lines(
+    tally: Tally, ran: Collection[str], uncollected: Collection[str], width: int
+) -> list[str]:
+    """The whole summary; empty if the session had nothing to do with kernels.
+
+    Parameters
+    ----------
+    tally : of all tests.
+    ran : names of the backends that were asked for.
+    uncollected : modules of kernel tests that were left out.
+    width : of the terminal, in characters.
+    """
+    lines = []
+    if ran:
+        lines += table_text(tally, width) if tally.rows else ["no kernel test ran"]
+        lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
+        lines += [
+            f"not run: {name} ({option} was not given)"
+            for name, option in BACKENDS.items()
+            if name not in ran
+        ]
+    if uncollected:
+        one = len(uncollected) == 1
+        noun = "module of kernel tests was" if one else "modules of kernel tests were"
+        lines.append(
+            f"{len(uncollected)} {noun} not collected, for no backend was asked for: run with "
+            "--simulate (a simulator) or --device (a NeuronCore)"
+        )
+    return lines

@@ -1,0 +1,315 @@
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from difftest.backends import select_backends
+from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, Rejected
+from difftest.backends.device import backend as device
+from difftest.backends.device.backend import device_backend
+from difftest.backends.device.core import DeviceError, InfrastructureError
+from difftest.backends.device.lease import NoCoreError, lease_core
+from difftest.backends.device.selftest import UntrustedDeviceError
+from tests.unit.backends.sdk_standin import (
+    STUB_TEXT,
+    write_classic,
+    write_metadata,
+    write_newer,
+    write_package,
+)
+
+
+def test_without_device_and_sdk_the_error_names_both(site, nodes):
+    write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
+    with pytest.raises(BackendMissingError) as caught:
+        device_backend()
+    assert str(caught.value).splitlines() == [
+        "a Neuron device cannot be used here.",
+        f"  found:  no Neuron device: {nodes} shows no neuron0",
+        "  found:  no Neuron SDK: neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the "
+        "SDK",
+        "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK",
+        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide);",
+        "          without one, --simulate runs the same tests on a simulator;",
+        "          difftest doctor says more",
+    ]
+
+
+def test_an_sdk_without_a_device_is_not_enough(site, nodes):
+    write_classic(site)
+    with pytest.raises(BackendMissingError, match="shows no neuron0\n  remedy"):
+        device_backend()
+
+
+def test_an_sdk_without_baremetal_is_not_enough(site, chip):
+    write_package(site, "neuronxcc", "")
+    with pytest.raises(BackendMissingError, match=r"whose neuronxcc\.nki has no baremetal"):
+        device_backend()
+
+
+def test_a_baremetal_that_returns_zeros_is_not_used(site, chip):
+    """SDK 2.32 with the classic namespace alone: aws-neuron/nki-samples#134."""
+    write_classic(site, "2.27.5334.0")
+    with pytest.raises(BackendMissingError, match=r"with 2\.32 its outputs are zeros"):
+        device_backend()
+
+
+def test_a_newer_sdk_before_numpy_arrays_is_not_enough(site, chip):
+    (site / "nki").mkdir()
+    (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
+    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki runs no NumPy arrays"):
+        device_backend()
+
+
+@pytest.fixture(params=["classic", "newer"])
+def backend(request, site, chip, monkeypatch):
+    """A device of either generation, as the stand-in for its SDK shows it."""
+    {"classic": write_classic, "newer": write_newer}[request.param](site)
+    monkeypatch.setenv("DIFFTEST_DEVICE_TIMEOUT", "5")
+    made = device_backend()
+    yield made
+    made.close()
+
+
+def test_devices_are_found(backend, chip):
+    (chip / "neuron10").touch()
+    (chip / "neuron_core").touch()
+    assert device.find_devices() == (str(chip / "neuron0"), str(chip / "neuron10"))
+    assert backend.description.startswith(f"{chip / 'neuron0'} through nki.")
+
+
+def add(a, b):
+    return a + b
+
+
+def run(backend, kernel=add, value=3.0):
+    values = np.full((2, 2), value, np.float32)
+    return backend.run(Call(kernel=kernel, inputs=(values, np.ones((2, 2), np.float32))))
+
+
+def test_it_runs_a_kernel_in_a_process_of_its_own_on_the_leased_core(
+    backend, tmp_path, monkeypatch
+):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    outcome = run(backend)
+    assert isinstance(outcome, Ran)
+    assert outcome.outputs[0].tolist() == [[4, 4], [4, 4]]
+    kernel, _, core, _, _, process = count.read_text().splitlines()[-1].split()
+    assert (kernel, core) == ("add", "0")
+    assert int(process) != os.getpid()
+
+
+def test_one_process_serves_many_data_draws_of_a_kernel(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    for value in (1, 2, 3):
+        assert run(backend, value=value).outputs[0][0, 0] == value + 1
+    processes = [line.split()[-1] for line in count.read_text().splitlines()[-3:]]
+    assert len(set(processes)) == 1
+
+
+def test_the_known_kernels_run_once_and_first(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    run(backend)
+    run(backend)
+    names = [line.split()[0] for line in count.read_text().splitlines()]
+    assert names == ["add", "add", "subtract", "add", "add"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("zeros", "all zero, the reference's is not"),
+        ("wrong", "8192 of 8192 elements are wrong"),
+        ("stale", "same, bit for bit, as for other inputs"),
+        ("compiler error", "NCC_EVRF007"),
+    ],
+)
+def test_a_device_that_is_wrong_about_known_kernels_is_not_believed(
+    backend, fault, message, monkeypatch
+):
+    monkeypatch.setenv("STANDIN_PROBE_FAULT", fault)
+    with pytest.raises(UntrustedDeviceError, match=message):
+        run(backend)
+
+
+class Sum(np.ndarray):
+    def __sub__(self, other):
+        return self + other
+
+
+def test_a_device_that_agrees_with_everything_is_not_believed(backend, monkeypatch):
+    """The known-wrong kernel comes out as the sum: it must not."""
+    for package in ("neuronxcc.nki", "nki"):
+        language = sys.modules.get(f"{package}.language")
+        if language is not None:
+            monkeypatch.setattr(language, "subtract", language.add)
+            monkeypatch.setattr(language, "load", lambda tensor: np.array(tensor).view(Sum))
+    with pytest.raises(UntrustedDeviceError, match="was taken for one that adds"):
+        run(backend)
+
+
+def test_a_device_that_is_not_believed_is_asked_once(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
+    for _ in range(2):
+        with pytest.raises(UntrustedDeviceError):
+            run(backend)
+    assert len(count.read_text().splitlines()) == 1
+
+
+def test_a_core_that_is_taken_is_waited_for_once(backend, monkeypatch):
+    taken = lease_core((0,))
+    monkeypatch.setenv("DIFFTEST_LEASE_WAIT", "0.01")
+    other = device_backend()
+    with pytest.raises(NoCoreError, match=r"core 0 by process"):
+        run(other)
+    taken.release()
+    with pytest.raises(NoCoreError):
+        run(other)
+
+
+def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
+    write_newer(site)
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
+    backend = device_backend()
+
+    class Kernel:
+        def __init__(self, lnc=None):
+            self.lnc = lnc
+
+        def __getitem__(self, lnc):
+            return Kernel(lnc)
+
+        def __call__(self, a, b):
+            return np.array([int(os.environ["NEURON_LOGICAL_NC_CONFIG"])])
+
+    ones = np.ones(2)
+    for grid, expected in (((), 1), ((2,), 2)):
+        outcome = backend.run(Call(kernel=Kernel(), inputs=(ones, ones), grid=grid))
+        assert outcome.outputs[0].tolist() == [expected]
+    backend.close()
+
+
+def test_a_compiler_error_is_a_refusal_with_its_hint_and_log(backend, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAULT", "compiler error")
+    outcome = run(backend)
+    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome.error, DeviceError)
+    lines = str(outcome.error).splitlines()
+    assert lines[:4] == [
+        "RuntimeError: Compilation failed, see the log",
+        "hint: NCC_EVRF007 (kernel): too many instructions: make the case smaller, or unroll less",
+        "log:",
+        "  NCC_EVRF007: too many instructions",
+    ]
+
+
+def test_a_kernels_fault_at_run_time_is_a_crash_and_not_run_again(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    monkeypatch.setenv("STANDIN_FAULT", "out of bounds")
+    outcome = run(backend)
+    assert isinstance(outcome, Crashed)
+    assert "hint: NRT_EXEC_OOB(1006) (kernel): an indirect DMA went out of bounds" in str(
+        outcome.error
+    )
+    assert "TDRV: nd0 nc0 reported an error" in str(outcome.error)
+    assert len(count.read_text().splitlines()) == 3 + 1
+
+
+def test_a_busy_core_is_tried_once_more(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("STANDIN_FLAG", str(tmp_path / "flag"))
+    monkeypatch.setenv("STANDIN_FAULT", "busy once")
+    assert isinstance(run(backend), Ran)
+
+
+def test_a_core_that_stays_busy_is_not_the_kernels_fault(backend, tmp_path, monkeypatch):
+    count = tmp_path / "count"
+    monkeypatch.setenv("STANDIN_COUNT", str(count))
+    monkeypatch.setenv("STANDIN_FAULT", "busy")
+    with pytest.raises(InfrastructureError, match=r"NRT_EXEC_NC_BUSY\(1005\)"):
+        run(backend)
+    assert len(count.read_text().splitlines()) == 3 + 2
+    with pytest.raises(InfrastructureError, match="the device failed 2 times, not the kernel"):
+        run(backend)
+    assert len(count.read_text().splitlines()) == 3 + 2, "it is asked no more"
+
+
+def test_a_hung_kernel_ends_only_its_own_process(backend, monkeypatch):
+    run(backend)
+    backend_of = backend.backend_for(None)
+    monkeypatch.setattr(backend_of.core, "settings", type(backend_of.core.settings)(timeout=0.3))
+    monkeypatch.setenv("STANDIN_FAULT", "hang")
+
+    def hanging(a, b):
+        return a
+
+    outcome = run(backend, hanging)
+    assert isinstance(outcome, Crashed)
+    assert "no answer within 0.3 s: the process was killed" in str(outcome.error)
+    monkeypatch.delenv("STANDIN_FAULT")
+    assert isinstance(run(backend), Ran), "the core serves the next kernel"
+
+
+def test_a_crash_ends_only_the_kernels_process(backend, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAULT", "crash")
+    outcome = run(backend)
+    assert isinstance(outcome, Crashed)
+    assert "killed by SIGSEGV" in str(outcome.error)
+    monkeypatch.delenv("STANDIN_FAULT")
+    assert isinstance(run(backend), Ran)
+
+
+def test_outputs_written_in_place(backend):
+    def copy(a, result):
+        result[...] = a
+
+    result = np.zeros(2)
+    outcome = backend.run(Call(kernel=copy, inputs=(np.ones(2),), outputs=(result,)))
+    assert outcome.outputs[0] is result
+    assert result.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("error", "kind"), [(RuntimeError, Rejected), (AttributeError, Crashed)])
+def test_errors_become_outcomes(backend, error, kind):
+    def failing(a, b):
+        raise error("no")
+
+    assert isinstance(run(backend, failing), kind)
+
+
+def test_a_module_that_is_patched_between_two_runs_is_seen(backend, monkeypatch):
+    """Two tests may share a kernel and patch its module: the process of before is not asked."""
+
+    def shifted(a, b):
+        return a + b + SHIFT
+
+    assert run(backend, shifted).outputs[0][0, 0] == 4
+    monkeypatch.setitem(globals(), "SHIFT", 10.0)
+    assert run(backend, shifted).outputs[0][0, 0] == 14
+
+
+SHIFT = 0.0
+
+
+def test_simulator_and_device_together(site, chip):
+    write_classic(site)
+    names = [backend.name for backend in select_backends("auto", device=True)]
+    assert names == ["sdk", "device"]
+
+
+def test_the_embedded_simulator_and_the_device_cannot_share_a_run(site, chip):
+    write_classic(site)
+    with pytest.raises(BackendMissingError, match=re.escape("--simulate=sdk --device, or one run")):
+        select_backends("embedded", device=True)
+
+
+def test_a_missing_device_is_never_replaced_by_a_simulator(site, nodes):
+    with pytest.raises(BackendMissingError, match="a Neuron device cannot be used here"):
+        select_backends("auto", device=True)

@@ -1,0 +1,59 @@
+import pytest
+
+from difftest.backends.device.faults import NCC, NRT, Blame, find_fault
+
+INFRASTRUCTURE = ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE")
+KERNEL = ("NRT_EXEC_OOB", "NRT_EXEC_BAD_INPUT", "NRT_EXEC_COMPLETED_WITH_NUM_ERR")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("NRT Error NRT_EXEC_OOB(1006): Failed to execute model", "NRT_EXEC_OOB(1006)"),
+        ("nrt_execute failed with NRT_TIMEOUT", "NRT_TIMEOUT(5)"),
+        ("NRT:nrt_execute returned 1005", "NRT_EXEC_NC_BUSY(1005)"),
+        ("ERROR NRT status: 101", "NRT_EXEC_UNIT_UNRECOVERABLE(101)"),
+        ("neuronx-cc: [ERROR] [NCC_EVRF007] too many", "NCC_EVRF007"),
+    ],
+)
+def test_codes_are_found_by_name_and_by_number(text, code):
+    assert find_fault(text).code == code
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"]
+)
+def test_what_is_no_code_is_not_taken_for_one(text):
+    assert find_fault(text) is None
+
+
+def test_a_number_that_belongs_to_another_name_is_said_to():
+    """A public page shows NRT_FAILURE(6), though 6 is NRT_HW_ERROR: the name decides."""
+    fault = find_fault("NrtError: NRT_FAILURE(6)")
+    assert fault.blame is Blame.KERNEL
+    assert str(fault).endswith("the number 6 is NRT_HW_ERROR")
+
+
+@pytest.mark.parametrize("name", INFRASTRUCTURE)
+def test_faults_of_the_infrastructure(name):
+    assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_faults_of_the_kernel(name):
+    assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.KERNEL
+
+
+def test_every_hardware_error_is_the_infrastructures():
+    """From 1200 on, the documented codes are of hardware, collectives and the network."""
+    for name, (number, blame, _) in NRT.items():
+        assert number < 1200 or blame is Blame.INFRASTRUCTURE, name
+
+
+def test_an_undocumented_compiler_code_points_at_the_page():
+    assert "Neuron Compiler Error Codes" in find_fault("NCC_EXYZ999").hint
+
+
+def test_each_code_has_a_hint():
+    assert all(hint for _, _, hint in NRT.values())
+    assert all(NCC.values())

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+
+from difftest.backends.base import BackendMissingError, Call
+from difftest.backends.device.core import DeviceError
+from difftest.backends.device.handover import ARTIFACTS
+from difftest.backends.device.selftest import UntrustedDeviceError
+from difftest.backends.device.timers import open_bench
+from tests.unit.backends.nrtpy_standin import write_nrtpy
+from tests.unit.backends.sdk_standin import write_classic, write_newer
+
+CAPTURE = """#!/bin/sh
+# Stands in for neuron-explorer: capture writes a profile, view prints its summary.
+if [ -n "$STANDIN_CAPTURE" ]; then echo "$STANDIN_CAPTURE" >&2; exit 3; fi
+if [ "$1" = capture ]; then
+    test -s "$3" || exit 4
+    test "$6" = --profile-nth-exec=2 || exit 5
+    test "$7" = a && test -s "$8" || exit 6
+    echo "$NEURON_RT_VISIBLE_CORES" > "${5%.ntff}_exec_2.ntff"
+else
+    test -s "$5" || exit 7
+    echo "$STANDIN_SUMMARY"
+fi
+"""
+
+
+def add(a, b):
+    return a + b
+
+
+CALL = Call(kernel=add, inputs=(np.ones((2, 2), np.float32),) * 2)
+
+
+@pytest.fixture
+def bench(site, chip, monkeypatch, tmp_path_factory):
+    """Opens a bench, and closes it when the test ends."""
+    monkeypatch.setenv("DIFFTEST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv(ARTIFACTS, str(tmp_path_factory.mktemp("artifacts")))
+    monkeypatch.setenv("STANDIN_LATENCY", "100 110")
+    opened = []
+
+    def make():
+        opened.append(open_bench(lambda: add))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def test_classic_kernels_are_timed_by_nki_benchmark(site, bench):
+    write_classic(site)
+    latency = bench().timer.measure(CALL, warmup=5, iterations=20)
+    assert latency.metric == "nc_latency of nki.benchmark"
+    assert (latency.percentiles[0], latency.percentiles[100]) == (100, 110)
+    assert latency.p99 == pytest.approx(109.9)
+
+
+def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, bench, monkeypatch):
+    write_newer(site, "0.6.0")
+    monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
+    latency = bench().timer.measure(CALL, warmup=5, iterations=20)
+    assert (latency.metric, latency.iterations) == ("device time of nrtpy", 20)
+    assert latency.p99 == pytest.approx(110)
+
+
+@pytest.fixture
+def capture(site, monkeypatch):
+    """A newer SDK without nrtpy, and the capture tool."""
+    write_newer(site, "0.5.0")
+    tools = site / "bin"
+    tools.mkdir()
+    (tools / "neuron-explorer").write_text(CAPTURE)
+    (tools / "neuron-explorer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.setenv("STANDIN_SUMMARY", '{"profile": [{"total_time": 0.000123}]}')
+
+
+def test_or_by_capture_where_it_is_not(capture, bench):
+    latency = bench().timer.measure(CALL, warmup=5, iterations=3)
+    assert (latency.metric, latency.warmup) == ("total_time of a profile", 1)
+    assert latency.iterations == 3
+    assert latency.p99 == pytest.approx(123)
+
+
+@pytest.mark.parametrize("summary", ["", "{}", "not JSON", '{"total_time": null}'])
+def test_a_summary_without_a_time_is_an_error(capture, bench, monkeypatch, summary):
+    monkeypatch.setenv("STANDIN_SUMMARY", summary)
+    with pytest.raises(DeviceError, match="shows no total_time"):
+        bench().timer.measure(CALL, warmup=5, iterations=1)
+
+
+def test_a_tool_that_fails_says_why(capture, bench, monkeypatch):
+    monkeypatch.setenv("STANDIN_CAPTURE", "no device")
+    with pytest.raises(DeviceError, match="capture ended with 3: no device"):
+        bench().timer.measure(CALL, warmup=5, iterations=1)
+
+
+def test_without_any_tool_the_error_says_what_to_install(site, bench, monkeypatch):
+    write_newer(site)
+    monkeypatch.setenv("PATH", str(site))
+    with pytest.raises(BackendMissingError, match=r"no neuron-explorer and no neuron-profile"):
+        bench()
+
+
+def test_a_classic_sdk_without_benchmark_says_so(site, bench):
+    write_classic(site)
+    package = site / "neuronxcc" / "nki" / "__init__.py"
+    package.write_text(package.read_text().replace("def benchmark", "def no_benchmark"))
+    with pytest.raises(BackendMissingError, match=r"has no benchmark"):
+        bench()
+
+
+def test_a_device_that_is_wrong_is_not_timed(site, bench, monkeypatch):
+    write_classic(site)
+    monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
+    with pytest.raises(UntrustedDeviceError):
+        bench()
+
+
+def test_a_kernel_that_does_not_compile_has_no_latency(site, bench, monkeypatch):
+    write_classic(site)
+    timer = bench().timer
+    monkeypatch.setenv("STANDIN_FAULT", "compiler error")
+    with pytest.raises(DeviceError, match="NCC_EVRF007"):
+        timer.measure(CALL, warmup=5, iterations=20)
+
+
+def test_the_bench_says_what_it_measures_on(site, bench):
+    write_classic(site)
+    machine = bench().machine
+    assert machine["core"] == "0"
+    assert machine["neuronx-cc"] == "2.21.18209.0"

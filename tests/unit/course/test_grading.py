@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+
+from difftest.backends.device.history import HISTORY, Record, append, digest_of
+from difftest.course.assignment import PERFORMANCE, CorrectnessTest, PerformanceTest
+from difftest.course.grading import (
+    GradingError,
+    correctness_points,
+    grade_correctness,
+    load_kernel,
+    measurements_of,
+    predict_p99,
+)
+from difftest.simulator.frontend.install import embedded
+from tests.unit import student
+
+PLAIN = CorrectnessTest(name="plain", image=(6, 5), channels=((128, 128),), bias=False, pool_size=1)
+BIASED = CorrectnessTest(name="bias", image=(6, 6), channels=((128, 128),), bias=True, pool_size=1)
+POOLED = CorrectnessTest(
+    name="pool", image=(6, 8), channels=((128, 128), (128, 128)), bias=True, pool_size=2
+)
+TESTS = (PLAIN, BIASED, POOLED)
+
+
+@pytest.fixture
+def graded(tmp_path):
+    def grade(source, tests=TESTS):
+        file = tmp_path / "conv2d.py"
+        file.write_text(source)
+        with embedded():
+            return list(grade_correctness(load_kernel(file), tests, seed=42))
+
+    return grade
+
+
+def test_a_right_kernel_earns_every_point(graded):
+    results = graded(student.SOURCE)
+    assert [result.test.name for result in results] == ["plain", "bias", "pool", "pool"]
+    assert [result.failure for result in results] == [None] * 4
+    assert correctness_points(results) == 7.5
+
+
+@pytest.mark.parametrize(
+    ("source", "failing", "points"),
+    [
+        (student.WITHOUT_BIAS, ["bias", "pool", "pool"], 2.5),
+        (student.SWAPPED_TAPS, ["plain", "bias", "pool", "pool"], 0.0),
+    ],
+    ids=["without bias", "swapped taps"],
+)
+def test_a_wrong_kernel_loses_the_tests_it_fails(graded, source, failing, points):
+    results = graded(source)
+    assert [result.test.name for result in results if not result.passed] == failing
+    assert correctness_points(results) == points
+    failure = next(result.failure for result in results if not result.passed)
+    assert "elements are wrong, first [" in failure
+    assert "got" in failure
+    assert "expected" in failure
+
+
+def test_one_failing_case_costs_the_whole_test(graded):
+    results = graded(student.SOURCE)
+    broken = [*results[:-1], type(results[-1])(POOLED, results[-1].case, "wrong")]
+    assert correctness_points(broken) == 5.0
+
+
+def test_what_the_hardware_refuses_fails_the_case_with_its_reason(graded):
+    (result,) = graded(student.TOO_WIDE, (PLAIN,))
+    assert "the partition size of a tile is at most 128" in result.failure
+    assert "conv2d.py" in result.failure
+
+
+def test_an_exception_of_the_kernel_fails_the_case(graded):
+    (result,) = graded(student.RAISING, (PLAIN,))
+    assert result.failure == "the kernel raised KeyError: 'bias'"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (student.NOT_PYTHON, "does not load: SyntaxError"),
+        (student.OTHER_NAME, r"no function fused_conv2d_maxpool\(X, W, bias, pool_size=1\)"),
+    ],
+)
+def test_a_file_that_cannot_be_graded_says_why(graded, source, text):
+    with pytest.raises(GradingError, match=text):
+        graded(source)
+
+
+def test_the_data_are_those_of_the_starter_code():
+    """np.random.seed(42); X, W, bias = rand(...), rand(...), rand(...), as the harness draws."""
+    np.random.seed(42)
+    want = [np.random.rand(*shape) for shape in ((4, 128, 6, 6), (128, 128, 3, 3), (128,))]
+    ((_, *got),) = BIASED.cases(np.random.RandomState(42))
+    for expected, array in zip(want, got, strict=True):
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, expected.astype(np.float32))
+
+
+def test_a_prediction_comes_from_the_timing_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("difftest.course.assignment.PERFORMANCE_CHANNELS", 128)
+    small = PerformanceTest(
+        name="small",
+        image=(6, 6),
+        dtype="float16",
+        pool_size=2,
+        points=1.0,
+        relaxed_us=1.0,
+        full_us=1.0,
+    )
+    file = tmp_path / "conv2d.py"
+    file.write_text(student.SOURCE)
+    with embedded():
+        kernel = load_kernel(file)
+        assert 5 < predict_p99(kernel, small) < 500  # microseconds of a few dozen instructions
+
+
+def test_measurements_are_of_exactly_this_file(tmp_path, monkeypatch):
+    file, other = tmp_path / "conv2d.py", tmp_path / "other.py"
+    file.write_text(student.SOURCE)
+    other.write_text(student.SOURCE + "# edited\n")
+    history = tmp_path / "history.json"
+    monkeypatch.setenv(HISTORY, str(history))
+    assert measurements_of(file, PERFORMANCE) == {}
+    append(
+        history,
+        Record(
+            test=PERFORMANCE[0].name,
+            kernel="fused_conv2d_maxpool",
+            source=digest_of(file),
+            when="2026-01-01T00:00:00+00:00",
+            metric="nc_latency",
+            p99=4000.0,
+            percentiles={"99": 4000.0},
+            spread=0.001,
+            rounds=1,
+            quiet=True,
+            predicted=None,
+            tensor_bound=None,
+            relaxed=4964.0,
+            full=4596.0,
+            machine={},
+        ),
+    )
+    assert measurements_of(file, PERFORMANCE) == {PERFORMANCE[0]: 4000.0}
+    assert measurements_of(other, PERFORMANCE) == {}
+
+
+def test_a_history_that_cannot_be_read_says_so(tmp_path, monkeypatch):
+    history = tmp_path / "history.json"
+    history.write_text("not JSON")
+    monkeypatch.setenv(HISTORY, str(history))
+    with pytest.raises(GradingError, match=r"history.json is not a history"):
+        measurements_of(tmp_path / "conv2d.py", PERFORMANCE)

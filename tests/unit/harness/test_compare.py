@@ -1,0 +1,169 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difftest.harness.compare import Expected, compare
+from difftest.harness.tolerance import Tolerance
+from difftest.harness.verdict import Inconclusive, Match, Mismatch
+
+FLOAT32 = np.dtype("float32")
+
+
+def expected(value, dtype="float32", reduction=1, accumulation="float32"):
+    value = np.asarray(value, np.float64)
+    return Expected(
+        value=value,
+        dtype=np.dtype(dtype),
+        magnitude=np.abs(value),
+        tolerance=Tolerance(reduction=reduction, accumulation=np.dtype(accumulation)),
+    )
+
+
+def compare_one(value, got, unwritten=(), **how):
+    return compare([expected(value, **how)], [got], unwritten)
+
+
+def float32(*values):
+    return np.array(values, np.float32)
+
+
+def test_equal_arrays_match_and_their_elements_are_counted():
+    assert compare_one([1, 2, 3], float32(1, 2, 3)) == Match(elements=3, exact=False)
+    assert compare_one([1, 2], float32(1, 2), reduction=0) == Match(elements=2, exact=True)
+
+
+def test_elements_of_all_outputs_are_counted():
+    verdict = compare([expected([1.0]), expected([[2.0, 3.0]])], [float32(1), float32(2, 3)[None]])
+    assert verdict == Match(elements=3, exact=False)
+
+
+def test_number_of_outputs_comes_first():
+    verdict = compare([expected([1.0])], [])
+    assert verdict.kind == "outputs"
+    assert verdict.message == "the kernel returned 0 outputs, the reference 1"
+
+
+def test_shape_comes_before_dtype():
+    verdict = compare_one([1, 2], np.ones((2, 1), np.float16))
+    assert verdict.kind == "shape"
+    assert verdict.message == "the kernel's shape is (2, 1), the reference's (2,)"
+
+
+def test_dtype_is_strict_and_comes_before_values():
+    verdict = compare_one([1, 2], np.array([5, 6], np.float64))
+    assert verdict.kind == "dtype"
+    assert verdict.message == "the kernel's dtype is float64, expected is float32"
+
+
+def test_a_value_that_only_a_cast_would_make_right_is_not_cast():
+    got = np.array([1.0], ml_dtypes.bfloat16)
+    assert compare_one([1.0], got, dtype="float16").kind == "dtype"
+
+
+def test_comparing_nothing_fails():
+    assert compare_one(np.zeros(0), np.zeros(0, np.float32)).kind == "empty"
+    assert compare([], []).kind == "empty"
+
+
+def test_unwritten_elements_fail_even_with_the_right_value():
+    mask = np.array([False, False, True])
+    verdict = compare_one([1, 2, 3], float32(1, 2, 3), [mask])
+    assert verdict.kind == "unwritten"
+    assert verdict.first.index == (2,)
+    assert verdict.first.got == "never written"
+
+
+def test_unwritten_comes_before_nan():
+    mask = np.array([False, True])
+    assert compare_one([1, 2], float32(np.nan, np.nan), [mask]).kind == "unwritten"
+
+
+@pytest.mark.parametrize(("value", "got"), [(1.0, np.nan), (np.nan, 1.0)])
+def test_nan_must_stand_where_the_reference_has_it(value, got):
+    verdict = compare_one([0.0, value], float32(0, got))
+    assert (verdict.kind, verdict.first.index) == ("nan", (1,))
+    assert verdict.first.error == "not finite"
+
+
+def test_nan_comes_before_values():
+    verdict = compare_one([0.0, 0.0], float32(5, np.nan))
+    assert (verdict.kind, verdict.first.index, verdict.wrong) == ("nan", (1,), 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "got"), [(1.0, np.inf), (np.inf, 1.0), (np.inf, -np.inf), (1e60, 3e38)]
+)
+def test_infinities_must_stand_where_the_reference_has_them(value, got):
+    assert compare_one([value], float32(got)).kind == "infinity"
+
+
+def test_the_same_nan_and_infinities_match():
+    values = [np.nan, np.inf, -np.inf]
+    assert isinstance(compare_one(values, float32(*values)), Match)
+
+
+def test_overflow_of_the_outputs_dtype_is_infinity():
+    assert isinstance(compare_one([1e6], np.array([np.inf], np.float16), dtype="float16"), Match)
+
+
+def test_values_differ_by_more_than_the_bound():
+    far = np.nextafter(np.float32(1), np.float32(2))
+    assert isinstance(compare_one([1.0], float32(far)), Match)
+    farther = np.nextafter(far, np.float32(2))
+    verdict = compare_one([1.0], float32(farther))
+    assert verdict.kind == "value"
+    assert verdict.message == "values differ by more than rounding explains"
+    assert verdict.first.error == "2 ULP of float32"
+
+
+def test_where_nothing_rounds_one_bit_fails():
+    far = np.nextafter(np.float32(1), np.float32(2))
+    verdict = compare_one([1.0], float32(far), reduction=0)
+    assert verdict.message == "values differ, and nothing here rounds: each must be equal"
+    assert verdict.first.allowed == "exactly 1.0"
+
+
+def test_mismatch_says_what_where_how_far_and_how_many():
+    got = np.zeros((4, 6), np.float32)
+    got[2:4, 1:3] = 1
+    verdict = compare_one(np.zeros((4, 6)), got)
+    assert verdict == Mismatch(
+        kind="value",
+        output=0,
+        message="values differ by more than rounding explains",
+        elements=24,
+        wrong=4,
+        first=verdict.first,
+        box=((2, 4), (1, 3)),
+        shape=(4, 6),
+    )
+    assert verdict.first.index == (2, 1)
+    assert (verdict.first.got, verdict.first.expected) == ("1.0", "0.0")
+
+
+def test_the_second_output_is_named():
+    verdict = compare([expected([1.0]), expected([2.0])], [float32(1), float32(3)])
+    assert verdict.output == 1
+
+
+def test_integers_are_compared():
+    assert isinstance(compare_one([3, 4], np.array([3, 4], np.int32), dtype="int32"), Match)
+    verdict = compare_one([3, 4], np.array([3, 6], np.int32), dtype="int32", reduction=0)
+    assert (verdict.kind, verdict.first.error) == ("value", "2")
+
+
+def test_a_bound_that_nothing_can_break_is_inconclusive():
+    verdict = compare_one(
+        [1.0], np.array([1.0], np.float16), dtype="float16", reduction=4096, accumulation="float16"
+    )
+    assert isinstance(verdict, Inconclusive)
+    assert "4096 roundings into float16 may leave no digit right" in verdict.reason
+
+
+def test_a_mismatch_outweighs_an_inconclusive_output():
+    vague = expected([1.0], dtype="float16", reduction=4096, accumulation="float16")
+    verdict = compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(2)])
+    assert isinstance(verdict, Mismatch)
+    assert isinstance(
+        compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(1)]), Inconclusive
+    )

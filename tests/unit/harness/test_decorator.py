@@ -1,0 +1,105 @@
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+
+from difftest.harness import decorator
+from difftest.harness.decorator import decorate
+from difftest.harness.recipes import Ones, Zeros
+from difftest.harness.runner import BoundCase, DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.spec import KernelSpec, SpecError
+from difftest.harness.verdict import Match
+from tests.unit.standin import PlainBackend, add, add_reference, add_spec
+
+
+def runner():
+    return Runner((PlainBackend(),))
+
+
+def broken_add(a, b):
+    result = add(a, b)
+    result[-1] = 0
+    return result
+
+
+def run_test(function, spec=None):
+    test = decorate(spec or add_spec(), function)
+    few = settings(max_examples=5, phases=[Phase.generate, Phase.shrink], database=None)
+    few(test)(difftest_runner=runner())
+
+
+def test_a_kernel_test_runs_its_function_on_drawn_cases():
+    seen = []
+
+    def test_add(case):
+        case.check()
+        seen.append(case)
+
+    run_test(test_add)
+    assert len(seen) == 5
+    assert isinstance(seen[0], BoundCase)
+    assert seen[0].verdicts == {"plain": Match(seen[0].values["n"], exact=True)}
+    assert seen[0].dtype == np.float32
+    assert [array.shape for array in seen[0].inputs] == [(seen[0].values["n"],)] * 2
+
+
+def test_a_kernel_test_that_compares_nothing_fails():
+    def test_add(case): ...
+
+    with pytest.raises(NothingComparedError, match=r"its function must call case\.check\(\)"):
+        run_test(test_add)
+
+
+def test_a_failure_of_a_kernel_test_is_shrunk():
+    def test_add(case):
+        case.check()
+
+    with pytest.raises(DifferentialFailure) as caught:
+        run_test(test_add, add_spec(broken_add, domain={"n": range(3, 9)}))
+    case = caught.value.case
+    assert (case.values, case.data) == ({"n": 3}, {"a": Zeros(), "b": Ones()})
+
+
+@pytest.mark.parametrize("names", ["", "cases", "self, case"])
+def test_a_function_that_does_not_take_case_is_refused(names):
+    namespace = {}
+    exec(f"def test_add({names}): ...", namespace)
+    with pytest.raises(SpecError, match="accepted: a function outside classes that takes an arg"):
+        decorate(add_spec(), namespace["test_add"])
+
+
+def test_the_decorator_takes_what_a_spec_takes():
+    """One signature is written twice, so that editors show it: they must not drift apart."""
+    taken = inspect.signature(decorator.kernel_test).parameters
+    fields = inspect.signature(KernelSpec).parameters
+    assert list(taken) == list(fields)
+    for name, parameter in taken.items():
+        default = fields[name].default
+        if not (parameter.default is None and repr(default) == "<factory>"):
+            assert parameter.default == default, name
+
+
+def test_the_result_is_a_hypothesis_test_of_the_same_name():
+    @decorator.kernel_test(
+        kernel=add, reference=add_reference, domain={"n": (1,)}, inputs={"a": "n", "b": "n"}
+    )
+    def test_sums(case):
+        """Sums."""
+
+    assert test_sums.hypothesis.inner_test
+    assert (test_sums.__name__, test_sums.__doc__) == ("test_sums", "Sums.")
+    assert list(inspect.signature(test_sums).parameters) == ["difftest_runner"]
+
+
+def test_fixtures_are_passed_on():
+    seen = []
+
+    def test_add(number, case):
+        seen.append(number)
+        case.check()
+
+    test = decorate(add_spec(), test_add)
+    assert list(inspect.signature(test).parameters) == ["number", "difftest_runner"]
+    settings(max_examples=1, database=None)(test)(number=3, difftest_runner=runner())
+    assert seen == [3]

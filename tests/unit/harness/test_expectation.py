@@ -1,0 +1,93 @@
+import re
+
+import numpy as np
+import pytest
+
+from difftest.harness.case import Case
+from difftest.harness.expectation import expect
+from difftest.harness.recipes import Fill, Integers, Ones, Random
+from difftest.harness.spec import SpecError
+from tests.unit.standin import add_spec
+
+
+def expect_one(spec, a=None, b=None, dtype="float32"):
+    case = Case({"n": 4}, dtype, {"a": a or Ones(), "b": b or Ones()})
+    (expected,) = expect(spec, case, case.inputs(spec))
+    return expected
+
+
+def test_values_are_float64_and_the_dtype_is_the_cases():
+    expected = expect_one(add_spec(dtypes=("bfloat16",)), dtype="bfloat16")
+    assert expected.value.dtype == np.float64
+    assert expected.value.tolist() == [2, 2, 2, 2]
+    assert expected.dtype == np.dtype("bfloat16")
+
+
+def test_the_spec_may_say_the_outputs_dtype():
+    assert expect_one(add_spec(output_dtype="float16")).dtype == np.dtype("float16")
+
+
+def test_integers_are_exact():
+    expected = expect_one(add_spec(), Integers(1, 8), Ones())
+    assert expected.exact
+
+
+@pytest.mark.parametrize(
+    ("data", "changes"),
+    [
+        (Fill(0.5), {}),
+        (Fill(float(2**24)), {}),
+        (Ones(), {"exact_integers": False}),
+        (Ones(), {"reference": lambda a, b: a / 3 + b / 3}),
+    ],
+)
+def test_what_may_round_is_not_exact(data, changes):
+    assert not expect_one(add_spec(**changes), data).exact
+
+
+def test_data_movement_is_always_exact():
+    assert expect_one(add_spec(reduction=0), Random(1), Random(2)).exact
+
+
+def test_the_probabilistic_bound_needs_random_data_everywhere():
+    assert expect_one(add_spec(), Random(0), Random(1)).tolerance.random
+    assert not expect_one(add_spec(), Random(0), Fill(0.1)).tolerance.random
+
+
+def test_the_magnitude_is_the_reference_over_absolute_values():
+    expected = expect_one(add_spec(), Fill(-3.5), Fill(3.0))
+    assert expected.value.tolist() == [-0.5] * 4
+    assert expected.magnitude.tolist() == [6.5] * 4
+
+
+def test_the_magnitude_is_never_below_the_value():
+    """A difference of absolute values would say that a - b with a = -b has no error."""
+    expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
+    assert expected.magnitude.tolist() == [7] * 4
+
+
+def test_the_spec_may_give_the_magnitude():
+    spec = add_spec(reference=lambda a, b: a - b, magnitude=lambda a, b: a + b)
+    assert expect_one(spec, Fill(3.5), Fill(3.0)).magnitude.tolist() == [6.5] * 4
+
+
+def test_a_magnitude_of_another_shape_is_an_error():
+    spec = add_spec(magnitude=lambda a, b: (a + b)[:2])
+    message = "magnitude: received shapes [(2,)]; accepted: those of the reference, [(4,)]"
+    with pytest.raises(SpecError, match=re.escape(message)):
+        expect_one(spec)
+
+
+def test_the_reference_gets_the_parameters_that_it_has():
+    spec = add_spec(
+        kernel=lambda a, b, n: None, parameters=("n",), reference=lambda a, b, n: a * n + b
+    )
+    assert expect_one(spec).value.tolist() == [5] * 4
+
+
+def test_several_outputs():
+    spec = add_spec(reference=lambda a, b: (a + b, a - b))
+    case = Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
+    first, second = expect(spec, case, case.inputs(spec))
+    assert first.value.tolist() == [2, 2]
+    assert second.value.tolist() == [0, 0]

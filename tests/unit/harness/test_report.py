@@ -1,0 +1,120 @@
+import shlex
+
+import pytest
+
+from difftest.backends.base import Crashed, Ran, Rejected
+from difftest.harness.case import Case, case_from_json
+from difftest.harness.compare import compare
+from difftest.harness.expectation import expect
+from difftest.harness.recipes import Fill, Ones, Zeros
+from difftest.harness.report import Reproduction, describe_box, failure_text, rejection_text
+from difftest.harness.spec import Rejection
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from tests.unit.standin import add_spec
+
+SPEC = add_spec()
+CASE = Case({"n": 2}, "float32", {"a": Zeros(), "b": Fill(1.0, ((1, 2.0),))})
+AGAIN = Reproduction("tests/test_add.py::test_add", ("--simulate",))
+
+
+def test_the_whole_report_of_a_mismatch():
+    a, b = CASE.inputs(SPEC)
+    verdict = compare(expect(SPEC, CASE, (a, b)), [b * 0 + 1])
+    assert failure_text(SPEC, CASE, {"plain": verdict}, AGAIN).splitlines() == [
+        "add disagrees with its reference",
+        "  case:        n=2, float32",
+        "  a:           (2,) Zeros()",
+        "  b:           (2,) Fill(value=1.0, overrides=((1, 2.0),))",
+        "  plain:       values differ, and nothing here rounds: each must be equal",
+        "  first wrong: output 0 at [1]: got 1.0, expected 2.0, error 4.19e+06 ULP of float32",
+        "  allowed:     exactly 2.0",
+        "  wrong:       1 of 2 elements, filling [1:2], the tail of axis 0",
+        "  run again:   pytest --simulate tests/test_add.py::test_add --case "
+        "'" + CASE.to_json() + "'",
+    ]
+
+
+def test_the_line_to_run_again_survives_the_shell():
+    words = shlex.split(AGAIN.command(CASE))
+    assert words[:4] == ["pytest", "--simulate", "tests/test_add.py::test_add", "--case"]
+    assert case_from_json(words[4], SPEC) == CASE
+
+
+def test_without_a_test_there_is_no_line_to_run_again():
+    assert "run again" not in failure_text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
+
+
+E = ValueError("two\nlines")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (Match(5, exact=True), "agrees on 5 elements, bit for bit"),
+        (Match(5, exact=False), "agrees on 5 elements, within rounding"),
+        (Mismatch(kind="shape", output=0, message="shapes differ"), "shapes differ"),
+        (
+            OneSided("kernel", E),
+            "the kernel refuses what its reference accepts: ValueError: two",
+        ),
+        (
+            OneSided("reference", E),
+            "the reference refuses what the kernel accepts: ValueError: two",
+        ),
+        (BothRejected(E, E), "kernel and reference both refuse: ValueError: two"),
+        (Inconclusive("too vague"), "inconclusive: too vague"),
+        (OneSided("kernel", KeyError()), "the kernel refuses what its reference accepts: KeyError"),
+    ],
+)
+def test_each_verdict_has_its_line(verdict, line):
+    text = failure_text(SPEC, CASE, {"one": verdict, "two": OneSided("kernel", E)}, None)
+    assert f"  one:         {line}\n" in text
+
+
+def test_lines_of_an_error_are_indented():
+    text = failure_text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
+    assert text.endswith(": ValueError: two\n" + " " * 15 + "lines")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "box", "shape", "text"),
+    [
+        (6, ((0, 2), (0, 3)), (2, 3), "which is all of them"),
+        (2, ((0, 2), (1, 2)), (2, 3), "filling [0:2, 1:2]"),
+        (2, ((0, 2), (1, 3)), (2, 3), "all in [0:2, 1:3], the tail of axis 1"),
+        (4, ((2, 4), (4, 6)), (4, 6), "filling [2:4, 4:6], the tail of axis 0 and 1"),
+    ],
+)
+def test_where_the_wrong_elements_lie(wrong, box, shape, text):
+    elements = shape[0] * shape[1]
+    mismatch = Mismatch("value", 0, "", elements, wrong, None, box, shape)
+    assert describe_box(mismatch) == text
+
+
+REJECTION = Rejection({"n": 3}, match="even", shapes={"b": (4,)})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "happened"),
+    [
+        (Ran(()), "accepted it"),
+        (Rejected(ValueError("odd")), "refused it, but said ValueError: odd"),
+        (Crashed(ValueError("odd")), "broke down: ValueError: odd"),
+    ],
+)
+def test_the_whole_report_of_a_missing_rejection(outcome, happened):
+    assert rejection_text(SPEC, REJECTION, "plain", outcome).splitlines() == [
+        "add must refuse this case",
+        "  case:        n=3, b of shape (4,)",
+        "  accepted:    an error of the kernel's contract whose text matches 'even'",
+        f"  plain:       {happened}",
+    ]
+
+
+def test_ones_print_as_code():
+    assert "(2,) Ones()" in failure_text(
+        SPEC,
+        Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()}),
+        {"plain": OneSided("kernel", E)},
+        None,
+    )

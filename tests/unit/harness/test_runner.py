@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+
+from difftest.backends.base import Crashed, Ran, Rejected
+from difftest.harness.case import Case
+from difftest.harness.recipes import Ones, Zeros
+from difftest.harness.runner import (
+    DifferentialFailure,
+    NotRejectedError,
+    Runner,
+    judge,
+    make_call,
+)
+from difftest.harness.spec import Rejection, SpecError
+from difftest.harness.tally import Counts
+from difftest.harness.verdict import BothRejected, Match, Mismatch, OneSided
+from tests.unit.standin import PlainBackend, add, add_spec
+
+CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Zeros()})
+ERROR = AssertionError("n must be even")
+
+
+def runner(*names):
+    return Runner(tuple(PlainBackend(name) for name in names or ("plain",)))
+
+
+def broken_add(a, b):
+    result = add(a, b)
+    result[-1] = 0
+    return result
+
+
+def refusing_add(a, b):
+    raise ERROR
+
+
+class Breaks:
+    name = description = "breaks"
+
+    def run(self, call):
+        return Crashed(RuntimeError("segment"))
+
+
+def test_a_right_kernel_matches_on_each_backend():
+    plain = runner("first", "second")
+    verdicts = plain.check(add_spec(), CASE)
+    assert verdicts == {"first": Match(4, exact=True), "second": Match(4, exact=True)}
+    assert plain.tally.rows["add", "first"] == Counts(cases=1, elements=4, exact=1)
+
+
+def test_a_wrong_kernel_fails_and_the_failure_carries_spec_case_and_verdicts():
+    spec = add_spec(broken_add)
+    with pytest.raises(DifferentialFailure) as caught:
+        runner().check(spec, CASE)
+    assert (caught.value.spec, caught.value.case) == (spec, CASE)
+    assert isinstance(caught.value.verdicts["plain"], Mismatch)
+    assert "broken_add disagrees with its reference" in str(caught.value)
+
+
+def test_all_backends_run_even_if_the_first_fails():
+    plain = Runner((Breaks(), PlainBackend()))
+    with pytest.raises(DifferentialFailure) as caught:
+        plain.check(add_spec(), CASE)
+    assert list(caught.value.verdicts) == ["breaks", "plain"]
+    assert isinstance(caught.value.verdicts["plain"], Match)
+    assert "disagrees with its reference on breaks" in str(caught.value)
+
+
+def test_what_one_backend_does_to_its_arrays_no_other_sees():
+    def add_in_place(a, b):
+        a += b
+        return a
+
+    a_twice = Case({"n": 4}, "float32", {"a": Ones(), "b": Ones()})
+    verdicts = runner("first", "second").check(add_spec(add_in_place), a_twice)
+    assert verdicts["second"] == Match(4, exact=True)
+
+
+def test_a_refusal_of_the_kernel_alone_is_a_failure_with_its_error_as_cause():
+    with pytest.raises(DifferentialFailure, match="n must be even") as caught:
+        runner().check(add_spec(refusing_add), CASE)
+    assert caught.value.__cause__ is ERROR
+
+
+def test_a_refusal_of_the_reference_alone_is_a_failure():
+    def reference(a, b):
+        raise ValueError("no such sum")
+
+    with pytest.raises(DifferentialFailure, match="the reference refuses what the kernel accepts"):
+        runner().check(add_spec(reference=reference), CASE)
+
+
+def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
+    with pytest.raises(SpecError):
+        runner().check(add_spec(refusing_add, magnitude=lambda a, b: a[:1]), CASE)
+
+
+@pytest.mark.parametrize(
+    ("expected", "outcome", "verdict"),
+    [
+        (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
+        (ERROR, Ran(()), OneSided("reference", ERROR)),
+        ((), Rejected(ERROR), OneSided("kernel", ERROR)),
+        ((), Crashed(ERROR), OneSided("kernel", ERROR)),
+        (ERROR, Crashed(ERROR), OneSided("kernel", ERROR)),
+    ],
+)
+def test_refusals_are_judged(expected, outcome, verdict):
+    assert judge(expected, outcome) == verdict
+
+
+def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():
+    def into(a, b, result): ...
+
+    spec = add_spec(into, outputs={"result": "n 2"}, output_dtype="bfloat16")
+    (result,) = make_call(spec, CASE, CASE.inputs(spec)).outputs
+    assert (result.shape, result.dtype) == ((4, 2), np.dtype("bfloat16"))
+    assert np.isnan(result).all()
+
+
+def test_an_output_that_the_kernel_leaves_unwritten_fails():
+    def half(a, b, result):
+        result[:2] = add(a, b)[:2]
+
+    with pytest.raises(DifferentialFailure) as caught:
+        runner().check(add_spec(half, outputs={"result": "n"}), CASE)
+    verdict = caught.value.verdicts["plain"]
+    assert (verdict.kind, verdict.wrong, verdict.box) == ("unwritten", 2, ((2, 4),))
+
+
+def even_add(a, b):
+    assert len(a) % 2 == 0, "the length must be even"
+    return add(a, b)
+
+
+def check_rejection(kernel, match="must be even", backend=None, **changes):
+    rejection = Rejection({"n": 3}, match=match, **changes)
+    plain = Runner((backend or PlainBackend(),))
+    plain.check_rejection(add_spec(kernel, rejects=(rejection,)), rejection)
+    return plain
+
+
+def test_a_demanded_rejection_is_counted():
+    assert check_rejection(even_add).tally.rows["even_add", "plain"] == Counts(rejections=1)
+
+
+def test_a_case_that_should_be_rejected_and_is_accepted_fails():
+    with pytest.raises(NotRejectedError, match=r"add must refuse this case[\s\S]*accepted it"):
+        check_rejection(add)
+
+
+def test_a_rejection_for_another_reason_fails():
+    with pytest.raises(NotRejectedError, match="refused it, but said AssertionError: the length"):
+        check_rejection(even_add, match="partition")
+
+
+def test_a_crash_is_no_rejection():
+    with pytest.raises(NotRejectedError, match="broke down: RuntimeError: segment"):
+        check_rejection(even_add, match="segment", backend=Breaks())
+
+
+def test_a_rejection_may_change_a_shape_and_a_dtype():
+    def strict_add(a, b):
+        assert a.shape == b.shape, f"lengths differ: {a.shape} {b.shape} {a.dtype}"
+
+    check_rejection(strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16")

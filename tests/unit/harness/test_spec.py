@@ -1,0 +1,147 @@
+import re
+
+import pytest
+from hypothesis import strategies as st
+
+from difftest.harness.case import Case
+from difftest.harness.recipes import Ones
+from difftest.harness.spec import KernelSpec, Rejection, SpecError
+from tests.unit.standin import add_reference, add_spec
+
+
+def matrix_product(lhsT, rhs, result, TILE=128): ...
+
+
+def product_spec(**changes) -> KernelSpec:
+    fields = {
+        "kernel": matrix_product,
+        "reference": lambda lhsT, rhs: lhsT.T @ rhs,
+        "domain": {"TILE": (1, 2), "M": st.integers(1, 4), "K": lambda TILE: st.just(2 * TILE)},
+        "inputs": {"lhsT": "K M", "rhs": "K 3"},
+        "outputs": {"result": "M 3"},
+        "parameters": ("TILE",),
+    }
+    return KernelSpec(**{**fields, **changes})
+
+
+def test_shapes_come_from_names_and_numbers():
+    spec = product_spec()
+    values = {"TILE": 1, "M": 5, "K": 2}
+    assert spec.shape("lhsT", values) == (2, 5)
+    assert spec.shape("result", values) == (5, 3)
+    assert spec.parameters_of(values) == {"TILE": 1}
+    assert spec.name == "matrix_product"
+
+
+@pytest.mark.parametrize(
+    ("reduction", "length"), [(7, 7), ("K", 2), (lambda K, M: K * M, 10), (0, 0)]
+)
+def test_reduction_length(reduction, length):
+    assert product_spec(reduction=reduction).reduction_length({"TILE": 1, "M": 5, "K": 2}) == length
+
+
+def test_grid():
+    values = {"TILE": 1, "M": 5, "K": 2}
+    assert product_spec().grid_of(values) == ()
+    assert product_spec(grid=(2, 2)).grid_of(values) == (2, 2)
+    assert product_spec(grid=lambda M: (M,)).grid_of(values) == (5,)
+
+
+def test_a_kernel_whose_signature_cannot_be_read_is_taken():
+    class Compiled:
+        @property
+        def __signature__(self):
+            raise ValueError("no signature")
+
+        def __call__(self, *arrays): ...
+
+    assert add_spec(Compiled()).name == "Compiled"
+
+
+def test_rejections_have_labels():
+    rejection = Rejection({"n": 256, "C": 3}, match="x", dtype="float16", shapes={"b": (1, 2)})
+    assert rejection.label() == "rejects-n=256-C=3-b=[1,2]-float16"
+
+
+VALUES = "TILE, M, K"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"domain": {"M": st.integers(1, 4), "K": lambda N: N}},
+            "domain['K']: received the name 'N'; accepted: M",
+        ),
+        (
+            {"domain": {"M": lambda M: M}},
+            "domain['M']: received the name 'M'; accepted: none, for it is the first of the domain",
+        ),
+        (
+            {"domain": {"M": 3}},
+            "domain['M']: received 3; accepted: a Hypothesis strategy, a sequence of values, "
+            "or a function of earlier names",
+        ),
+        ({"domain": {"M": ()}}, "domain['M']: received (); accepted"),
+        ({"domain": {"M": "12"}}, "domain['M']: received '12'; accepted"),
+        ({"parameters": ("N",)}, f"parameters: received the name 'N'; accepted: {VALUES}"),
+        ({"reduction": "N"}, f"reduction: received the name 'N'; accepted: {VALUES}"),
+        ({"reduction": lambda N: N}, f"reduction: received the name 'N'; accepted: {VALUES}"),
+        ({"grid": lambda N: (N,)}, f"grid: received the name 'N'; accepted: {VALUES}"),
+        ({"inputs": {}}, "inputs: received none; accepted: at least one array argument"),
+        (
+            {"inputs": {"lhsT": "K N", "rhs": "K"}},
+            f"inputs['lhsT']: received the name 'N'; accepted: {VALUES}",
+        ),
+        (
+            {"inputs": {"lhsT": ("K", "M"), "rhs": "K"}},
+            "inputs['lhsT']: received ('K', 'M'); accepted: names of dimensions separated by "
+            "spaces, e.g. 'K M'",
+        ),
+        ({"outputs": {"result": " "}}, "outputs['result']: received ' '; accepted"),
+        ({"dtypes": ()}, "dtypes: received (); accepted: a tuple of dtype names"),
+        ({"dtypes": "float32"}, "dtypes: received 'float32'; accepted: a tuple of dtype names"),
+        ({"dtypes": ("float64",)}, "dtypes: received 'float64'; accepted: bfloat16, bool, float16"),
+        ({"output_dtype": "double"}, "output_dtype: received 'double'; accepted: bfloat16, bool"),
+        ({"accumulation": "int32"}, "accumulation: received 'int32'; accepted: a floating-point"),
+        (
+            {"examples": ({"M": 3},)},
+            f"examples: received values for M; accepted: a value for each of {VALUES}",
+        ),
+        (
+            {"examples": (Case({}, "float32", {"lhsT": Ones(), "rhs": Ones()}),)},
+            "examples: received values for no name",
+        ),
+        (
+            {"rejects": (Rejection({"M": 3}, match="M"),)},
+            f"rejects: received values for M; accepted: a value for each of {VALUES}",
+        ),
+        (
+            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match=""),)},
+            "rejects: received match=''; accepted: a part of the error's text",
+        ),
+        (
+            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", shapes={"x": (1,)}),)},
+            "rejects.shapes: received the name 'x'; accepted: lhsT, rhs, result",
+        ),
+        (
+            {"outputs": {}},
+            "kernel: matrix_product(lhsT, rhs, result, TILE=128) cannot be called with the arrays "
+            "(lhsT, rhs) and the parameters (TILE): missing a required argument: 'result'",
+        ),
+        ({"parameters": ("M",)}, "and the parameters (M): got an unexpected keyword argument 'M'"),
+    ],
+)
+def test_a_contradiction_is_one_clear_error(changes, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        product_spec(**changes)
+
+
+def test_a_kernel_is_not_its_own_reference():
+    with pytest.raises(SpecError, match="reference: received add_reference, the kernel itself"):
+        add_spec(add_reference)
+
+
+def test_a_spec_is_frozen():
+    with pytest.raises(AttributeError):
+        add_spec().reference = add_reference

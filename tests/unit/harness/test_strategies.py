@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from difftest.harness.recipes import Fill, Integers, Random, Zeros
+from difftest.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
+from tests.unit.standin import add_spec
+
+deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
+
+
+def drawn(strategy, examples=200):
+    """What a strategy gives in this many draws."""
+    seen = []
+
+    @settings(derandomize=True, database=None, deadline=None, max_examples=examples)
+    @given(strategy)
+    def collect(value):
+        seen.append(value)
+
+    collect()
+    return seen
+
+
+def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits():
+    values = drawn(sizes(1, 2000))
+    assert all(1 <= value <= 2000 for value in values)
+    edges = {1, 2, 1999, 2000} | {limit + step for limit in HARDWARE_LIMITS for step in (-1, 0, 1)}
+    assert edges <= set(values)
+
+
+def test_sizes_of_one():
+    assert set(drawn(sizes(5, 5))) == {5}
+
+
+def test_hardware_limits_are_the_partitions_and_the_moving_operand():
+    assert HARDWARE_LIMITS == (128, 512)
+
+
+def test_multiples_stay_in_the_range_and_lean_to_its_ends():
+    values = drawn(multiples(128, at_most=100_000, at_least=200))
+    assert all(value % 128 == 0 and 200 <= value <= 100_000 for value in values)
+    assert {256, 384, 99_840, 99_968} <= set(values)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "smallest"),
+    [
+        (sizes(1, 1000), 1),
+        (sizes(3, 1000), 3),
+        (multiples(128, at_most=4096), 128),
+        (multiples(3, at_most=4096, at_least=100), 102),
+    ],
+)
+def test_sizes_shrink_to_the_smallest(strategy, smallest):
+    assert find(strategy, lambda value: True, settings=deterministic) == smallest
+
+
+@pytest.mark.parametrize(
+    ("condition", "smallest"), [(lambda n: n > 128, 129), (lambda n: n >= 127, 127)]
+)
+def test_sizes_shrink_to_the_smallest_that_fails(condition, smallest):
+    assert find(sizes(1, 4096), condition, settings=deterministic) == smallest
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sizes(3, 2), "sizes: received low=3, high=2; accepted: low <= high"),
+        (lambda: multiples(0, at_most=9), "multiples: received of=0; accepted: at least 1"),
+        (
+            lambda: multiples(128, at_most=127),
+            "multiples: received of=128, at_least=1, at_most=127; accepted: a range that holds",
+        ),
+    ],
+)
+def test_an_empty_range_is_an_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_recipes_shrink_to_zeros():
+    assert find(recipes("float32"), lambda recipe: True, settings=deterministic) == Zeros()
+
+
+def test_random_data_is_frequent_and_has_values_inexact_in_narrow_dtypes():
+    seen = drawn(recipes("float32"))
+    random = [recipe for recipe in seen if isinstance(recipe, Random)]
+    assert len(random) > len(seen) / 5
+    values = random[0].build((100,), np.dtype("float32"))
+    assert np.any(values != values.astype(np.float16))
+
+
+def test_recipes_of_integers_are_integers():
+    for recipe in drawn(recipes("uint8")):
+        assert not isinstance(recipe, Random)
+        values = recipe.build((64,), np.dtype("uint8"))
+        assert values.dtype == np.uint8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
+def test_products_of_drawn_data_do_not_overflow(dtype):
+    for recipe in drawn(recipes(dtype)):
+        values = recipe.build((128,), np.dtype(dtype)).astype(np.float64)
+        assert np.isfinite(values).all()
+        assert np.abs(values).max() <= 2.0**10
+
+
+@pytest.mark.parametrize("nonfinite", [True, False])
+def test_nonfinite_values_come_only_where_they_are_asked_for(nonfinite):
+    fills = [
+        recipe
+        for recipe in drawn(recipes("float16", nonfinite=nonfinite))
+        if isinstance(recipe, Fill)
+    ]
+    values = [fill.value for fill in fills] + [v for fill in fills for _, v in fill.overrides]
+    assert np.isfinite(values).all() == (not nonfinite)
+
+
+@given(
+    cases(
+        add_spec(
+            domain={"CHUNK": sizes(1, 128), "n": lambda CHUNK: multiples(CHUNK, at_most=4096)},
+            dtypes=("float32", "bfloat16"),
+        )
+    )
+)
+def test_cases_are_built_from_the_domain(case):
+    assert list(case.values) == ["CHUNK", "n"]
+    assert case.values["n"] % case.values["CHUNK"] == 0
+    assert case.dtype in ("float32", "bfloat16")
+    assert list(case.data) == ["a", "b"]
+
+
+def test_a_function_of_the_domain_may_return_a_sequence():
+    spec = add_spec(domain={"m": (1, 2), "n": lambda m: [m, 10 * m]})
+    pairs = {tuple(case.values.values()) for case in drawn(cases(spec))}
+    assert pairs == {(1, 1), (1, 10), (2, 2), (2, 20)}
+
+
+def test_cases_shrink_to_the_first_of_everything():
+    spec = add_spec(dtypes=("float16", "float32"))
+    case = find(cases(spec), lambda case: True, settings=deterministic)
+    assert (case.values, case.dtype) == ({"n": 1}, "float16")
+    assert set(case.data.values()) == {Zeros()}
+
+
+def test_integers_are_drawn_as_their_own_recipe():
+    seen = drawn(st.one_of(recipes("float32"), recipes("int32")))
+    assert any(isinstance(recipe, Integers) for recipe in seen)

@@ -1,0 +1,46 @@
+from difftest.harness.tally import Counts, Tally, tally_from_json
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+
+ERROR = ValueError("no")
+
+
+def counted():
+    tally = Tally()
+    tally.count("add", "plain", Match(elements=5, exact=True))
+    tally.count("add", "plain", Match(elements=7, exact=False))
+    tally.count("add", "plain", Mismatch(kind="value", output=0, message="", elements=3))
+    tally.count("add", "plain", BothRejected(ERROR, ERROR))
+    tally.count("add", "other", Inconclusive("vague"))
+    tally.count("add", "other", OneSided("kernel", ERROR))
+    tally.count_rejection("add", "other")
+    return tally
+
+
+def test_counts_by_kernel_and_backend():
+    assert counted().rows == {
+        ("add", "plain"): Counts(cases=4, elements=15, exact=1, both_rejected=1),
+        ("add", "other"): Counts(cases=2, inconclusive=1, rejections=1),
+    }
+    assert counted().reasons == {"add: vague"}
+
+
+def test_compared_counts_elements_and_demanded_rejections_only():
+    tally = Tally()
+    tally.count("add", "plain", BothRejected(ERROR, ERROR))
+    tally.count("add", "plain", Inconclusive("vague"))
+    assert tally.compared == 0
+    tally.count_rejection("add", "plain")
+    assert tally.compared == 1
+
+
+def test_json_comes_back():
+    assert tally_from_json(counted().to_json()) == counted()
+
+
+def test_merge_adds():
+    total = counted()
+    total.merge(counted())
+    assert total.rows["add", "plain"] == Counts(cases=8, elements=30, exact=2, both_rejected=2)
+    other = Tally()
+    other.merge(counted())
+    assert other == counted()

@@ -1,0 +1,111 @@
+import math
+
+import numpy as np
+import pytest
+
+from difftest.harness.tolerance import (
+    FAILURE_PROBABILITY,
+    Tolerance,
+    is_exact_in,
+    probabilistic_gamma,
+    worst_case_gamma,
+)
+
+FLOAT32, FLOAT16 = np.dtype("float32"), np.dtype("float16")
+U32 = 2.0**-24
+
+
+def tolerance(reduction, accumulation=FLOAT32, random=True):
+    return Tolerance(reduction=reduction, accumulation=accumulation, random=random)
+
+
+def test_worst_case_gamma():
+    assert worst_case_gamma(0, U32) == 0
+    assert worst_case_gamma(1, U32) == pytest.approx(U32)
+    assert worst_case_gamma(2**24, U32) == math.inf
+
+
+def test_probabilistic_gamma_grows_with_the_root_of_n():
+    few, many = (probabilistic_gamma(n, U32, 1000) for n in (1_000, 100_000))
+    assert many / few == pytest.approx(10, rel=0.1)
+    assert probabilistic_gamma(0, U32, 1000) == 0
+    assert probabilistic_gamma(100, U32, 0) == 0
+
+
+def test_probabilistic_gamma_is_higham_and_marys_with_the_union_bound():
+    n, elements = 512, 4096
+    factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - U32)
+    failure = 2 * n * elements * math.exp(-(factor**2) * (1 - U32) ** 2 / 2)
+    assert failure == pytest.approx(FAILURE_PROBABILITY)
+    assert probabilistic_gamma(n, U32, elements) == pytest.approx(
+        factor * math.sqrt(n) * U32, rel=1e-4
+    )
+
+
+def test_random_data_takes_the_smaller_of_the_two_bounds():
+    assert tolerance(4).gamma(1000) == worst_case_gamma(4, U32)
+    assert tolerance(10_000).gamma(1000) == probabilistic_gamma(10_000, U32, 1000)
+
+
+def test_other_data_takes_the_worst_case_bound():
+    assert tolerance(10_000, random=False).gamma(1000) == worst_case_gamma(10_000, U32)
+
+
+def test_data_movement_allows_one_value():
+    values = np.array([0.1, -3.0, 0.0])
+    low, high = tolerance(0).interval(values, np.abs(values), FLOAT16)
+    assert np.array_equal(low, high)
+    assert np.array_equal(low, values.astype(np.float16))
+
+
+def test_the_interval_is_rounded_once_into_the_outputs_dtype():
+    """One float32 rounding is far below half a unit of float16: both ends round to one value."""
+    low, high = tolerance(1).interval(np.array([1 / 3]), np.array([1 / 3]), FLOAT16)
+    assert low == high == np.float16(1 / 3)
+    low, high = tolerance(1).interval(np.array([1 / 3]), np.array([1 / 3]), FLOAT32)
+    assert high - low == pytest.approx(2.0**-25, rel=0.01)
+
+
+def test_the_interval_of_what_is_not_finite_is_the_value_itself():
+    values = np.array([np.nan, np.inf, -np.inf, 1.0])
+    magnitude = np.array([np.nan, np.inf, np.inf, np.nan])
+    low, high = tolerance(5).interval(values, magnitude, FLOAT32)
+    assert np.array_equal(low, values.astype(np.float32), equal_nan=True)
+    assert np.array_equal(high, values.astype(np.float32), equal_nan=True)
+
+
+def test_near_the_largest_number_infinity_is_within_the_interval():
+    largest = float(np.finfo(np.float16).max)
+    low, high = tolerance(10, FLOAT16).interval(np.array([largest]), np.array([largest]), FLOAT16)
+    assert np.isfinite(low[0])
+    assert np.isinf(high[0])
+
+
+@pytest.mark.parametrize("terms", [128, 1024])
+@pytest.mark.parametrize("output", [FLOAT32, FLOAT16])
+def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
+    generator = np.random.default_rng(terms)
+    a, b = (generator.standard_normal((64, terms)).astype(np.float16) for _ in range(2))
+    products = a.astype(np.float64) * b.astype(np.float64)
+    exact, magnitude = products.sum(1), np.abs(products).sum(1)
+    low, high = tolerance(terms).interval(exact, magnitude, output)
+
+    def accumulate(dtype):
+        total = np.zeros(64, dtype)
+        for column in range(terms):
+            total = (total + products[:, column].astype(dtype)).astype(dtype)
+        return total.astype(output)
+
+    in_float32, in_float16 = accumulate(FLOAT32), accumulate(FLOAT16)
+    assert np.all((low <= in_float32) & (in_float32 <= high))
+    assert np.mean((low <= in_float16) & (in_float16 <= high)) < 0.5
+
+
+def test_integers_are_exact_up_to_the_mantissa():
+    integers = np.array([3.0, -4.0])
+    assert is_exact_in(FLOAT32, np.array([2.0**24]), integers)
+    assert not is_exact_in(FLOAT32, np.array([2.0**24 + 2]), integers)
+    assert not is_exact_in(FLOAT16, np.array([2.0**12]), integers)
+    assert not is_exact_in(FLOAT32, np.array([2.5]), integers)
+    assert not is_exact_in(FLOAT32, np.array([2.0]), np.array([0.5]))
+    assert not is_exact_in(FLOAT32, np.array([np.nan]), integers)
