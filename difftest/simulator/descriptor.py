@@ -1,0 +1,49 @@
+"""What the rules of an instruction may know of a tile: no data, and of its place what rules ask."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.trace import Space
+
+Shape = tuple[int, ...]
+
+
+class Descriptor(NamedTuple):
+    """A tile without its data."""
+
+    space: Space
+    dtype: np.dtype[Any]
+    shape: Shape
+    """Partition axis first and at least two dimensions; in HBM the tile's own."""
+    start: int
+    """The first partition; 0 in HBM."""
+    span: tuple[int, int] | None
+    """First and last byte within each partition, in tensors of more than one PSUM bank."""
+    label: str
+    """How errors spell the tile."""
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        """Elements in each partition."""
+        total = 1
+        for size in self.shape[1:]:
+            total *= size
+        return total
+
+    @property
+    def size(self) -> int:
+        """Elements in all."""
+        total = 1
+        for size in self.shape:
+            total *= size
+        return total
+
+    def __repr__(self) -> str:
+        return self.label

@@ -1,0 +1,136 @@
+"""The checks that every instruction shares, read off its record: roles, buffers, dtypes, shapes.
+
+They run once for each signature; :func:`check` is called by the gate alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from difftest.simulator.dtypes import name_of
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.instructions.operands import is_number, spell_buffers, wrong_space
+from difftest.simulator.instructions.record import (
+    Call,
+    Descriptor,
+    DType,
+    Fit,
+    Instruction,
+    Result,
+    Role,
+    Takes,
+)
+from difftest.simulator.machine import Machine
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+_NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
+_VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
+
+
+def check(
+    machine: Machine,
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...],
+    dst: Tile | None,
+    others: tuple[Tile | None, ...],
+    dtype: DType | None,
+    engine: Engine,
+) -> Call:
+    """The call that these operands make.
+
+    Raises
+    ------
+    NkiError : it breaks a rule of the record.
+    """
+    described: dict[str, Any] = {}
+    for role, operand in zip(instruction.operands, operands, strict=True):
+        described[role.name] = _describe(instruction, role, operand)
+    destinations = {}
+    for role, tile in zip(instruction.destinations, (dst, *others), strict=False):
+        if tile is not None:
+            destinations[role.name] = _describe(instruction, role, tile)
+    call = Call(
+        instruction,
+        machine,
+        described,
+        dict(zip(instruction.options, options, strict=True)),
+        destinations,
+        dtype,
+    )
+    _check_vectors(call)
+    call.engine = instruction.engine(call, engine)
+    for rule in instruction.rules:
+        rule(call)
+    call.result = instruction.result(call)
+    for role in instruction.destinations:
+        _check_destination(call, role)
+    call.facts = instruction.facts(call)
+    call.reads_dst = instruction.reads_dst(call)
+    return call
+
+
+def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
+    """A descriptor for a tile, the type for a number, None for an operand left out."""
+    where, name = instruction.name, role.name
+    if operand is None and role.optional:
+        return None
+    if role.takes in _NUMBERS and is_number(operand):
+        return type(operand)
+    if not isinstance(operand, Tile) or role.takes is Takes.NUMBER:
+        raise KernelError(
+            f"{where} takes {role.takes.value} as {name}",
+            received=f"{type(operand).__name__} {operand!r:.80}",
+        )
+    if operand.space not in role.buffers:
+        raise wrong_space(operand, name, where, role.buffers)
+    if role.dtypes is not None and operand.dtype not in role.dtypes:
+        raise DtypeError(
+            f"{where} takes {name} of certain dtypes",
+            received=f"{name} = {operand!r}",
+            limit=", ".join(name_of(dtype) for dtype in role.dtypes),
+            remedy="cast it with nisa.tensor_copy(..., dtype=...)",
+        )
+    return operand.descriptor()
+
+
+def _check_vectors(call: Call) -> None:
+    """Vector operands have one element in each partition of the first operand."""
+    roles = call.instruction.operands
+    for role in roles:
+        vector = call.operands[role.name]
+        if role.takes not in _VECTORS or not isinstance(vector, Descriptor):
+            continue
+        data: Descriptor = call.operands[roles[0].name]
+        if vector.partitions != data.partitions or vector.size != data.partitions:
+            raise ShapeError(
+                f"{call.name} takes {role.name} as {role.takes.value}",
+                received=f"{role.name} {list(vector.shape)} for data {list(data.shape)}",
+                limit=f"a number, or shape {[data.partitions, 1]}",
+                remedy="use nisa.tensor_tensor for operands of the data's own shape",
+            )
+
+
+def _check_destination(call: Call, role: Role) -> None:
+    """A destination that exists has the shape that the record says."""
+    tile = call.destinations.get(role.name)
+    if tile is None:
+        return
+    wanted = call.result.shape if role.shape is None else role.shape(call)
+    if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
+        raise ShapeError(
+            f"{call.name} writes {role.name} of its result's shape",
+            received=f"{role.name} = {tile!r}",
+            limit=f"{list(wanted)}",
+            remedy=f"give {role.name} that shape, or index the part of it that has it",
+        )
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
+    if shape == wanted or fit is Fit.EXACT:
+        return shape == wanted
+    if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
+        return False
+    return math.prod(shape) == math.prod(wanted)

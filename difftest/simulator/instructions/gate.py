@@ -1,0 +1,120 @@
+"""The one way to issue an instruction: check it, read its operands, compute, round, write, record.
+
+Whoever calls, the rules of the record are checked on the operands and on every destination. What
+they depend on is a signature: buffers, dtypes, shapes, options. One that passed is kept, with the
+:class:`~difftest.simulator.instructions.record.Call` that came of it, and is not checked again.
+What depends on the data (bounds, what was written, values) is checked each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import Array
+from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.operands import write
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Result
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+_KEPT = 4096
+"""Calls kept for each machine; beyond that they are forgotten, and checked anew."""
+
+
+def issue(
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    dst: Tile | None = None,
+    others: tuple[Tile | None, ...] = (),
+    dtype: DType | None = None,
+    engine: Engine = Engine.UNKNOWN,
+    where: Array | None = None,
+) -> Any:
+    """Run an instruction and return its first destination.
+
+    Parameters
+    ----------
+    operands, options : in the order of the record; an operand is a tile, a number or None, an
+        option hashable.
+    dst : where the result goes; None for a new tile, as the record says.
+    others : the further destinations (``reduce_res``, ``dst_idx``), None for one left out.
+    dtype : of a new tile, if the kernel names it.
+    engine : the one that the kernel names.
+    where : bools over the result's shape; only where they are true is ``dst`` written.
+
+    Raises
+    ------
+    NkiError : a rule of the record is broken; nothing is written then.
+    """
+    core = current()
+    call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
+    reads = [operand for operand in operands if isinstance(operand, Tile)]
+    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+    if dst is None:
+        dst = new_tile(core, call)
+    elif call.reads_dst:
+        reads.append(dst)
+        values.append(dst.engine_values())
+    results = instruction.meaning(call, *values)
+    writes = [dst]
+    if type(results) is tuple:
+        results, *rest = results
+        for tile, made in zip(others, rest, strict=True):
+            if tile is not None:
+                write(tile, made)
+                writes.append(tile)
+    if type(results) is Masked:
+        chosen = results.chosen
+        where = chosen if where is None else chosen & where
+        results = results.values
+    write(dst, results, where)
+    core.emit(
+        instruction.name, call.engine, tuple(writes), tuple(reads), **call.facts
+    )
+    return dst
+
+
+def prepare(
+    core: Core,
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...],
+    dst: Tile | None,
+    others: tuple[Tile | None, ...],
+    dtype: DType | None,
+    engine: Engine,
+) -> Call:
+    """The call that these operands make, checked, or remembered if its like passed before."""
+    key = (
+        instruction,
+        options,
+        dtype,
+        engine,
+        *[_signature(operand) for operand in operands],
+        None if dst is None else dst.signature(),
+        *[None if other is None else other.signature() for other in others],
+    )
+    calls = core.calls
+    call: Call | None = calls.get(key)
+    if call is None:
+        call = check(core.machine, instruction, operands, options, dst, others, dtype, engine)
+        if len(calls) >= _KEPT:
+            calls.clear()
+        calls[key] = call
+    return call
+
+
+def _signature(operand: Any) -> Any:
+    """What a rule may know of an operand: of a number its type alone."""
+    return operand.signature() if isinstance(operand, Tile) else type(operand)
+
+
+def new_tile(core: Core, call: Call) -> Any:
+    """A tile for the result of a call."""
+    result = call.result
+    storage = core.allocate(result.shape, result.dtype, result.space)
+    storage.producer = call.name
+    return core.tile.whole(storage)

@@ -1,0 +1,272 @@
+"""What an instruction is: one record, on which everything that is known of it hangs.
+
+An :class:`Instruction` has a name, its operands and destinations by role, the rules that hold for
+them, what its result is, its meaning in NumPy, the key of its cost and the pages it rests on. A
+:class:`Call` is one legal use of it: the descriptors of its operands, its options, its engine and
+its results. Rules and results are functions of a Call alone, so that a signature that passed once
+need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
+from difftest.simulator.machine import Machine
+from difftest.simulator.memory import Shape
+from difftest.simulator.trace import Engine, Space
+
+ON_CHIP = (Space.SBUF, Space.PSUM)
+SBUF_ONLY = (Space.SBUF,)
+PSUM_ONLY = (Space.PSUM,)
+HBM = (Space.SHARED_HBM, Space.PRIVATE_HBM)
+DMA_SPACES = (*HBM, Space.SBUF)
+
+ISA = "nki/api/generated/nki.isa."
+"""Where the pages of the instructions lie in AWS's documentation."""
+
+Number = int | float | bool | np.generic
+DType = np.dtype[Any]
+
+
+class Takes(Enum):
+    """What an operand may be besides None for an optional one."""
+
+    TILE = "a tile"
+    NUMBER = "a number"
+    VECTOR = "a vector with one element in each partition"
+    VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
+    TILE_OR_NUMBER = "a tile or a number"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Role:
+    """One operand or destination: its name, and what may stand there."""
+
+    name: str
+    takes: Takes = Takes.TILE
+    buffers: tuple[Space, ...] = ON_CHIP
+    dtypes: tuple[DType, ...] | None = None
+    """The dtypes that it takes; None for all."""
+    optional: bool = False
+    shape: Callable[[Call], Shape] | None = None
+    """The exact shape it has; of the first destination it is the result's."""
+
+
+class Result(NamedTuple):
+    """What an instruction makes: the tile that a classic call allocates, or ``dst`` must be."""
+
+    shape: Shape
+    dtype: DType
+    space: Space = Space.SBUF
+
+
+class Masked(NamedTuple):
+    """Values of which an instruction writes only some: where ``chosen`` is true."""
+
+    values: Array
+    chosen: Array
+
+
+class Call:
+    """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
+
+    Attributes
+    ----------
+    operands : by role, a :class:`Descriptor` for a tile, the type of a number, None if left out.
+    options : by name.
+    destinations : the descriptors of those that exist, by role; a classic call has no ``dst`` yet.
+    dtype : what the kernel asked the result to be, None if it did not say.
+    engine, result : what the record makes of all that, once its rules have passed.
+    """
+
+    __slots__ = (
+        "destinations",
+        "dtype",
+        "engine",
+        "facts",
+        "instruction",
+        "machine",
+        "operands",
+        "options",
+        "reads_dst",
+        "result",
+    )
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        machine: Machine,
+        operands: Mapping[str, Any],
+        options: Mapping[str, Any],
+        destinations: Mapping[str, Descriptor],
+        dtype: DType | None,
+    ) -> None:
+        self.instruction = instruction
+        self.machine = machine
+        self.operands = operands
+        self.options = options
+        self.destinations = destinations
+        self.dtype = dtype
+        self.engine: Engine = Engine.UNKNOWN
+        self.result: Result = Result((), np.dtype(np.float32))
+        self.facts: dict[str, Any] = {}
+        """What the trace records of it besides its operands."""
+        self.reads_dst = False
+
+    def __getitem__(self, name: str) -> Any:
+        """An operand's descriptor (or type, or None) or an option, by name."""
+        return self.operands[name] if name in self.operands else self.options[name]
+
+    @property
+    def name(self) -> str:
+        """The instruction's name, for errors."""
+        return self.instruction.name
+
+    @property
+    def tiles(self) -> dict[str, Descriptor]:
+        """The operands that are tiles, by role."""
+        return {
+            name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
+        }
+
+    def wanted_dtype(self, default: DType) -> DType:
+        """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""
+        dst = self.destinations.get("dst")
+        if dst is not None:
+            return dst.dtype
+        return default if self.dtype is None else self.dtype
+
+
+class Covers(Enum):
+    """What the mask of a classic call ranges over."""
+
+    RESULT = "the result, and operands of its shape"
+    DATA = "the first operand"
+
+
+class Fit(Enum):
+    """How a ``dst`` that exists must fit the result."""
+
+    EXACT = "the same shape"
+    ELEMENTS = "the same partitions, and the same number of elements in each"
+    TOTAL = "the same number of elements"
+
+
+Rule = Callable[[Call], None]
+"""Raises an NkiError where the call breaks it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instruction:
+    """One instruction of the machine.
+
+    Attributes
+    ----------
+    engines : where it can run; the first is where it runs if the kernel does not say.
+    operands, options : what it takes, in order.
+    destinations : where it writes, ``dst`` first.
+    rules : what must hold of a call, in the order in which it is checked.
+    engine : chooses among the engines by the operands, where that is a rule of its own.
+    result : what it makes of a call that keeps the rules.
+    meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
+        partition axis first; floats come as float32 and are rounded when they are written.
+    facts : what the trace records of a call besides operands and engine.
+    reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
+    cost : the key of its cost in the timing model.
+    pages : the public pages that it rests on.
+    """
+
+    name: str
+    engines: tuple[Engine, ...]
+    operands: tuple[Role, ...]
+    options: tuple[str, ...]
+    destinations: tuple[Role, ...]
+    rules: tuple[Rule, ...]
+    engine: Callable[[Call, Engine], Engine]
+    result: Callable[[Call], Result]
+    meaning: Callable[..., Any]
+    facts: Callable[[Call], dict[str, Any]]
+    reads_dst: Callable[[Call], bool]
+    covers: Covers
+    fit: Fit
+    cost: str
+    summary: str
+    pages: tuple[str, ...]
+
+
+INSTRUCTIONS: dict[str, Instruction] = {}
+"""All instructions, by name."""
+
+DST = Role(name="dst")
+
+
+def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None = None) -> Engine:
+    """The engine on which a call runs: the first choice, or the one that the kernel names.
+
+    Raises
+    ------
+    KernelError : the instruction does not run on the engine that the kernel names.
+    """
+    engines = call.instruction.engines if allowed is None else allowed
+    if wanted is Engine.UNKNOWN:
+        return engines[0]
+    if wanted not in engines:
+        raise KernelError(
+            f"{call.name} runs on the engines that implement it",
+            received=f"engine={wanted.value}",
+            limit=", ".join(engine.value for engine in engines),
+        )
+    return wanted
+
+
+def instruction(
+    *engines: Engine,
+    operands: tuple[Role, ...],
+    result: Callable[[Call], Result],
+    options: tuple[str, ...] = (),
+    destinations: tuple[Role, ...] = (DST,),
+    rules: tuple[Rule, ...] = (),
+    engine: Callable[[Call, Engine], Engine] = choose_engine,
+    facts: Callable[[Call], dict[str, Any]] = lambda call: {},
+    reads_dst: Callable[[Call], bool] = lambda call: False,
+    covers: Covers = Covers.RESULT,
+    fit: Fit = Fit.EXACT,
+    cost: str = "",
+    pages: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Any]], Instruction]:
+    """Make a function the meaning of an instruction of its name, and register the record."""
+
+    def register(meaning: Callable[..., Any]) -> Instruction:
+        name = meaning.__name__
+        if name in INSTRUCTIONS:
+            raise ValueError(f"instruction {name} is registered twice")
+        record = Instruction(
+            name=name,
+            engines=engines,
+            operands=operands,
+            options=options,
+            destinations=destinations,
+            rules=rules,
+            engine=engine,
+            result=result,
+            meaning=meaning,
+            facts=facts,
+            reads_dst=reads_dst,
+            covers=covers,
+            fit=fit,
+            cost=cost or name,
+            summary=(meaning.__doc__ or "").strip().splitlines()[0],
+            pages=pages or (f"{ISA}{name}",),
+        )
+        INSTRUCTIONS[name] = record
+        return record
+
+    return register
