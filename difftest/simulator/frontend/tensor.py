@@ -36,7 +36,7 @@ from difftest.simulator.instructions.operands import (
     need_tile,
     write,
 )
-from difftest.simulator.instructions.promotion import promote
+from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.masking import as_mask, mask_box, restrict
 from difftest.simulator.memory import repeats
 from difftest.simulator.tile import Tile
@@ -383,7 +383,10 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     op = ALU_OPS[name]
     where = f"nl.{name}"
     left, right = need_operand(x, "x", where), need_operand(y, "y", where)
-    result = promote(left, right) if not op.comparison else BOOL
+    if op.comparison:
+        result = BOOL
+    else:
+        result = (quotient_dtype if name == "divide" else promote)(left, right)
     if dtype is not None:
         result = as_dtype(dtype)
     if not isinstance(left, Tile) and not isinstance(right, Tile):

@@ -38,6 +38,30 @@ def test_operators_of_floats(name):
         assert_array_equal(result, expected, strict=True)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_the_quotient_of_integers_is_a_fraction(dtype):
+    """nl.divide is "similar to numpy.divide"; an instruction keeps its documented dtype."""
+    m, n = M.astype(dtype), (N + 1).astype(dtype)
+    both, right, left, cast, instruction, in_place = on_tiles(
+        lambda x, y: (
+            x / y,
+            nl.divide(x, 38),
+            38 / y,
+            nl.divide(x, y, dtype=nl.int32),
+            nisa.tensor_tensor(x, y, np.divide),
+            operator.itruediv(x, y),
+        ),
+        *(m, n),
+    )
+    quotient = m.astype(np.float32) / n.astype(np.float32)
+    assert_array_equal(both, quotient, strict=True)
+    assert_array_equal(right, m.astype(np.float32) / np.float32(38), strict=True)
+    assert_array_equal(left, np.float32(38) / n.astype(np.float32), strict=True)
+    assert_array_equal(cast, np.rint(quotient).astype(np.int32), strict=True)
+    assert_array_equal(instruction, np.rint(quotient).astype(dtype), strict=True)
+    assert_array_equal(in_place, np.rint(quotient).astype(dtype), strict=True)
+
+
 @pytest.mark.parametrize("name", BIT_OPERATORS)
 def test_operators_of_bits(name):
     op = getattr(operator, name)
