@@ -23,6 +23,7 @@ from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, T
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
+_CALLS: dict[Machine, dict[Any, Any]] = {}
 _CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
 
 
@@ -52,8 +53,14 @@ def is_running() -> bool:
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
-    def __init__(self, machine: Machine, grid: Shape, *, record: bool) -> None:
+    def __init__(
+        self, machine: Machine, grid: Shape, *, record: bool, tile: type[Tile]
+    ) -> None:
         self.machine = machine
+        self.tile = tile
+        """What instructions make for their results: the tensors of the kernel's dialect."""
+        self.calls: dict[Any, Any] = _CALLS.setdefault(machine, {})
+        """The signatures of instructions that were checked, for the gate alone."""
         self.grid = grid
         self.program: Shape = (0,) * len(grid)
         self.record = record

@@ -74,7 +74,7 @@ def launch(
     target = as_kernel(kernel)
     function = target.function
     grid = grid_shape(grid) or target.grid
-    core = Core(target.machine if machine is None else machine, grid, record=record)
+    core = Core(target.machine if machine is None else machine, grid, record=record, tile=Tensor)
     with core.running():
         bound = _bind(function, args, dict(kwargs or {}))
         arguments = _Arguments(core, function, by_reference=target.by_reference)

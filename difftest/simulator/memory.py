@@ -7,6 +7,7 @@ contiguous, so that every access pattern is an offset, a shape and strides on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -109,8 +110,10 @@ class Storage:
         "in_hbm",
         "masked",
         "mutable",
+        "partition_step",
         "producer",
         "release",
+        "space",
         "unwritten",
         "written",
     )
@@ -127,7 +130,10 @@ class Storage:
         self.allocation = allocation
         self.data = data
         self.dtype = allocation.dtype
+        self.space = allocation.space
         self.in_hbm = allocation.space.is_hbm
+        self.partition_step = math.prod(allocation.shape[allocation.partition_axis + 1 :])
+        """Elements from one partition to the next."""
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable

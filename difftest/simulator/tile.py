@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.index import (
@@ -77,7 +78,7 @@ class Tile:
 
     @property
     def space(self) -> Space:
-        return self.storage.allocation.space
+        return self.storage.space
 
     @property
     def in_hbm(self) -> bool:
@@ -150,6 +151,45 @@ class Tile:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
         array = self.read()
         return from_bits(array, self.dtype) if self.in_hbm else array
+
+    def engine_values(self) -> Array:
+        """:meth:`values` with the partition axis first and at least two dimensions."""
+        array = self.values()
+        if self.storage.in_hbm:
+            return array
+        shape = self.tile_shape()
+        return array if array.shape == shape else array.reshape(shape)
+
+    def signature(self) -> tuple[object, ...]:
+        """What :meth:`descriptor` follows from: tiles of one signature keep the same rules."""
+        storage = self.storage
+        if storage.in_hbm:
+            return (storage.space, storage.dtype, self.shape)
+        if storage.space is Space.PSUM:
+            place: object = (self.offset, self.strides)
+        else:
+            place = self.offset // storage.partition_step
+        return (storage.space, storage.dtype, self.shape, self.partition_axis, place)
+
+    def descriptor(self) -> Descriptor:
+        """The tile as rules see it."""
+        storage = self.storage
+        if storage.in_hbm:
+            return Descriptor(storage.space, storage.dtype, self.shape, 0, None, repr(self))
+        start = self.offset // storage.partition_step % storage.allocation.partitions
+        span = self._span() if storage.space is Space.PSUM else None
+        return Descriptor(
+            storage.space, storage.dtype, self.tile_shape(), start, span, repr(self)
+        )
+
+    def _span(self) -> tuple[int, int]:
+        """First and last byte within each partition."""
+        free = range(self.ndim) if self.partition_axis is None else range(1, self.ndim)
+        first = self.offset % self.storage.partition_step
+        reach = [self.strides[k] * (self.shape[k] - 1) for k in free]
+        low = first + sum(min(0, step) for step in reach)
+        high = first + sum(max(0, step) for step in reach)
+        return low * self.itemsize, (high + 1) * self.itemsize - 1
 
     def tile_shape(self) -> Shape:
         """The shape with the partition axis first and at least two dimensions.

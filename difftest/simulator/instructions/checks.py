@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
-from difftest.simulator.instructions.operands import is_number, spell_buffers, wrong_space
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
     Call,
-    Descriptor,
     DType,
     Fit,
     Instruction,
-    Result,
     Role,
     Takes,
 )
@@ -85,7 +84,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
             received=f"{type(operand).__name__} {operand!r:.80}",
         )
     if operand.space not in role.buffers:
-        raise wrong_space(operand, name, where, role.buffers)
+        raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",

@@ -10,114 +10,163 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import INTEGERS, Array, is_float, name_of, round_to
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.elementwise import no_gpsimd_in_psum, not_both_in_psum
-from difftest.simulator.instructions.operands import (
-    Scalar,
-    as_float,
-    compute_view,
-    need_dtype,
-    same_elements,
-    write,
+from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.record import (
+    Call,
+    Fit,
+    Masked,
+    Result,
+    Role,
+    Takes,
+    instruction,
 )
-from difftest.simulator.instructions.table import instruction
+from difftest.simulator.instructions.rules import (
+    no_gpsimd_in_psum,
+    not_both_in_psum,
+    same_elements,
+)
+from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-COPY_ENGINES = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+"""The compiler chooses, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("uint8", "uint16", "uint32", "bool"))
 
 
-def _through_engine(values: Array, src: Tile, dst: Tile, engine: Engine) -> Array:
+def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     """What an engine's copy does to the values: bit exact only where it need not cast.
 
     The Scalar Engine always goes through float32; the others only if the dtypes differ.
     """
-    if src.dtype == dst.dtype and engine is not Engine.SCALAR:
+    if dtype == call.result.dtype and call.engine is not Engine.SCALAR:
         return values
     return as_float(values)
 
 
-@instruction("tensor_copy", Engine.UNKNOWN, *COPY_ENGINES)
-def tensor_copy(
-    dst: Tile, src: Tile, engine: Engine, *, where: Any = None, move: bool = False
-) -> None:
+@instruction(
+    *COPY_ENGINES,
+    operands=(Role(name="src"),),
+    rules=(no_gpsimd_in_psum,),
+    result=like("src"),
+    fit=Fit.ELEMENTS,
+)
+def tensor_copy(call: Call, src: Array) -> Array:
     """``dst = src`` on chip, cast to ``dst``'s dtype."""
-    no_gpsimd_in_psum(engine, "tensor_copy", src=src, dst=dst)
-    write(dst, _through_engine(compute_view(src), src, dst, engine), where)
-    current().emit("tensor_copy", engine, (dst,), (src,), moved=src if move else None)
+    return through_engine(call, src, call["src"].dtype)
 
 
-@instruction("tensor_copy_dynamic_src", Engine.UNKNOWN, *COPY_ENGINES)
-def tensor_copy_dynamic_src(dst: Tile, src: IndirectTile, engine: Engine) -> None:
+@instruction(
+    *COPY_ENGINES,
+    operands=(Role(name="src", takes=Takes.INDIRECT),),
+    result=like("src"),
+    in_place=True,
+)
+def tensor_copy_dynamic_src(
+    call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
+) -> None:
     """``dst = src`` with the source's offset held in a tile."""
     arrays, inside = src.resolve(skip=False)
     src.check_written(arrays, inside)
-    write(dst, _through_engine(src.elements()[arrays], src.base, dst, engine))
-    current().emit("tensor_copy_dynamic_src", engine, (dst,), (src.base, *src.index_tiles))
+    write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
 
 
-@instruction("tensor_copy_dynamic_dst", Engine.UNKNOWN, *COPY_ENGINES)
-def tensor_copy_dynamic_dst(dst: IndirectTile, src: Tile, engine: Engine) -> None:
+@instruction(
+    *COPY_ENGINES,
+    operands=(Role(name="src"),),
+    destinations=(Role(name="dst", takes=Takes.INDIRECT),),
+    result=like("src"),
+    fit=Fit.BROADCAST,
+    in_place=True,
+)
+def tensor_copy_dynamic_dst(
+    call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
+) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     arrays, inside = dst.resolve(skip=False)
-    values = np.broadcast_to(compute_view(src).reshape(src.tile_shape()), dst.shape)
-    dst.elements()[arrays] = round_to(
-        _through_engine(values, src, dst.base, engine), dst.base.dtype
-    )
+    values = np.broadcast_to(src.engine_values(), dst.shape)
+    dst.elements()[arrays] = round_to(through_engine(call, values, src.dtype), dst.dtype)
     dst.mark_written(arrays, inside)
-    current().emit("tensor_copy_dynamic_dst", engine, (dst.base,), (src, *dst.index_tiles))
 
 
-def _constant(value: Scalar, dst: Tile) -> Array:
-    """A number before it is rounded into ``dst``: an integer for integers stays exact."""
-    exact = isinstance(value, (int, np.integer)) and not is_float(dst.dtype)
+# -- where a predicate holds -----------------------------------------------------------------------
+
+
+def _one_dtype(call: Call) -> None:
+    src, dst = call["src"], call.destinations["dst"]
+    if isinstance(src, Descriptor) and src.dtype != dst.dtype:
+        raise DtypeError(
+            "tensor_copy_predicated takes src and dst of one dtype",
+            received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
+        )
+
+
+def constant(value: Any, dtype: np.dtype[Any]) -> Array:
+    """A number before it is rounded into ``dtype``: an integer for integers stays exact."""
+    exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     return np.asarray(value, dtype=np.int64 if exact else np.float32)
 
 
-@instruction("tensor_copy_predicated", Engine.VECTOR)
-def tensor_copy_predicated(
-    dst: Tile, src: Tile | Scalar, predicate: Tile, *, reverse: bool = False, where: Any = None
-) -> None:
+@instruction(
+    Engine.VECTOR,
+    operands=(
+        Role(name="src", takes=Takes.TILE_OR_NUMBER),
+        Role(name="predicate", dtypes=PREDICATE_DTYPES),
+    ),
+    options=("reverse",),
+    rules=(
+        same_elements("dst", "predicate", "src"),
+        not_both_in_psum("src", "predicate"),
+        _one_dtype,
+    ),
+    result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+)
+def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
-    need_dtype(predicate, "predicate", "tensor_copy_predicated", PREDICATE_DTYPES)
-    same_elements("tensor_copy_predicated", dst=dst, predicate=predicate)
-    chosen = compute_view(predicate) != 0
-    if reverse:
-        chosen = ~chosen
-    reads = [predicate]
-    if isinstance(src, Tile):
-        if src.dtype != dst.dtype:
-            raise DtypeError(
-                "tensor_copy_predicated takes src and dst of one dtype",
-                received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
-            )
-        not_both_in_psum("tensor_copy_predicated", src=src, predicate=predicate)
-        same_elements("tensor_copy_predicated", dst=dst, src=src)
-        values = compute_view(src)
-        reads.append(src)
-    else:
-        values = _constant(src, dst)
-    if where is not None:
-        chosen = chosen & where
-    write(dst, values, chosen.reshape(dst.shape))
-    current().emit("tensor_copy_predicated", Engine.VECTOR, (dst,), tuple(reads))
+    shape = call.result.shape
+    chosen = (predicate == 0 if call["reverse"] else predicate != 0).reshape(shape)
+    values = src.reshape(shape) if isinstance(src, np.ndarray) else constant(src, call.result.dtype)
+    return Masked(values, chosen)
 
 
-@instruction("memset", Engine.VECTOR, Engine.GPSIMD)
-def memset(dst: Tile, value: Scalar, engine: Engine, *, where: Any = None) -> None:
+# -- constants -------------------------------------------------------------------------------------
+
+
+def _of_shape(call: Call) -> Result:
+    """A tile that exists, or one of the shape that the kernel names."""
+    dst = call.destinations.get("dst")
+    shape = call["shape"] if dst is None else dst.shape
+    return Result(shape, call.wanted_dtype(FLOAT32))
+
+
+@instruction(
+    Engine.VECTOR,
+    Engine.GPSIMD,
+    operands=(Role(name="value", takes=Takes.NUMBER),),
+    options=("shape",),
+    rules=(no_gpsimd_in_psum,),
+    result=_of_shape,
+    notes=lambda value: {"value": float(value)},
+)
+def memset(call: Call, value: Any) -> Array:
     """Every element of ``dst`` becomes a constant."""
-    write(dst, np.full(dst.shape, _constant(value, dst)), where)
-    current().emit("memset", engine, (dst,), value=float(value))
+    return np.full(call.result.shape, constant(value, call.result.dtype))
 
 
-@instruction("iota", Engine.GPSIMD)
-def iota(dst: Tile, index: Index, *, where: Any = None) -> None:
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="expr", takes=Takes.INDEX),),
+    result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
+)
+def iota(call: Call, expr: Index) -> Array:
     """``dst`` becomes the values of an index expression, computed in 32-bit integers."""
-    values = index.array()
+    values = expr.array()
     info = np.iinfo(np.int32)
     if values.min() < info.min or values.max() > info.max:
         raise KernelError(
@@ -125,13 +174,15 @@ def iota(dst: Tile, index: Index, *, where: Any = None) -> None:
             received=f"values from {values.min()} to {values.max()}",
             limit=f"{info.min} to {info.max}",
         )
-    result = values if dst.dtype in INTEGERS else values.astype(np.float32)
-    write(dst, result, where)
-    current().emit("iota", Engine.GPSIMD, (dst,))
+    return values if call.result.dtype in INTEGERS else values.astype(np.float32)
 
 
-@instruction("rand", Engine.GPSIMD)
-def rand(dst: Tile) -> None:
+@instruction(
+    Engine.GPSIMD,
+    operands=(),
+    options=("shape",),
+    result=_of_shape,
+)
+def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""
-    write(dst, current().random.random(dst.shape, dtype=np.float32))
-    current().emit("rand", Engine.GPSIMD, (dst,))
+    return current().random.random(call.result.shape, dtype=np.float32)

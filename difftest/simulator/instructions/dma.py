@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
     FLOAT16,
@@ -23,15 +23,18 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.operands import (
+from difftest.simulator.instructions.record import (
     DMA_SPACES,
-    as_float,
-    check_destination,
-    need_tile,
-    store,
+    ISA,
+    Call,
+    Fit,
+    Result,
+    Role,
+    Takes,
+    instruction,
 )
-from difftest.simulator.instructions.table import instruction
+from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -39,34 +42,38 @@ from difftest.simulator.trace import Engine
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
 
-
 _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 """Dtypes that NumPy itself converts to float32 and back while it copies, without a detour."""
 
-
-def dma_tile(value: object, name: str, where: str = "dma_copy") -> Tile:
-    """``value`` as a tile that DMA can reach: HBM or SBUF, never PSUM."""
-    tile = need_tile(value, name, where, DMA_SPACES)
-    if not tile.in_hbm:
-        tile.tile_shape()
-    return tile
+DST = Role(name="dst", buffers=DMA_SPACES)
+SRC = Role(name="src", buffers=DMA_SPACES)
 
 
-def _cast(values: Array, src: Tile, dst: Tile) -> Array:
+def loaded_shape(shape: Shape) -> Shape:
+    """The shape of a tile loaded from HBM: at least two dimensions."""
+    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+
+
+def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
     if src.dtype == dst.dtype:
         if src.in_hbm == dst.in_hbm or src.dtype in _CAST_BY_ASSIGNMENT:
             return values
         return from_bits(values, src.dtype) if src.in_hbm else to_bits(values, dst.dtype)
-    plain = from_bits(values, src.dtype) if src.in_hbm else values
-    rounded = round_to(as_float(plain), dst.dtype)
+    rounded = round_to(as_float(_plain(values, src)), dst.dtype)
     return to_bits(rounded, dst.dtype) if dst.in_hbm else rounded
 
 
-def _check_sizes(dst: Tile | IndirectTile, src: Tile | IndirectTile) -> None:
-    if dst.shape == src.shape:
-        return
-    if dst.size != src.size:
+def _plain(values: Array, src: Tile | IndirectTile) -> Array:
+    """Elements as stored in ``src``'s memory, as an engine sees them."""
+    return from_bits(values, src.dtype) if src.in_hbm else values
+
+
+def _same_size(call: Call) -> None:
+    """Both sides have the same number of elements."""
+    src: Descriptor = call["src"]
+    dst = call.destinations.get("dst")
+    if dst is not None and dst.size != src.size:
         raise ShapeError(
             "dma_copy moves as many elements as both sides have",
             received=f"src {list(src.shape)} ({src.size} elements), "
@@ -75,116 +82,171 @@ def _check_sizes(dst: Tile | IndirectTile, src: Tile | IndirectTile) -> None:
         )
 
 
-def _arrange(values: Array, shape: Shape) -> Array:
-    return values if values.shape == shape else values.reshape(shape)
+def _hardware_descriptors(call: Call) -> None:
+    """Only NeuronCore-v3 and later generate descriptors in hardware."""
+    if call["dge"] == "hwdge" and call.machine.nc_version < 3:
+        raise KernelError(
+            "hardware descriptor generation needs NeuronCore-v3",
+            received=f"dge_mode.hwdge on {call.machine.name}",
+        )
 
 
-@instruction("dma_copy", Engine.DMA)
-def dma_copy(
-    dst: Tile,
-    src: Tile,
-    *,
-    where: Any = None,
-    rmw: AluOp | None = None,
-    dge: str = "unknown",
-) -> None:
+def _adds(call: Call) -> None:
+    """A DMA that computes on the way adds."""
+    rmw = call["rmw"]
+    if rmw is not None and rmw.name != "add":
+        raise KernelError(f"{call.name} adds on the way", received=f"{rmw.name}", limit="np.add")
+
+
+def _moved(call: Call) -> Result:
+    """What a copy into a new tile makes."""
+    src: Descriptor = call["src"]
+    return Result(loaded_shape(src.shape), call.wanted_dtype(src.dtype))
+
+
+def _dge(call: Call) -> dict[str, Any]:
+    return {"dge": call["dge"]}
+
+
+@instruction(
+    Engine.DMA,
+    operands=(SRC,),
+    options=("rmw", "dge"),
+    destinations=(DST,),
+    rules=(_same_size, _adds, _hardware_descriptors),
+    result=_moved,
+    reads_dst=lambda call: call["rmw"] is not None,
+    facts=_dge,
+    in_place=True,
+    fit=Fit.TOTAL,
+)
+def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    _check_sizes(dst, src)
-    check_destination(dst)
     values = src.read()
-    if rmw is not None:
-        old = as_float(from_bits(dst.read(), dst.dtype) if dst.in_hbm else dst.read())
-        new = from_bits(values, src.dtype) if src.in_hbm else values
-        total = round_to(rmw.compute(old, as_float(_arrange(new, dst.shape))), dst.dtype)
-        moved = to_bits(total, dst.dtype) if dst.in_hbm else total
-    else:
+    rmw = call["rmw"]
+    if rmw is None:
         moved = _cast(values, src, dst)
-    store(dst, _arrange(moved, dst.shape), where)
-    reads = (src,) if rmw is None else (src, dst)
-    current().emit("dma_copy", Engine.DMA, (dst,), reads, dge=dge)
-
-
-@instruction("dma_gather", Engine.DMA)
-def dma_gather(dst: Tile, src: IndirectTile, *, skip: bool = False, dge: str = "unknown") -> None:
-    """``dst = src`` with the source's rows named by a tile of indices."""
-    _check_sizes(dst, src)
+    else:
+        old = as_float(_plain(dst.read(), dst))
+        new = as_float(_plain(values, src)).reshape(dst.shape)
+        total = round_to(rmw.compute(old, new), dst.dtype)
+        moved = to_bits(total, dst.dtype) if dst.in_hbm else total
     check_destination(dst)
-    arrays, inside = src.resolve(skip=skip)
+    store(dst, moved if moved.shape == dst.shape else moved.reshape(dst.shape), where)
+
+
+@instruction(
+    Engine.DMA,
+    operands=(Role(name="src", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
+    options=("skip", "dge"),
+    destinations=(DST,),
+    rules=(_same_size, _hardware_descriptors),
+    result=_moved,
+    facts=_dge,
+    in_place=True,
+    fit=Fit.TOTAL,
+    pages=(f"{ISA}dma_copy",),
+)
+def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
+    """``dst = src`` with the source's rows named by a tile of indices."""
+    check_destination(dst)
+    arrays, inside = src.resolve(skip=call["skip"])
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
-    picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src.base, dst)
+    picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src, dst)
     if shaped.all():
-        store(dst, picked.reshape(dst.shape))
-    else:
-        moved = np.empty(dst.shape, picked.dtype)
-        moved[shaped] = picked
-        store(dst, moved, shaped)
-    current().emit("dma_gather", Engine.DMA, (dst,), (src.base, *src.index_tiles), dge=dge)
+        store(dst, picked.reshape(dst.shape), where)
+        return
+    moved = np.empty(dst.shape, picked.dtype)
+    moved[shaped] = picked
+    store(dst, moved, shaped if where is None else shaped & where)
 
 
-@instruction("dma_scatter", Engine.DMA)
-def dma_scatter(
-    dst: IndirectTile,
-    src: Tile,
-    *,
-    skip: bool = False,
-    rmw: AluOp | None = None,
-    dge: str = "unknown",
-) -> None:
-    """``dst = src``, or ``dst <op>= src``, with the destination's rows named by indices."""
-    base = dst.base
-    check_destination(base)
-    if rmw is not None and skip:
+def _skips_no_addition(call: Call) -> None:
+    if call["rmw"] is not None and call["skip"]:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only", received="oob_mode.skip"
         )
-    _check_sizes(dst, src)
-    arrays, inside = dst.resolve(skip=skip)
+
+
+@instruction(
+    Engine.DMA,
+    operands=(SRC,),
+    options=("rmw", "skip", "dge"),
+    destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
+    rules=(_same_size, _adds, _skips_no_addition, _hardware_descriptors),
+    result=_moved,
+    reads_dst=lambda call: call["rmw"] is not None,
+    facts=_dge,
+    in_place=True,
+    fit=Fit.TOTAL,
+    pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
+)
+def dma_scatter(call: Call, dst: IndirectTile, src: Tile, *, where: Array | None) -> None:
+    """``dst = src``, or ``dst += src``, with the destination's rows named by indices."""
+    base = dst.base
+    check_destination(base)
+    arrays, inside = dst.resolve(skip=call["skip"])
     place = tuple(a[inside] for a in arrays)
     values = src.read().reshape(dst.shape)[inside]
     view = dst.elements()
-    if rmw is None:
-        view[place] = _cast(values, src, base)
+    if call["rmw"] is None:
+        view[place] = _cast(values, src, dst)
     else:
         dst.check_written(arrays, inside)
-        plain = from_bits(values, src.dtype) if src.in_hbm else values
-        whole = as_float(from_bits(view, base.dtype)).astype(np.float32, copy=True)
-        np.add.at(whole, place, as_float(plain))
-        view[place] = to_bits(round_to(whole[place], base.dtype), base.dtype)
+        whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
+        np.add.at(whole, place, as_float(_plain(values, src)))
+        total = round_to(whole[place], dst.dtype)
+        view[place] = to_bits(total, dst.dtype) if dst.in_hbm else total
     dst.mark_written(arrays, inside)
-    reads = (src, *dst.index_tiles) if rmw is None else (src, base, *dst.index_tiles)
-    current().emit("dma_scatter", Engine.DMA, (base,), reads, dge=dge)
 
 
-def dma_transpose_shape(src: Tile, axes: Sequence[int] | None) -> Shape:
-    """The transposed shape; raises for permutations that DMA does not make."""
-    if src.ndim not in TRANSPOSE_AXES:
+# -- dma_transpose ---------------------------------------------------------------------------------
+
+
+def _permutation(call: Call) -> None:
+    """One permutation for each number of dimensions."""
+    src: Descriptor = call["src"]
+    rank = len(src.shape)
+    if rank not in TRANSPOSE_AXES:
         raise ShapeError(
             "dma_transpose takes 2 to 4 dimensions", received=f"{src!r}", limit="2, 3, 4"
         )
-    known = TRANSPOSE_AXES[src.ndim]
-    if axes is not None and tuple(axes) != known:
+    axes: Sequence[int] | None = call["axes"]
+    if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
         raise NotModelledError(
             "dma_transpose makes one permutation for each number of dimensions",
             received=f"axes={axes}",
-            limit=f"{known} for {src.ndim} dimensions",
+            limit=f"{TRANSPOSE_AXES[rank]} for {rank} dimensions",
         )
-    shape = tuple(src.shape[k] for k in known)
-    partitions = current().machine.partitions
-    if shape[0] > partitions:
+    partitions = call.machine.partitions
+    if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
-            received=f"transpose of {src!r}: {shape[0]} partitions",
+            received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
         )
-    return shape
 
 
-@instruction("dma_transpose", Engine.DMA)
-def dma_transpose(dst: Tile, src: Tile, *, where: Any = None, dge: str = "unknown") -> None:
+def _turned(call: Call) -> Result:
+    src: Descriptor = call["src"]
+    shape = tuple(src.shape[k] for k in TRANSPOSE_AXES[len(src.shape)])
+    return Result(shape, call.wanted_dtype(src.dtype))
+
+
+@instruction(
+    Engine.DMA,
+    operands=(SRC,),
+    options=("axes", "dge"),
+    destinations=(DST,),
+    rules=(_permutation, _hardware_descriptors),
+    result=_turned,
+    facts=_dge,
+    in_place=True,
+)
+def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
     values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
     check_destination(dst)
     store(dst, _cast(values, src, dst), where)
-    current().emit("dma_transpose", Engine.DMA, (dst,), (src,), dge=dge)

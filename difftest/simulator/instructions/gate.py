@@ -13,10 +13,13 @@ from typing import Any
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.operands import write
-from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Result
+from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
+
+Access = (Tile, IndirectTile)
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -51,30 +54,46 @@ def issue(
     """
     core = current()
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
-    reads = [operand for operand in operands if isinstance(operand, Tile)]
-    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+    reads = [operand for operand in operands if isinstance(operand, Access)]
     if dst is None:
         dst = new_tile(core, call)
     elif call.reads_dst:
         reads.append(dst)
+    if instruction.in_place:
+        instruction.meaning(call, dst, *operands, where=where)
+        writes = (dst,)
+    else:
+        writes = (dst, *_compute(call, dst, operands, others, where))
+    core.emit(instruction.name, call.engine, writes, tuple(reads), **call.facts)
+    return dst
+
+
+def _compute(
+    call: Call,
+    dst: Tile,
+    operands: tuple[Any, ...],
+    others: tuple[Tile | None, ...],
+    where: Array | None,
+) -> list[Tile]:
+    """Write what the instruction means to ``dst`` and to the further destinations; these."""
+    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+    if call.reads_dst:
         values.append(dst.engine_values())
-    results = instruction.meaning(call, *values)
-    writes = [dst]
+    results = call.instruction.meaning(call, *values)
+    written: list[Tile] = []
     if type(results) is tuple:
         results, *rest = results
         for tile, made in zip(others, rest, strict=True):
             if tile is not None:
+                check_destination(tile)
+                written.append(tile)
                 write(tile, made)
-                writes.append(tile)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
-    core.emit(
-        instruction.name, call.engine, tuple(writes), tuple(reads), **call.facts
-    )
-    return dst
+    return written
 
 
 def prepare(
@@ -109,7 +128,7 @@ def prepare(
 
 def _signature(operand: Any) -> Any:
     """What a rule may know of an operand: of a number its type alone."""
-    return operand.signature() if isinstance(operand, Tile) else type(operand)
+    return operand.signature() if isinstance(operand, Access) else type(operand)
 
 
 def new_tile(core: Core, call: Call) -> Any:

@@ -44,6 +44,8 @@ class Takes(Enum):
     VECTOR = "a vector with one element in each partition"
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
+    INDIRECT = "a tile indexed by a tile"
+    INDEX = "an expression of nl.arange or nl.mgrid"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,6 +58,8 @@ class Role:
     dtypes: tuple[DType, ...] | None = None
     """The dtypes that it takes; None for all."""
     optional: bool = False
+    whole_rows: bool = False
+    """A mask leaves out whole partitions of it, and no single elements."""
     shape: Callable[[Call], Shape] | None = None
     """The exact shape it has; of the first destination it is the result's."""
 
@@ -145,19 +149,13 @@ class Call:
         return default if self.dtype is None else self.dtype
 
 
-class Covers(Enum):
-    """What the mask of a classic call ranges over."""
-
-    RESULT = "the result, and operands of its shape"
-    DATA = "the first operand"
-
-
 class Fit(Enum):
     """How a ``dst`` that exists must fit the result."""
 
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
     TOTAL = "the same number of elements"
+    BROADCAST = "a shape to which the result repeats"
 
 
 Rule = Callable[[Call], None]
@@ -179,7 +177,13 @@ class Instruction:
     meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
         partition axis first; floats come as float32 and are rounded when they are written.
     facts : what the trace records of a call besides operands and engine.
+    notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
+    in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
+        For what moves bits instead of computing values, and for accumulation.
+    reduced : the axes of the first operand that the result lacks, where there are such; the mask
+        of a classic call ranges over that operand then, otherwise over the result.
+    fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
     """
@@ -194,8 +198,10 @@ class Instruction:
     result: Callable[[Call], Result]
     meaning: Callable[..., Any]
     facts: Callable[[Call], dict[str, Any]]
+    notes: Callable[..., dict[str, Any]] | None
     reads_dst: Callable[[Call], bool]
-    covers: Covers
+    in_place: bool
+    reduced: Callable[[Call], tuple[int, ...]] | None
     fit: Fit
     cost: str
     summary: str
@@ -236,8 +242,10 @@ def instruction(
     rules: tuple[Rule, ...] = (),
     engine: Callable[[Call, Engine], Engine] = choose_engine,
     facts: Callable[[Call], dict[str, Any]] = lambda call: {},
+    notes: Callable[..., dict[str, Any]] | None = None,
     reads_dst: Callable[[Call], bool] = lambda call: False,
-    covers: Covers = Covers.RESULT,
+    in_place: bool = False,
+    reduced: Callable[[Call], tuple[int, ...]] | None = None,
     fit: Fit = Fit.EXACT,
     cost: str = "",
     pages: tuple[str, ...] = (),
@@ -259,8 +267,10 @@ def instruction(
             result=result,
             meaning=meaning,
             facts=facts,
+            notes=notes,
             reads_dst=reads_dst,
-            covers=covers,
+            in_place=in_place,
+            reduced=reduced,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],

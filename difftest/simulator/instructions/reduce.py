@@ -6,30 +6,38 @@ Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import (
-    Operand,
-    no_gpsimd_in_psum,
-    operand_values,
+from difftest.simulator.instructions.elementwise import apply_scalar, like
+from difftest.simulator.instructions.record import (
+    DST,
+    Call,
+    Result,
+    Role,
+    Takes,
+    instruction,
 )
-from difftest.simulator.instructions.operands import as_float, compute_view, need_integers, write
-from difftest.simulator.instructions.table import instruction
+from difftest.simulator.instructions.registers import one_a_partition
+from difftest.simulator.instructions.rules import (
+    need_integers,
+    need_vector_ops,
+    no_gpsimd_in_psum,
+)
+from difftest.simulator.instructions.values import as_float
 from difftest.simulator.memory import Shape
-from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
+_ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
+"""The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""
 _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (AWS: nisa.tensor_scalar_reduce)."""
-
 
 _UFUNCS: dict[str, Any] = {
     "add": np.add,
@@ -41,7 +49,6 @@ _UFUNCS: dict[str, Any] = {
     "bitwise_xor": np.bitwise_xor,
 }
 _LOGICAL_UFUNCS: dict[str, Any] = {
-    "add": np.add,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
@@ -51,15 +58,6 @@ _ORDERLESS = ("maximum", "minimum")
 """Their results do not depend on the elements' order, so that they may be reduced by slices."""
 _FEW = 16
 """Elements up to which slices are faster than NumPy's own reduction."""
-
-
-class Accumulate(Enum):
-    """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
-
-    IDLE = 0
-    RESET = 1
-    REDUCE = 2
-    RESET_REDUCE = 3
 
 
 def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
@@ -73,9 +71,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: b
     floats = as_float(values)
     if op.name == "subtract":
         return _subtract_along(floats, axes, keepdims=keepdims)
-    truth = floats != 0
     logical: Any = _LOGICAL_UFUNCS[op.name]
-    return np.asarray(logical.reduce(truth, axis=axes, keepdims=keepdims))
+    return np.asarray(logical.reduce(floats != 0, axis=axes, keepdims=keepdims))
 
 
 def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
@@ -99,25 +96,17 @@ def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> 
     return np.expand_dims(result, axes) if keepdims else result
 
 
-def reduced_shape(data: Tile, axes: tuple[int, ...], *, keepdims: bool) -> Shape:
-    """The result's shape: the reduced axes removed (at least [P, 1]) or kept with size 1."""
-    shape = data.tile_shape()
-    if keepdims:
-        return tuple(1 if k in axes else size for k, size in enumerate(shape))
-    kept = tuple(size for k, size in enumerate(shape) if k not in axes)
-    return kept if len(kept) > 1 else (*kept, 1)
+# -- tensor_reduce ---------------------------------------------------------------------------------
 
 
-def reduction_axes(axis: object, data: Tile, where: str, *, trailing: bool) -> tuple[int, ...]:
-    """The reduced axes, ascending.
+def free_axes(axis: object, ndim: int, where: str) -> tuple[int, ...]:
+    """``axis`` of a tile of ``ndim`` dimensions as ascending free axes.
 
     Raises
     ------
-    ShapeError : one is the partition axis or beyond the tile; or, with ``trailing``, they are not
-        the last consecutive ones.
+    ShapeError : one is the partition axis, beyond the tile, or named twice.
     """
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = len(data.tile_shape())
     axes: list[int] = []
     for item in given:
         number = as_integer(item, f"{where}'s axis")
@@ -125,110 +114,112 @@ def reduction_axes(axis: object, data: Tile, where: str, *, trailing: bool) -> t
         if not 0 < number < ndim or number in axes:
             raise ShapeError(
                 f"{where} reduces free axes",
-                received=f"axis={axis} of {data!r}",
+                received=f"axis={axis} of a tile of {ndim} dimensions",
                 limit=f"axes 1 to {ndim - 1}",
                 remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
             )
         axes.append(number)
-    axes.sort()
-    if trailing and axes != list(range(ndim - len(axes), ndim)):
-        raise ShapeError(
-            f"{where} reduces the last consecutive axes of the tile",
-            received=f"axis={axis} of {data!r}",
-            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
-            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
-        )
-    return tuple(axes)
+    return tuple(sorted(axes))
 
 
-@instruction("tensor_reduce", Engine.VECTOR)
-def tensor_reduce(
-    dst: Tile,
-    data: Tile,
-    op: AluOp,
-    axes: tuple[int, ...],
-    *,
-    negate: bool = False,
-) -> None:
-    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
+def _reducible(call: Call) -> None:
+    op: AluOp = call["op"]
     if op.bitvec:
-        need_integers(f"tensor_reduce({op.name})", data=data.dtype, result=dst.dtype)
-        if negate:
+        need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
+        if call["negate"]:
             raise KernelError(
                 "negate goes with arithmetic operators", received=f"op={op.name}, negate=True"
             )
-    result = reduce_array(op, compute_view(data), axes, keepdims=False)
-    result = np.asarray(result).reshape(dst.shape)
-    write(dst, -result if negate else result)
-    current().emit("tensor_reduce", Engine.VECTOR, (dst,), (data,), op=op.name, axes=axes)
 
 
-@instruction("tensor_partition_reduce", Engine.GPSIMD)
-def tensor_partition_reduce(dst: Tile, data: Tile, op: AluOp) -> None:
-    """``dst = op-reduction of data`` across partitions."""
-    no_gpsimd_in_psum(Engine.GPSIMD, "tensor_partition_reduce", data=data)
-    write(dst, reduce_array(op, compute_view(data), (0,), keepdims=True))
-    current().emit("tensor_partition_reduce", Engine.GPSIMD, (dst,), (data,), op=op.name)
+def _reduced(call: Call) -> Result:
+    """The reduced axes removed (at least [P, 1]), or kept with size 1."""
+    data: Descriptor = call["data"]
+    axes = call["axes"]
+    if call["keepdims"]:
+        shape: Shape = tuple(1 if k in axes else size for k, size in enumerate(data.shape))
+    else:
+        kept = tuple(size for k, size in enumerate(data.shape) if k not in axes)
+        shape = kept if len(kept) > 1 else (*kept, 1)
+    return Result(shape, call.wanted_dtype(data.dtype))
 
 
-def accumulate(
-    engine: str,
-    values: Array,
-    op: AluOp | None,
-    command: Accumulate,
-    into: Tile | None,
-) -> None:
-    """Add up ``values`` along the free axes in an engine's registers, and read them out.
-
-    With the operator maximum their largest is kept instead. The registers are one for each
-    partition and live across instructions (AWS: ``nisa.reduce_cmd``). ``into`` receives them,
-    [P, 1].
-    """
-    registers = current().accumulators
-    largest = op is not None and op.name == "maximum"
-    lanes = values.shape[0]
-    start = np.full((lanes, 1), -np.inf if largest else 0.0, dtype=np.float32)
-    held = registers.get(engine, start)
-    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
-        held = start
-    if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
-        flat = values.reshape(lanes, -1)
-        if largest:
-            held = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
-        else:
-            held = held + np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
-    registers[engine] = held
-    if into is not None:
-        write(into, held.copy())
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"),),
+    options=("op", "axes", "negate", "keepdims"),
+    rules=(_reducible,),
+    result=_reduced,
+    reduced=lambda call: tuple(call["axes"]),
+    facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
+)
+def tensor_reduce(call: Call, data: Array) -> Array:
+    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
+    result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
+    return -as_float(result) if call["negate"] else result
 
 
-@instruction("tensor_scalar_reduce", Engine.VECTOR)
-def tensor_scalar_reduce(
-    dst: Tile, data: Tile, step: Operand, op: AluOp, reduce_into: Tile, *, where: Any = None
-) -> None:
-    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
-    if step.op.bitvec:
+# -- tensor_partition_reduce -----------------------------------------------------------------------
+
+
+def _across_partitions(call: Call) -> None:
+    op: AluOp = call["op"]
+    if op.name not in _ACROSS_PARTITIONS:
         raise KernelError(
-            "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={step.op.name}"
+            "tensor_partition_reduce takes few operators",
+            received=op.name,
+            limit="add, max, bitwise_or, bitwise_and",
         )
-    if op.name not in _WITH_TENSOR_SCALAR:
+    if op.bitvec:
+        need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
+
+
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="data"),),
+    options=("op",),
+    rules=(no_gpsimd_in_psum, _across_partitions),
+    result=lambda call: Result(
+        (1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)
+    ),
+    reduced=lambda call: (0,),
+    facts=lambda call: {"op": call["op"].name},
+)
+def tensor_partition_reduce(call: Call, data: Array) -> Array:
+    """``dst = op-reduction of data`` across partitions."""
+    return reduce_array(call["op"], data, (0,), keepdims=True)
+
+
+# -- tensor_scalar_reduce --------------------------------------------------------------------------
+
+
+def _with_tensor_scalar(call: Call) -> None:
+    op0, reduce_op = call["op0"], call["reduce_op"]
+    if op0.bitvec:
+        raise KernelError(
+            "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={op0.name}"
+        )
+    if reduce_op.name not in _WITH_TENSOR_SCALAR:
         raise KernelError(
             "tensor_scalar_reduce takes few reductions",
-            received=f"reduce_op={op.name}",
+            received=f"reduce_op={reduce_op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
         )
-    source = as_float(compute_view(data))
-    with np.errstate(all="ignore"):
-        result = step.op.compute(source, as_float(operand_values(step.value, source.ndim, FLOAT32)))
+    need_vector_ops(call, op0)
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"), Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER)),
+    options=("op0", "reduce_op"),
+    destinations=(DST, Role(name="reduce_res", shape=one_a_partition)),
+    rules=(_with_tensor_scalar,),
+    result=like("data"),
+    facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
+)
+def tensor_scalar_reduce(call: Call, data: Array, operand0: Any) -> tuple[Array, Array]:
+    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
+    result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
     axes = tuple(range(1, result.ndim))
-    reduced = reduce_array(op, result, axes, keepdims=True).reshape(result.shape[0], 1)
-    write(dst, result, where)
-    write(reduce_into, reduced)
-    vectors = (step.value,) if isinstance(step.value, Tile) else ()
-    current().emit(
-        "tensor_scalar_reduce",
-        Engine.VECTOR,
-        (dst, reduce_into),
-        (data, *vectors),
-        op=f"{step.op.name}+{op.name}",
-    )
+    reduced = reduce_array(call["reduce_op"], result, axes, keepdims=True)
+    return result, reduced.reshape(result.shape[0], 1)

@@ -7,23 +7,24 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, Array
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import (
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import FLOAT32, Array, is_integer
+from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.promotion import promote_dtypes
+from difftest.simulator.instructions.record import (
+    Call,
+    Result,
+    Role,
+    Takes,
+    instruction,
+)
+from difftest.simulator.instructions.rules import (
     need_vector_ops,
     not_both_in_psum,
-    operand_values,
+    same_elements,
 )
-from difftest.simulator.instructions.operands import (
-    Scalar,
-    as_float,
-    compute_view,
-    same_partitions,
-    write,
-)
-from difftest.simulator.instructions.table import instruction
-from difftest.simulator.tile import Tile
+from difftest.simulator.instructions.values import as_float, column, rows
 from difftest.simulator.trace import Engine
 
 BN_STATS_FIELDS = 6
@@ -33,50 +34,80 @@ BN_AGGR_FIELDS = 2
 """Mean and variance."""
 
 
-@instruction("tensor_tensor_scan", Engine.VECTOR)
-def tensor_tensor_scan(
-    dst: Tile,
-    data0: Tile,
-    data1: Tile,
-    initial: Tile | Scalar,
-    ops: tuple[AluOp, AluOp],
-    reverse: tuple[bool, bool],
-) -> None:
-    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-    not_both_in_psum("tensor_tensor_scan", data0=data0, data1=data1)
-    same_partitions("tensor_tensor_scan", data0=data0, data1=data1)
+# -- tensor_tensor_scan ----------------------------------------------------------------------------
+
+
+def _scan_operators(call: Call) -> None:
+    ops = (call["op0"], call["op1"])
     for op in ops:
         if op.bitvec or op.unary:
             raise KernelError(
                 "tensor_tensor_scan takes binary arithmetic operators", received=f"op={op.name}"
             )
-    need_vector_ops("tensor_tensor_scan", *ops)
-    if data0.size != data1.size:
-        raise ShapeError(
-            "tensor_tensor_scan takes operands of one shape",
-            received=f"data0 {list(data0.shape)}, data1 {list(data1.shape)}",
+    need_vector_ops(call, *ops)
+
+
+def _scanned(call: Call) -> Result:
+    data: Descriptor = call["data0"]
+    return Result(
+        data.shape, call.wanted_dtype(promote_dtypes(data.dtype, call["data1"].dtype))
+    )
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(
+        Role(name="data0"),
+        Role(name="data1"),
+        Role(name="initial", takes=Takes.VECTOR_OR_NUMBER),
+    ),
+    options=("op0", "op1", "reverse0", "reverse1"),
+    rules=(
+        not_both_in_psum("data0", "data1"),
+        same_elements("data0", "data1"),
+        _scan_operators,
+    ),
+    result=_scanned,
+    reduced=lambda call: (),
+    facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
+)
+def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> Array:
+    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
+    lines, others = as_float(rows(data0)), as_float(rows(data1))
+    start = as_float(column(initial, 2)) if isinstance(initial, np.ndarray) else FLOAT32.type(initial)
+    state = np.broadcast_to(start, (lines.shape[0], 1))[:, 0]
+    result = np.empty(lines.shape, dtype=np.float32)
+    op0, op1 = call["op0"].compute, call["op1"].compute
+    for i in range(lines.shape[1]):
+        here, other = lines[:, i], others[:, i]
+        partial = op0(state, here) if call["reverse0"] else op0(here, state)
+        state = op1(other, partial) if call["reverse1"] else op1(partial, other)
+        result[:, i] = state
+    return result.reshape(call.result.shape)
+
+
+# -- bn_stats and bn_aggr --------------------------------------------------------------------------
+
+
+def _free(call: Call) -> tuple[int, ...]:
+    """All free axes of the data: what a result of one row a partition lacks."""
+    return tuple(range(1, len(call["data"].shape)))
+
+
+def _bn_length(call: Call) -> None:
+    limit, data = call.machine.bn_stats_fmax, call["data"]
+    if data.free_size > limit:
+        raise LimitError(
+            f"bn_stats takes at most {limit} elements a partition",
+            received=f"{data!r}: {data.free_size}",
+            limit=f"{limit} (nl.tile_size.bn_stats_fmax)",
+            remedy="call it on slices and aggregate with bn_aggr",
         )
-    first = as_float(compute_view(data0))
-    rows = first.reshape(first.shape[0], -1)
-    others = as_float(compute_view(data1)).reshape(rows.shape)
-    start = as_float(operand_values(initial, 2, FLOAT32))
-    state = np.broadcast_to(start, (rows.shape[0], 1))[:, 0]
-    result = np.empty(rows.shape, dtype=np.float32)
-    with np.errstate(all="ignore"):
-        for i in range(rows.shape[1]):
-            pair = (state, rows[:, i]) if reverse[0] else (rows[:, i], state)
-            partial = ops[0].compute(*pair)
-            pair = (others[:, i], partial) if reverse[1] else (partial, others[:, i])
-            state = ops[1].compute(*pair)
-            result[:, i] = state
-    write(dst, result.reshape(dst.shape))
-    vectors = (initial,) if isinstance(initial, Tile) else ()
-    current().emit(
-        "tensor_tensor_scan",
-        Engine.VECTOR,
-        (dst,),
-        (data0, data1, *vectors),
-        op="+".join(op.name for op in ops),
+
+
+def _fields(count: int) -> Any:
+    return lambda call: Result(
+        (call["data"].partitions, count), call.wanted_dtype(call["data"].dtype)
     )
 
 
@@ -88,48 +119,66 @@ def _moments(values: Array) -> Array:
     return np.stack([np.full_like(mean, count), mean, spread], axis=1)
 
 
-@instruction("bn_stats", Engine.VECTOR)
-def bn_stats(dst: Tile, data: Tile) -> None:
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"),),
+    rules=(_bn_length,),
+    result=_fields(BN_STATS_FIELDS),
+    reduced=_free,
+)
+def bn_stats(call: Call, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements."""
-    limit = current().machine.bn_stats_fmax
-    values = as_float(compute_view(data))
-    rows = values.reshape(values.shape[0], -1)
-    if rows.shape[1] > limit:
-        raise LimitError(
-            f"bn_stats takes at most {limit} elements a partition",
-            received=f"{data!r}: {rows.shape[1]}",
-            limit=f"{limit} (nl.tile_size.bn_stats_fmax)",
-            remedy="call it on slices and aggregate with bn_aggr",
-        )
-    write(dst, np.concatenate([_moments(rows[:, 0::2]), _moments(rows[:, 1::2])], axis=1))
-    current().emit("bn_stats", Engine.VECTOR, (dst,), (data,))
+    lines = as_float(rows(data))
+    return np.concatenate([_moments(lines[:, 0::2]), _moments(lines[:, 1::2])], axis=1)
 
 
-@instruction("bn_aggr", Engine.VECTOR)
-def bn_aggr(dst: Tile, data: Tile) -> None:
-    """Mean and variance of each partition from bn_stats' tuples."""
-    values = as_float(compute_view(data))
-    rows = values.reshape(values.shape[0], -1)
-    if rows.shape[1] % BN_TUPLE:
+def _bn_tuples(call: Call) -> None:
+    data: Descriptor = call["data"]
+    if data.free_size % BN_TUPLE:
         raise ShapeError(
             "bn_aggr takes (count, mean, variance * count) tuples",
-            received=f"{data!r}: {rows.shape[1]} elements a partition",
+            received=f"{data!r}: {data.free_size} elements a partition",
             limit=f"a multiple of {BN_TUPLE}",
         )
-    count, mean, spread = (rows[:, k::BN_TUPLE] for k in range(BN_TUPLE))
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"),),
+    rules=(_bn_tuples,),
+    result=_fields(BN_AGGR_FIELDS),
+    reduced=_free,
+)
+def bn_aggr(call: Call, data: Array) -> Array:
+    """Mean and variance of each partition from bn_stats' tuples."""
+    lines = as_float(rows(data))
+    count, mean, spread = (lines[:, k::BN_TUPLE] for k in range(BN_TUPLE))
     total = count.sum(axis=1, keepdims=True)
     centre = (count * mean).sum(axis=1, keepdims=True) / total
     variance = (spread + count * (mean - centre) ** 2).sum(axis=1, keepdims=True) / total
-    write(dst, np.concatenate([centre, variance], axis=1))
-    current().emit("bn_aggr", Engine.VECTOR, (dst,), (data,))
+    return np.concatenate([centre, variance], axis=1)
 
 
-@instruction("dropout", Engine.VECTOR)
-def dropout(dst: Tile, data: Tile, probability: Tile | Scalar, *, where: Any = None) -> None:
+# -- dropout ---------------------------------------------------------------------------------------
+
+
+def _keeps_integers(call: Call) -> None:
+    data: Descriptor = call["data"]
+    wanted = call.wanted_dtype(data.dtype)
+    if is_integer(data.dtype) and wanted != data.dtype:
+        raise DtypeError(
+            "dropout of integers keeps their dtype", received=f"dtype={wanted} for {data!r}"
+        )
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"), Role(name="prob", takes=Takes.VECTOR_OR_NUMBER)),
+    rules=(_keeps_integers,),
+    result=like("data"),
+)
+def dropout(call: Call, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed)."""
-    values = compute_view(data)
-    chance = operand_values(probability, values.ndim, FLOAT32)
-    keep = current().random.random(values.shape, dtype=np.float32) >= chance
-    write(dst, np.where(keep, values, values.dtype.type(0)), where)
-    vectors = (probability,) if isinstance(probability, Tile) else ()
-    current().emit("dropout", Engine.VECTOR, (dst,), (data, *vectors))
+    chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
+    keep = current().random.random(data.shape, dtype=np.float32) >= chance
+    return np.where(keep, data, data.dtype.type(0))

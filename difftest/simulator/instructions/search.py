@@ -2,69 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError
-from difftest.simulator.instructions.operands import (
-    as_float,
-    compute_view,
-    need_dtype,
-    same_partitions,
-    write,
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    LimitError,
+    OutOfBoundsError,
+    ShapeError,
 )
-from difftest.simulator.instructions.table import instruction
-from difftest.simulator.memory import Shape
-from difftest.simulator.tile import Tile
+from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.record import (
+    DST,
+    Call,
+    Masked,
+    Result,
+    Role,
+    Rule,
+    instruction,
+)
+from difftest.simulator.instructions.rules import same_partitions
+from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.trace import Engine
 
 EIGHT = 8
 UINT16 = np.dtype(np.uint16)
 UINT32 = np.dtype(np.uint32)
+SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
 MAX_GATHER_INDICES = 4096
 KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
 
-def _rows(tile: Tile) -> Array:
-    values = compute_view(tile)
-    return values.reshape(values.shape[0], -1)
+def _length(role: str, *, at_least_eight: bool) -> Rule:
+    """The elements a partition that the eight-value instructions take."""
+
+    def rule(call: Call) -> None:
+        lowest, maximum = call.machine.max8_range
+        minimum = lowest if at_least_eight else 1
+        tile: Descriptor = call[role]
+        if not minimum <= tile.free_size <= maximum:
+            raise LimitError(
+                f"{call.name} takes {minimum} to {maximum} elements a partition",
+                received=f"{role} {list(tile.shape)}: {tile.free_size}",
+                limit=f"{minimum} to {maximum}",
+            )
+
+    return rule
 
 
-def _check_length(tile: Tile, name: str, where: str, minimum: int) -> None:
-    maximum = current().machine.max8_range[1]
-    count = tile.size // tile.tile_shape()[0]
-    if not minimum <= count <= maximum:
-        raise LimitError(
-            f"{where} takes {minimum} to {maximum} elements a partition",
-            received=f"{name} {list(tile.shape)}: {count}",
-            limit=f"{minimum} to {maximum}",
-        )
-
-
-def _check_eight(tile: Tile, where: str) -> None:
-    if tile.size // tile.tile_shape()[0] != EIGHT:
+def _eight_values(call: Call) -> None:
+    vals: Descriptor = call["vals"]
+    if vals.free_size != EIGHT:
         raise ShapeError(
-            f"{where} takes vals with {EIGHT} elements a partition", received=f"vals {tile!r}"
+            f"{call.name} takes {EIGHT} values a partition", received=f"vals {vals!r}"
         )
 
 
-@instruction("max8", Engine.VECTOR)
-def max8(dst: Tile, src: Tile) -> None:
+def _free(call: Call) -> tuple[int, ...]:
+    """All free axes of the first operand: what eight values a partition lack."""
+    first: Descriptor = next(iter(call.tiles.values()))
+    return tuple(range(1, len(first.shape)))
+
+
+# -- max8, nc_find_index8, nc_match_replace8 -------------------------------------------------------
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="src"),),
+    rules=(_length("src", at_least_eight=True),),
+    result=lambda call: Result(
+        (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
+    ),
+    reduced=_free,
+)
+def max8(call: Call, src: Array) -> Array:
     """The 8 largest values of each partition, descending."""
-    _check_length(src, "src", "max8", current().machine.max8_range[0])
-    rows = as_float(_rows(src))
-    top = -np.sort(-rows, axis=1)[:, :EIGHT]
-    write(dst, top)
-    current().emit("max8", Engine.VECTOR, (dst,), (src,))
+    return -np.sort(-as_float(rows(src)), axis=1)[:, :EIGHT]
 
 
-def _match(row: Array, vals: Array, taken: Array) -> list[int | None]:
+def _match(row: Array, vals: Array) -> list[int | None]:
     """The first place of each value; equal values take successive places."""
+    taken = np.zeros(row.shape, dtype=np.bool_)
     places: list[int | None] = []
     for value in vals:
         found = np.flatnonzero((row == value) & ~taken)
@@ -75,66 +98,93 @@ def _match(row: Array, vals: Array, taken: Array) -> list[int | None]:
     return places
 
 
-def _matches(data: Tile, vals: Tile, where: str) -> list[list[int]]:
+def _matches(call: Call, data: Array, vals: Array) -> Array:
     """For each partition the 8 places; a value that is not there has no defined result."""
-    rows, wanted = as_float(_rows(data)), as_float(_rows(vals))
     result = []
-    for p, (row, eight) in enumerate(zip(rows, wanted, strict=True)):
-        places = _match(row, eight, np.zeros(row.shape, dtype=np.bool_))
+    lines, wanted = as_float(rows(data)), as_float(rows(vals))
+    for p, (row, eight) in enumerate(zip(lines, wanted, strict=True)):
+        places = _match(row, eight)
         if None in places:
             raise KernelError(
-                f"{where} is undefined for a value that is not in the data",
+                f"{call.name} is undefined for a value that is not in the data",
                 received=f"vals {float(eight[places.index(None)])!r} in partition {p}",
                 remedy="take vals from nisa.max8 of the same data",
             )
-        result.append([place for place in places if place is not None])
-    return result
+        result.append(places)
+    return np.asarray(result, dtype=np.int64)
 
 
-@instruction("nc_find_index8", Engine.VECTOR)
-def nc_find_index8(dst: Tile, data: Tile, vals: Tile) -> None:
+def _index_dtype(call: Call) -> None:
+    dtype = call.wanted_dtype(UINT32)
+    if dtype not in (UINT16, UINT32):
+        raise DtypeError(
+            "nc_find_index8 takes the result of certain dtypes",
+            received=f"the result of {dtype}",
+            limit="uint16, uint32",
+            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
+        )
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"), Role(name="vals")),
+    rules=(
+        _length("data", at_least_eight=True),
+        _eight_values,
+        same_partitions("data", "vals"),
+        _index_dtype,
+    ),
+    result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
+    reduced=_free,
+)
+def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     """The index of each of 8 values in its partition; duplicates take successive places."""
-    _check_length(data, "data", "nc_find_index8", current().machine.max8_range[0])
-    _check_eight(vals, "nc_find_index8")
-    same_partitions("nc_find_index8", data=data, vals=vals)
-    need_dtype(dst, "the result", "nc_find_index8", (UINT16, UINT32))
-    write(dst, np.asarray(_matches(data, vals, "nc_find_index8"), dtype=np.int64))
-    current().emit("nc_find_index8", Engine.VECTOR, (dst,), (data, vals))
+    return _matches(call, data, vals)
 
 
-@instruction("nc_match_replace8", Engine.VECTOR)
-def nc_match_replace8(
-    dst: Tile,
-    data: Tile,
-    vals: Tile,
-    replacement: float,
-    indices: Tile | None = None,
-    *,
-    where: Any = None,
-) -> None:
-    """``dst = data`` with the first occurrence of each of 8 values replaced."""
-    _check_length(data, "data", "nc_match_replace8", 1)
-    _check_eight(vals, "nc_match_replace8")
-    same_partitions("nc_match_replace8", data=data, vals=vals)
-    places = _matches(data, vals, "nc_match_replace8")
-    rows = as_float(_rows(data)).copy()
-    np.put_along_axis(rows, np.asarray(places), np.float32(replacement), axis=1)
-    write(dst, rows.reshape(dst.shape), where)
-    writes: tuple[Tile, ...] = (dst,)
-    if indices is not None:
-        write(indices, np.asarray(places, dtype=np.int64).reshape(indices.shape))
-        writes = (dst, indices)
-    current().emit("nc_match_replace8", Engine.VECTOR, writes, (data, vals))
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"), Role(name="vals")),
+    options=("imm",),
+    destinations=(
+        DST,
+        Role(
+            name="dst_idx",
+            dtypes=(UINT16, UINT32),
+            optional=True,
+            shape=lambda call: (call["data"].partitions, EIGHT),
+        ),
+    ),
+    rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
+    result=like("data"),
+)
+def nc_match_replace8(call: Call, data: Array, vals: Array) -> tuple[Array, Array]:
+    """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
+    places = _matches(call, data, vals)
+    lines = as_float(rows(data)).copy()
+    np.put_along_axis(lines, places, np.float32(call["imm"]), axis=1)
+    return lines.reshape(data.shape), places
 
 
-def local_gather_shape(src: Tile, index: Tile, width: int, count: int | None) -> tuple[Shape, int]:
-    """The result's shape [P, indices, width] and the indices used by each GpSimd core."""
-    cores = current().machine.gpsimd_core_partitions
-    partitions = src.tile_shape()[0]
-    same_partitions("local_gather", src_buffer=src, index=index)
-    need_dtype(index, "index", "local_gather", (UINT16,))
-    available = index.size // (partitions // cores) if partitions % cores == 0 else 0
-    used = available if count is None else count
+# -- gathers ---------------------------------------------------------------------------------------
+
+
+def _used(call: Call) -> int:
+    """The indices that each GpSimd core uses."""
+    count: int | None = call["num_valid_indices"]
+    return _available(call) if count is None else count
+
+
+def _available(call: Call) -> int:
+    cores, src = call.machine.gpsimd_core_partitions, call["src_buffer"]
+    if src.partitions % cores:
+        return 0
+    return int(call["index"].size // (src.partitions // cores))
+
+
+def _gatherable(call: Call) -> None:
+    cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
+    partitions, available = call["src_buffer"].partitions, _available(call)
     for wrong, rule, received in (
         (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions}"),
         (width not in GATHER_WIDTHS, f"num_elem_per_idx is one of {GATHER_WIDTHS}", f"{width}"),
@@ -144,85 +194,139 @@ def local_gather_shape(src: Tile, index: Tile, width: int, count: int | None) ->
     ):
         if wrong:
             raise LimitError(f"local_gather: {rule}", received=received)
-    return (partitions, used, width), used
 
 
-@instruction("local_gather", Engine.GPSIMD)
-def local_gather(dst: Tile, src: Tile, index: Tile, width: int, used: int) -> None:
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="src_buffer"), Role(name="index", dtypes=(UINT16,))),
+    options=("num_elem_per_idx", "num_valid_indices"),
+    rules=(same_partitions("src_buffer", "index"), _gatherable),
+    result=lambda call: Result(
+        (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
+        call.wanted_dtype(call["src_buffer"].dtype),
+    ),
+)
+def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     """Each group of 16 partitions gathers elements at indices held in the same partitions."""
-    lanes = current().machine.gpsimd_core_partitions
-    rows, indices = _rows(src), compute_view(index)
-    result = np.empty((rows.shape[0], used, width), dtype=rows.dtype)
-    for start in range(0, rows.shape[0], lanes):
+    lanes, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
+    lines = rows(src_buffer)
+    result = np.empty((lines.shape[0], used, width), dtype=lines.dtype)
+    for start in range(0, lines.shape[0], lanes):
         group = slice(start, start + lanes)
-        order = indices[group].reshape(lanes, -1).flatten(order="F")[:used].astype(np.int64)
+        order = index[group].reshape(lanes, -1).flatten(order="F")[:used].astype(np.int64)
         columns = order[:, None] + np.arange(width)
-        if columns.max() >= rows.shape[1]:
+        if columns.max() >= lines.shape[1]:
             raise OutOfBoundsError(
                 "local_gather is undefined for indices beyond src_buffer",
-                received=f"element {int(columns.max())} of {src!r}",
-                limit=f"0 to {rows.shape[1] - 1}",
+                received=f"element {int(columns.max())} of {call['src_buffer']!r}",
+                limit=f"0 to {lines.shape[1] - 1}",
             )
-        result[group] = rows[group][:, columns]
-    write(dst, result.reshape(dst.shape))
-    current().emit("local_gather", Engine.GPSIMD, (dst,), (src, index))
+        result[group] = lines[group][:, columns]
+    return result
 
 
-@instruction("gather_flattened", Engine.GPSIMD)
-def gather_flattened(dst: Tile, data: Tile, indices: Tile, *, where: Any = None) -> None:
+@instruction(
+    Engine.GPSIMD,
+    operands=(
+        Role(name="indices", dtypes=(UINT32,)),
+        Role(name="data", whole_rows=True),
+    ),
+    rules=(same_partitions("data", "indices"),),
+    result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    pages=("nki/api/generated/nki.language.gather_flattened",),
+)
+def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
     """``dst[p, i] = data[p, indices[p, i]]`` over the flattened free axes."""
-    need_dtype(indices, "indices", "gather_flattened", (UINT32,))
-    same_partitions("gather_flattened", data=data, indices=indices)
-    rows, places = _rows(data), _rows(indices).astype(np.int64)
-    if places.max() >= rows.shape[1]:
+    lines, places = rows(data), rows(indices).astype(np.int64)
+    if places.max() >= lines.shape[1]:
         raise OutOfBoundsError(
             "gather_flattened returns garbage for indices beyond the data",
-            received=f"index {int(places.max())} into {data!r}",
-            limit=f"0 to {rows.shape[1] - 1}",
+            received=f"index {int(places.max())} into {call['data']!r}",
+            limit=f"0 to {lines.shape[1] - 1}",
         )
-    write(dst, np.take_along_axis(rows, places, axis=1).reshape(dst.shape), where)
-    current().emit("gather_flattened", Engine.GPSIMD, (dst,), (data, indices))
+    return np.take_along_axis(lines, places, axis=1).reshape(call.result.shape)
 
 
-@instruction("nc_stream_shuffle", Engine.VECTOR)
-def nc_stream_shuffle(dst: Tile, src: Tile, order: list[int], *, where: Any = None) -> None:
-    """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
-    quadrant = current().machine.shuffle_quadrant
+# -- nc_stream_shuffle -----------------------------------------------------------------------------
+
+
+def _shuffle_mask(call: Call) -> None:
+    quadrant, order = call.machine.shuffle_quadrant, list(call["shuffle_mask"])
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
         raise KernelError(
             f"nc_stream_shuffle takes a list of {quadrant} partitions",
             received=f"shuffle_mask={order}",
             limit=f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone",
         )
-    if src.dtype != dst.dtype or src.size // len(src) != dst.size // len(dst):
+
+
+def _shuffled(call: Call) -> None:
+    src, dst = call["src"], call.destinations["dst"]
+    if src.dtype != dst.dtype or src.free_size != dst.free_size:
         raise ShapeError(
             "nc_stream_shuffle takes dst of src's dtype and elements a partition",
             received=f"src {src!r}, dst {dst!r}",
         )
-    values = _rows(src).copy()
-    partitions = dst.tile_shape()[0]
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="src"),),
+    options=("shuffle_mask",),
+    rules=(_shuffle_mask, _shuffled),
+    result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
+)
+def nc_stream_shuffle(call: Call, src: Array) -> Masked:
+    """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
+    order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
+    partitions = call.result.shape[0]
+    values = np.zeros((partitions, lines.shape[1]), lines.dtype)
+    chosen = np.zeros(values.shape, dtype=np.bool_)
     for p in range(partitions):
         source = order[p % quadrant]
         start = p - p % quadrant
-        if source == KEEP or start + source >= values.shape[0]:
-            continue
-        line = dst[p : p + 1]
-        write(line, values[start + source].reshape(line.shape), where)
-    current().emit("nc_stream_shuffle", Engine.VECTOR, (dst,), (src,))
+        if source != KEEP and start + source < lines.shape[0]:
+            values[p], chosen[p] = lines[start + source], True
+    return Masked(values.reshape(call.result.shape), chosen.reshape(call.result.shape))
 
 
-@instruction("sequence_bounds", Engine.GPSIMD)
-def sequence_bounds(dst: Tile, segment_ids: Tile) -> None:
-    """For each element the start and end of its segment; (n, -1) for padding (id 0)."""
-    ids = compute_view(segment_ids).reshape(-1)
-    count = ids.size
-    if segment_ids.tile_shape()[0] != 1:
-        raise ShapeError(
-            "sequence_bounds takes one partition", received=f"segment_ids {segment_ids!r}"
+# -- sequence_bounds -------------------------------------------------------------------------------
+
+
+def _one_partition(call: Call) -> None:
+    ids: Descriptor = call["segment_ids"]
+    if ids.partitions != 1:
+        raise ShapeError("sequence_bounds takes one partition", received=f"segment_ids {ids!r}")
+    dtype = call.wanted_dtype(ids.dtype)
+    if dtype not in SEQUENCE_DTYPES:
+        raise DtypeError(
+            "sequence_bounds takes the result of certain dtypes",
+            received=f"the result of {dtype}",
+            limit="float32, int32",
         )
-    bounds = np.empty((2, count), dtype=np.float32)
+
+
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="segment_ids", dtypes=SEQUENCE_DTYPES),),
+    rules=(_one_partition,),
+    result=lambda call: Result(
+        (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)
+    ),
+)
+def sequence_bounds(call: Call, segment_ids: Array) -> Array:
+    """For each element the start and end of its segment; (n, -1) for padding (id 0)."""
+    ids = segment_ids.reshape(-1)
+    wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
+    if wrong.any():
+        raise KernelError(
+            "sequence_bounds takes integers of at least 0 as segment_ids",
+            received=f"{ids[wrong][0]!r} at element {int(np.flatnonzero(wrong)[0])}",
+        )
+    bounds = np.empty((2, ids.size), dtype=np.float32)
     for i, segment in enumerate(ids):
         same = np.flatnonzero(ids == segment)
-        bounds[:, i] = (same[0], same[-1] + 1) if segment != 0 else (count, -1)
-    write(dst, bounds.reshape(dst.shape))
-    current().emit("sequence_bounds", Engine.GPSIMD, (dst,), (segment_ids,))
+        bounds[:, i] = (same[0], same[-1] + 1) if segment != 0 else (ids.size, -1)
+    return bounds.reshape(call.result.shape)
+
+

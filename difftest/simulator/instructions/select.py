@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
-from difftest.simulator.dtypes import DTYPES, FLOAT32, TFLOAT32, Array
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, Array
 from difftest.simulator.errors import KernelError, NotModelledError
+from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import (
-    WIDE_INTEGERS,
+from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
+from difftest.simulator.instructions.promotion import promote_dtypes, scalar_type_dtype
+from difftest.simulator.instructions.record import (
+    DST,
+    Call,
+    Result,
+    Role,
+    Takes,
+    instruction,
+)
+from difftest.simulator.instructions.registers import (
+    REDUCE_RES,
+    Accumulate,
+    one_a_partition,
+    registers,
+)
+from difftest.simulator.instructions.rules import (
+    floats,
     no_gpsimd_in_psum,
     not_both_in_psum,
-    operand_values,
-)
-from difftest.simulator.instructions.operands import (
-    Scalar,
-    as_float,
-    compute_view,
-    need_dtype,
-    need_float,
     same_elements,
-    write,
+    same_rank,
 )
-from difftest.simulator.instructions.reduce import Accumulate, accumulate
-from difftest.simulator.instructions.table import instruction
-from difftest.simulator.tile import Tile
+from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -38,129 +44,156 @@ _EXACT_INDEX = 2**24
 """range_select compares indices in float32, exact up to here."""
 
 
-@instruction("affine_select", Engine.GPSIMD)
-def affine_select(
-    dst: Tile, data: Tile, predicate: Array, on_false: Scalar, *, where: Any = None
-) -> None:
-    """``dst = data`` where an affine predicate holds, else a float32 constant."""
-    no_gpsimd_in_psum(Engine.GPSIMD, "affine_select", on_true_tile=data)
-    values = as_float(compute_view(data))
-    write(dst, np.where(predicate, values, np.float32(on_false)), where)
-    current().emit("affine_select", Engine.GPSIMD, (dst,), (data,))
+# -- affine_select ---------------------------------------------------------------------------------
 
 
-@instruction("range_select", Engine.VECTOR)
-def range_select(
-    dst: Tile,
-    data: Tile,
-    comparisons: tuple[AluOp, AluOp],
-    bounds: tuple[Tile, Tile],
-    *,
-    start: int = 0,
-    on_false: float,
-    command: Accumulate = Accumulate.IDLE,
-    reduce_op: AluOp,
-    reduce_into: Tile | None = None,
-    where: Any = None,
-) -> None:
-    """``dst = data`` where the free index lies in a range given by tiles; NeuronCore-v3 on."""
-    machine = current().machine
-    if machine.nc_version < 3:
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="on_true_tile"), Role(name="pred", takes=Takes.MASK)),
+    options=("on_false_value",),
+    rules=(no_gpsimd_in_psum,),
+    result=like("on_true_tile"),
+)
+def affine_select(call: Call, on_true_tile: Array, pred: Array) -> Array:
+    """``dst = on_true_tile`` where an affine predicate holds, else a float32 constant."""
+    return np.where(pred, as_float(on_true_tile), np.float32(call["on_false_value"]))
+
+
+# -- range_select ----------------------------------------------------------------------------------
+
+
+def _range_rules(call: Call) -> None:
+    if call.machine.nc_version < 3:
         raise KernelError(
-            "range_select needs NeuronCore-v3", received=machine.name, limit="trn2 and later"
+            "range_select needs NeuronCore-v3", received=call.machine.name, limit="trn2 and later"
         )
-    need_float(data, "on_true_tile", "range_select")
-    for name, bound in zip(("bound0", "bound1"), bounds, strict=True):
-        need_dtype(bound, name, "range_select", (FLOAT32,))
-    for op in comparisons:
+    for op in (call["comp_op0"], call["comp_op1"]):
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
                 "range_select compares",
                 received=f"comp_op={op.name}",
                 limit=", ".join(RANGE_COMPARISONS),
             )
-    if on_false != float(np.finfo(np.float32).min):
+    if call["on_false_value"] != float(np.finfo(np.float32).min):
         raise KernelError(
             "range_select's on_false_value is the smallest float32",
-            received=f"{on_false!r}",
+            received=f"{call['on_false_value']!r}",
             limit="nl.fp32.min",
         )
-    _need_maximum(reduce_op, "range_select")
-    values = as_float(compute_view(data))
-    count = values[0].size
-    if start + count > _EXACT_INDEX:
+    last = call["range_start"] + call["on_true_tile"].free_size
+    if last > _EXACT_INDEX:
         raise KernelError(
             "range_select compares indices in float32",
-            received=f"indices up to {start + count - 1}",
+            received=f"indices up to {last - 1}",
             limit=f"{_EXACT_INDEX}",
         )
-    index = (start + np.arange(count, dtype=np.float32)).reshape((1, *values.shape[1:]))
-    low, high = (operand_values(bound, values.ndim, FLOAT32) for bound in bounds)
-    compute: tuple[Callable[..., Any], ...] = tuple(op.compute for op in comparisons)
-    chosen = compute[0](index, low) & compute[1](index, high)
-    result = np.where(chosen, values, np.float32(on_false))
-    write(dst, result, where)
-    _reduce(result, reduce_op, command, reduce_into)
-    writes = (dst,) if reduce_into is None else (dst, reduce_into)
-    current().emit("range_select", Engine.VECTOR, writes, (data, *bounds))
 
 
-def _need_maximum(op: AluOp, where: str) -> None:
+def _keeps_the_largest(call: Call) -> None:
+    op: AluOp = call["reduce_op"]
     if op.name != "maximum":
         raise NotModelledError(
-            f"{where} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
+            f"{call.name} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
         )
 
 
-def _reduce(values: Array, op: AluOp, command: Accumulate, into: Tile | None) -> None:
-    if into is not None and command is Accumulate.IDLE:
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(
+        Role(name="on_true_tile"),
+        Role(name="bound0", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
+        Role(name="bound1", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
+    ),
+    options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
+    destinations=(DST, REDUCE_RES),
+    rules=(floats("on_true_tile"), _range_rules, _keeps_the_largest),
+    result=like("on_true_tile"),
+)
+def range_select(
+    call: Call, on_true_tile: Array, bound0: Array, bound1: Array
+) -> tuple[Array, Array | None]:
+    """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
+    values = as_float(on_true_tile)
+    count = values[0].size
+    index = (call["range_start"] + np.arange(count, dtype=np.float32)).reshape(1, *values.shape[1:])
+    low, high = (column(bound, values.ndim) for bound in (bound0, bound1))
+    chosen = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
+    result = np.where(chosen, values, np.float32(call["on_false_value"]))
+    command: Accumulate = call["command"]
+    if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE
-    if command is not Accumulate.IDLE:
-        accumulate("vector", values, op, command, into)
+    return result, registers("vector", result, call["reduce_op"], command)
 
 
-@instruction("select_reduce", Engine.VECTOR)
+# -- select_reduce ---------------------------------------------------------------------------------
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(
+        Role(name="on_true", dtypes=SELECTED_DTYPES),
+        Role(name="predicate", dtypes=PREDICATE_DTYPES),
+        Role(name="on_false", takes=Takes.VECTOR_OR_NUMBER),
+    ),
+    options=("reverse_pred", "reduce_op", "command"),
+    destinations=(
+        DST,
+        Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
+    ),
+    rules=(
+        not_both_in_psum("on_true", "predicate"),
+        same_elements("dst", "predicate", "on_true"),
+        _keeps_the_largest,
+    ),
+    result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+)
 def select_reduce(
-    dst: Tile,
-    predicate: Tile,
-    on_true: Tile,
-    on_false: Tile | Scalar,
-    *,
-    reverse: bool = False,
-    command: Accumulate = Accumulate.IDLE,
-    reduce_op: AluOp,
-    reduce_into: Tile | None = None,
-    where: Any = None,
-) -> None:
+    call: Call, on_true: Array, predicate: Array, on_false: Any
+) -> tuple[Array, Array | None]:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
-    not_both_in_psum("select_reduce", on_true=on_true, predicate=predicate)
-    need_dtype(predicate, "predicate", "select_reduce", PREDICATE_DTYPES)
-    need_dtype(on_true, "on_true", "select_reduce", SELECTED_DTYPES)
-    same_elements("select_reduce", dst=dst, predicate=predicate, on_true=on_true)
-    _need_maximum(reduce_op, "select_reduce")
-    values = as_float(compute_view(on_true))
-    chosen = (compute_view(predicate) != 0).reshape(values.shape)
-    if reverse:
-        chosen = ~chosen
-    other = as_float(operand_values(on_false, values.ndim, FLOAT32))
-    result = np.where(chosen, values, other)
-    write(dst, result, where)
-    if command is not Accumulate.IDLE:
-        accumulate("vector", result, reduce_op, command, reduce_into)
-    writes = (dst,) if reduce_into is None else (dst, reduce_into)
-    reads = (predicate, on_true) + ((on_false,) if isinstance(on_false, Tile) else ())
-    current().emit("select_reduce", Engine.VECTOR, writes, reads)
+    values = as_float(on_true)
+    chosen = (predicate == 0 if call["reverse_pred"] else predicate != 0).reshape(values.shape)
+    if isinstance(on_false, np.ndarray):
+        other = as_float(column(on_false, values.ndim))
+    else:
+        other = np.asarray(on_false, FLOAT32)
+    result = np.where(chosen, values, other).reshape(call.result.shape)
+    return result, registers("vector", result, call["reduce_op"], call["command"])
 
 
-@instruction("where", Engine.VECTOR)
-def select_where(
-    dst: Tile, condition: Tile, x: Tile | Scalar, y: Tile | Scalar, *, where: Any = None
-) -> None:
+# -- where -----------------------------------------------------------------------------------------
+
+
+def _chosen(call: Call) -> Result:
+    """Shapes broadcast; the dtype is the promotion of both sides, or of the one that is a tile."""
+    shape = call["condition"].shape
+    sides = [call[name] for name in ("x", "y")]
+    tiles = [side for side in sides if isinstance(side, Descriptor)]
+    for tile in tiles:
+        shape = broadcast_shapes(shape, tile.shape, "nl.where's condition, x and y")
+    if len(tiles) == 1:
+        dtype = tiles[0].dtype
+    else:
+        dtype = promote_dtypes(*(scalar_type_dtype(side) for side in sides))
+    return Result(shape, call.wanted_dtype(dtype))
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(
+        Role(name="condition"),
+        Role(name="x", takes=Takes.TILE_OR_NUMBER),
+        Role(name="y", takes=Takes.TILE_OR_NUMBER),
+    ),
+    rules=(same_rank("condition", "x", "y"),),
+    result=_chosen,
+    pages=("nki/api/generated/nki.language.where",),
+)
+def where(call: Call, condition: Array, x: Any, y: Any) -> Array:
     """``dst = condition ? x : y``, element by element (``nl.where``)."""
-    chosen = compute_view(condition) != 0
-    sides = [compute_view(v) if isinstance(v, Tile) else np.asarray(v, FLOAT32) for v in (x, y)]
-    if not all(side.dtype == dst.dtype for side in sides):
+    sides = [v if isinstance(v, np.ndarray) else np.asarray(v, FLOAT32) for v in (x, y)]
+    if not all(side.dtype == call.result.dtype for side in sides):
         sides = [as_float(side) for side in sides]
-    write(dst, np.where(chosen, sides[0], sides[1]), where)
-    reads = (condition, *(v for v in (x, y) if isinstance(v, Tile)))
-    current().emit("where", Engine.VECTOR, (dst,), reads)
+    return np.where(condition != 0, *sides)

@@ -1,0 +1,61 @@
+"""The engines' reduction registers: ``nisa.reduce_cmd`` (AWS ``nki.isa`` at tag v2.26.0).
+
+Each engine that reduces on the way has one float32 register a partition, which lives across
+instructions.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import Array
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.record import Call, Role
+from difftest.simulator.instructions.values import rows
+from difftest.simulator.memory import Shape
+
+
+class Accumulate(Enum):
+    """``nisa.reduce_cmd``: what an instruction does with its engine's accumulation registers."""
+
+    IDLE = 0
+    RESET = 1
+    REDUCE = 2
+    RESET_REDUCE = 3
+
+
+def one_a_partition(call: Call) -> Shape:
+    """The shape of what the registers are read out to: [P, 1]."""
+    return (call.result.shape[0], 1)
+
+
+REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+
+
+def registers(
+    engine: str, values: Array, op: AluOp | None, command: Accumulate
+) -> Array | None:
+    """Add up ``values`` along the free axes in an engine's registers; what they hold then, [P, 1].
+
+    With the operator maximum their largest is kept instead. None if the command is to do nothing.
+    """
+    if command is Accumulate.IDLE:
+        return None
+    kept = current().accumulators
+    largest = op is not None and op.name == "maximum"
+    lanes = values.shape[0]
+    start = np.full((lanes, 1), -np.inf if largest else 0.0, dtype=np.float32)
+    held = kept.get(engine, start)
+    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
+        held = start
+    if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
+        flat = rows(values)
+        if largest:
+            held = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
+        else:
+            held = held + np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
+    kept[engine] = held
+    return held.copy()

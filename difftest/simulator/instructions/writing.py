@@ -1,0 +1,124 @@
+"""The one write: an instruction's results, rounded once into the destination's dtype."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array, round_to, to_bits
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.memory import Shape, repeats
+from difftest.simulator.tile import Tile
+
+
+def check_destination(dst: Tile) -> None:
+    """Raise unless an instruction can write to ``dst``: inside its tensor, and no parameter."""
+    if dst.axes is not None:
+        dst.check_bounds()
+    if not dst.storage.mutable:
+        raise immutable(dst)
+
+
+def write(dst: Tile, values: Array, where: Array | None = None) -> None:
+    """Round an instruction's results once into ``dst``'s dtype and store them.
+
+    ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements.
+    """
+    storage = dst.storage
+    check_destination(dst)
+    rounded = round_to(values, storage.dtype)
+    if dst.in_hbm:
+        rounded = to_bits(rounded, storage.dtype)
+    if (
+        where is None
+        and rounded.base is None
+        and rounded.shape == storage.data.shape == dst.shape
+        and dst.is_whole()
+        and rounded.flags.c_contiguous
+        and rounded.flags.writeable
+        and storage.release is not None
+    ):
+        # A whole on-chip tensor and an array that nobody else has: it becomes the tensor's data.
+        storage.data = rounded
+        storage.unwritten = 0
+        storage.written = None
+        return
+    store(dst, rounded, where)
+
+
+def store(dst: Tile, values: Array, where: Array | None = None) -> None:
+    """Put ``values``, as memory keeps them, into ``dst``, and note that they are written.
+
+    Their shapes are equal, broadcast, or hold the same elements in each partition.
+
+    Raises
+    ------
+    ShapeError : they do not; or ``dst`` names an element more than once, with different values.
+    """
+    view = dst.elements()
+    values = _fit(values, dst)
+    if where is not None:
+        where = _spread(where, view.shape)
+    repeated = repeats(dst.shape, dst.strides)
+    if repeated:
+        values = values.copy()  # they may lie in the tensor that is written
+    if where is None:
+        view[...] = values
+    else:
+        np.copyto(view, values, where=where, casting="unsafe")
+    if repeated:
+        _check_repeated(dst, values, where)
+    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+
+
+def _spread(where: Array, shape: Shape) -> Array:
+    """A mask in a destination's shape, which may lack the tile's free or partition axis."""
+    if where.size == math.prod(shape):
+        return where.reshape(shape)
+    return np.broadcast_to(where, shape)
+
+
+def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
+    """Raise :class:`ShapeError` if an element has been given two values."""
+    view = dst.elements()
+    given = np.empty(view.shape, view.dtype)
+    given[...] = values
+    bits = np.dtype(f"V{view.itemsize}")  # NaN is equal to itself
+    lost = np.ascontiguousarray(view).view(bits) != given.view(bits)
+    if where is not None:
+        lost &= where
+    if lost.any():
+        raise ShapeError(
+            "a destination that names an element more than once gives it one value",
+            received=f"{dst!r} with strides {dst.strides}, and values that differ",
+            remedy="index each element once, or make the value repeat along the same axis",
+        )
+
+
+def _fit(values: Array, dst: Tile) -> Array:
+    """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
+    shape = dst.shape
+    if values.shape == shape or values.ndim == 0:
+        return values
+    want = shape if dst.in_hbm else dst.tile_shape()
+    if values.size == dst.size and (dst.in_hbm or values.shape[0] == want[0]):
+        return values.reshape(shape)
+    # Dimensions that are missing are free ones: NumPy would put them before the partitions.
+    have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
+    if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
+        raise ShapeError(
+            "an instruction's result has its destination's shape, or repeats to fill it",
+            received=f"values of shape {list(values.shape)} for {dst!r}",
+        )
+    return np.broadcast_to(values.reshape(have), want).reshape(shape)
+
+
+def immutable(tile: Tile) -> KernelError:
+    """The error for writing to a kernel's parameter."""
+    return KernelError(
+        "a kernel does not write to its parameters",
+        received=f"a write to {tile!r}",
+        remedy="create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
+        "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",
+    )
