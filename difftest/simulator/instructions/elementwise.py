@@ -200,7 +200,8 @@ def _bit_pattern(step: Operand, ndim: int, dtype: np.dtype[Any]) -> Array:
     return np.array(int(number) % (1 << bits), dtype=f"u{dtype.itemsize}").view(dtype)
 
 
-def _apply_step(step: Operand, values: Array) -> Array:
+def apply_step(step: Operand, values: Array) -> Array:
+    """``values <op> operand`` (or reversed) for one step of tensor_scalar."""
     if step.op.bitvec:
         operand = _bit_pattern(step, values.ndim, values.dtype)
     else:
@@ -261,7 +262,7 @@ def tensor_scalar(
     no_gpsimd_in_psum(engine, "tensor_scalar", data=data)
     result = compute_view(data)
     for step in steps:
-        result = _apply_step(step, result)
+        result = apply_step(step, result)
     write(dst, result, where)
     vectors = tuple(step.value for step in steps if isinstance(step.value, Tile))
     current().emit(
@@ -288,7 +289,7 @@ def scalar_tensor_tensor(
         need_integers(
             "scalar_tensor_tensor", data=data.dtype, operand1=operand1.dtype, result=dst.dtype
         )
-    partial = _apply_step(first, compute_view(data))
+    partial = apply_step(first, compute_view(data))
     other = compute_view(operand1)
     left, right = (other, partial) if reverse1 else (partial, other)
     write(dst, _apply(second, left, right), where)

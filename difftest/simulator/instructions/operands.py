@@ -124,6 +124,32 @@ def free_size(shape: Shape) -> int:
     return total
 
 
+def need_column(tile: Tile, name: str, where: str, data: Tile) -> None:
+    """Raise unless ``tile`` can take one element for each of ``data``'s partitions: [P, 1]."""
+    need_elements(tile, name, where, data, 1)
+
+
+def need_elements(tile: Tile, name: str, where: str, data: Tile, count: int) -> None:
+    """Raise unless ``tile``, a second destination, has ``count`` elements in each partition.
+
+    An instruction asks before it writes anything.
+
+    Raises
+    ------
+    ShapeError : another shape than [P, ``count``], P the partitions of ``data``.
+    OutOfBoundsError, KernelError : it cannot be written.
+    """
+    partitions = data.tile_shape()[0]
+    shape = tile.tile_shape()
+    if shape[0] != partitions or free_size(shape) != count:
+        raise ShapeError(
+            f"{where} writes {name} of {count} element{'s' * (count > 1)} a partition",
+            received=f"{name} {list(tile.shape)} for data {list(data.shape)}",
+            limit=f"shape {[partitions, count]}",
+        )
+    check_destination(tile)
+
+
 def need_dtype(tile: Tile, name: str, where: str, allowed: tuple[np.dtype[Any], ...]) -> None:
     """Raise :class:`DtypeError` unless the tile has one of the dtypes."""
     if tile.dtype not in allowed:
