@@ -366,7 +366,7 @@ class Tile:
         self.check_bounds()
         if not self.in_hbm and self.partition_axis is not None:
             _check_partitions_stay(self, self.partition_axis, wanted)
-        strides = _reshaped_strides(self, wanted)
+        strides = reshaped_strides(self, wanted)
         return self._derive(self.offset, wanted, strides, self.partition_axis, None)
 
     def broadcast_to(self: T, shape: Any) -> T:
@@ -521,7 +521,7 @@ def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
         )
 
 
-def _reshaped_strides(tile: Tile, shape: Shape) -> Shape:
+def reshaped_strides(tile: Tile, shape: Shape) -> Shape:
     """NumPy's own rule for reshaping without a copy, in elements."""
     view = pattern_view(tile.storage.data, tile.offset, tile.shape, tile.strides)
     reshaped = view.reshape(shape)

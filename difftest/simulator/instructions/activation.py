@@ -18,7 +18,13 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import operand_values
-from difftest.simulator.instructions.operands import Scalar, as_float, compute_view, write
+from difftest.simulator.instructions.operands import (
+    Scalar,
+    as_float,
+    compute_view,
+    need_column,
+    write,
+)
 from difftest.simulator.instructions.reduce import Accumulate, accumulate
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.tile import Tile
@@ -194,6 +200,8 @@ def activation(
     where: Any = None,
 ) -> None:
     """``dst = func(data * scale + bias)``, and a reduction of it into the engine's registers."""
+    if reduce_into is not None:
+        need_column(reduce_into, "reduce_res", "activation", data)
     values = as_float(compute_view(data))
     operands: list[Tile] = [data]
     if isinstance(scale, Tile) or scale != 1.0:
