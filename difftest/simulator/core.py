@@ -53,9 +53,7 @@ def is_running() -> bool:
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
-    def __init__(
-        self, machine: Machine, grid: Shape, *, record: bool, tile: type[Tile]
-    ) -> None:
+    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Tile]) -> None:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import DtypeError, OutOfBoundsError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, Shape, broadcast_shapes
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
 
 
 class IndirectTile:
@@ -32,6 +34,27 @@ class IndirectTile:
 
     def __repr__(self) -> str:
         return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
+
+    @property
+    def space(self) -> Space:
+        return self.base.space
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.base.dtype
+
+    @property
+    def in_hbm(self) -> bool:
+        return self.base.in_hbm
+
+    def signature(self) -> tuple[object, ...]:
+        """As :meth:`Tile.signature`."""
+        return ("indirect", self.base.signature(), self.shape)
+
+    def descriptor(self) -> Descriptor:
+        """As :meth:`Tile.descriptor`, of the elements that are indexed."""
+        shape = self.shape if self.in_hbm or len(self.shape) > 1 else (*self.shape, 1)
+        return Descriptor(self.space, self.dtype, shape, 0, None, repr(self))
 
     @property
     def size(self) -> int:

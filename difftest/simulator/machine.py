@@ -45,6 +45,8 @@ class Machine:
     """Elements a partition of max8, nc_find_index8, nc_match_replace8 (ISA)."""
     gpsimd_core_partitions: int = 16
     """Partitions of each of the eight GpSimd cores (ISA local_gather)."""
+    pe_tile_step: int = 32
+    """PE tiling positions and sizes are multiples of this (ISA nc_matmul)."""
     shuffle_quadrant: int = 32
     """Partitions in which nc_stream_shuffle moves data (ISA nc_stream_shuffle)."""
     sbuf_min_align: int = 1

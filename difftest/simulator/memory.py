@@ -140,8 +140,8 @@ class Storage:
         self.release = release
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
-        self.producer = ""
-        """The instruction whose result this is; empty for declared tensors."""
+        self.producer: object = None
+        """What a frontend notes of how the tensor came to be."""
 
     def __del__(self) -> None:
         if self.release is not None:

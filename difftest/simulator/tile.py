@@ -171,16 +171,23 @@ class Tile:
             place = self.offset // storage.partition_step
         return (storage.space, storage.dtype, self.shape, self.partition_axis, place)
 
-    def descriptor(self) -> Descriptor:
-        """The tile as rules see it."""
+    def descriptor(self, *, blocks: bool = False) -> Descriptor:
+        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones.
+
+        Raises
+        ------
+        ShapeError : the partition dimension is not the first.
+        """
         storage = self.storage
         if storage.in_hbm:
             return Descriptor(storage.space, storage.dtype, self.shape, 0, None, repr(self))
         start = self.offset // storage.partition_step % storage.allocation.partitions
+        axis = self.partition_axis
+        if blocks and axis:
+            shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
+            return Descriptor(storage.space, storage.dtype, shape, start, None, repr(self))
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(
-            storage.space, storage.dtype, self.tile_shape(), start, span, repr(self)
-        )
+        return Descriptor(storage.space, storage.dtype, self.tile_shape(), start, span, repr(self))
 
     def _span(self) -> tuple[int, int]:
         """First and last byte within each partition."""

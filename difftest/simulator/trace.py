@@ -60,6 +60,8 @@ class Allocation:
     writes: int = 0
     moves: int = 0
     """Reads that only moved the whole result into its destination (``tile[...] = f(...)``)."""
+    absorbed: int = 0
+    """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
 
     partitions: int = field(init=False)
     partition_bytes: int = field(init=False)
@@ -75,7 +77,8 @@ class Allocation:
     @property
     def is_temporary(self) -> bool:
         """An instruction's result that was only moved to its destination: no memory of its own."""
-        return self.writes == 1 and self.reads == self.moves == 1
+        used_once = self.reads + self.absorbed == 1 and self.reads == self.moves
+        return self.writes == 1 and used_once
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NoReturn, TypeVar
 
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.instructions.reduce import Accumulate
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 

@@ -11,13 +11,15 @@ from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.tensor import Tensor, issue
+from difftest.simulator.frontend.issue import issue
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import ParDim, Shape, as_integer
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions.operands import HBM, ON_CHIP, need_number, need_tile
+from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Space
 
 
 class Buffer:
@@ -184,7 +186,7 @@ def full(
         )
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
-    copies.memset(tensor, constant, Engine.VECTOR)
+    issue(copies.memset, (constant,), (None,), dst=tensor)
     return tensor
 
 
@@ -248,7 +250,8 @@ def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
     """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
     no_extras("nl.rand", kwargs)
     sizes, _ = as_shape(shape, "nl.rand")
-    return issue(lambda dst, where: copies.rand(dst), sizes, as_dtype(dtype), ())
+    tile: Tensor = issue(copies.rand, (), (sizes,), dtype=dtype)
+    return tile
 
 
 def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:

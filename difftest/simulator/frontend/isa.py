@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
     absent,
@@ -50,19 +50,17 @@ from difftest.simulator.frontend.isa_compute import (
     tensor_tensor_scan,
 )
 from difftest.simulator.frontend.isa_select import affine_select, range_select, select_reduce
+from difftest.simulator.frontend.issue import issue
 from difftest.simulator.frontend.language import fp32
-from difftest.simulator.frontend.moves import loaded_shape
-from difftest.simulator.frontend.tensor import Tensor, issue, issue_into, new_tensor, on_chip
+from difftest.simulator.frontend.operators import on_chip
+from difftest.simulator.frontend.products import product
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import Index, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
 from difftest.simulator.instructions import matmul as products
-from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.operands import ON_CHIP, need_number, need_tile
-from difftest.simulator.instructions.table import choose_engine
-from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.instructions.alu import alu_op
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -70,7 +68,7 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 constants = types.SimpleNamespace(engine=engine)
-_OobMode = oob_mode
+_OobMode, _DgeMode = oob_mode, dge_mode
 
 __getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}))
 
@@ -98,33 +96,19 @@ def nc_matmul(
     """
     if kwargs:
         no_extras("nisa.nc_matmul", kwargs)
-    if not isinstance(stationary, Tile) or not isinstance(moving, Tile):
-        raise KernelError(
-            "nc_matmul takes two tiles",
-            received=f"{type(stationary).__name__} and {type(moving).__name__}",
-        )
-    shape = products.matmul_shape(stationary, moving)
-    whole_array = type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size
-    if not whole_array:
-        position = as_integers(tile_position, "tile_position")
-        products.check_pe_tile(position, as_integers(tile_size, "tile_size"), stationary)
-    if mask is None:
-        dst = new_tensor(shape, FLOAT32, Space.PSUM, "nc_matmul")
-        products.nc_matmul(dst, stationary, moving)
-        return dst
-    if not isinstance(mask, (bool, np.bool_)):
+    if not (mask is None or isinstance(mask, (bool, np.bool_))):
         raise not_modelled(
             "nc_matmul's mask over index expressions", f"{mask!r}", "slice the operands instead"
         )
-    return issue(
-        lambda dst, a, b, where: products.nc_matmul(dst, a, b, where=where),
-        shape,
-        FLOAT32,
-        (stationary, moving),
-        mask,
-        space=Space.PSUM,
-        producer="nc_matmul",
-    )
+    if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
+        placement: tuple[Any, ...] = ((), ())
+    else:
+        placement = (
+            as_integers(tile_position, "tile_position"),
+            as_integers(tile_size, "tile_size"),
+        )
+    result: Tensor = product(stationary, moving, placement, mask)
+    return result
 
 
 def nc_transpose(
@@ -140,20 +124,11 @@ def nc_transpose(
     In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
     """
     no_extras("nisa.nc_transpose", kwargs)
-    tile = on_chip(data, "nc_transpose", "data")
-    chosen = products.transpose_engine(tile, as_engine(engine, "nc_transpose"))
     if mask is not None and not isinstance(mask, (bool, np.bool_)):
         raise not_modelled("nc_transpose's mask over index expressions", f"{mask!r}", "slice data")
-    space = Space.PSUM if chosen is Engine.TENSOR else Space.SBUF
-    return issue(
-        lambda dst, source, where: products.nc_transpose(dst, source, chosen, where=where),
-        products.transpose_shape(tile),
-        tile.dtype if dtype is None else as_dtype(dtype),
-        (tile,),
-        mask,
-        space=space,
-        producer="nc_transpose",
-    )
+    chosen = as_engine(engine, "nc_transpose")
+    result: Tensor = issue(products.nc_transpose, (data,), dtype=dtype, engine=chosen, mask=mask)
+    return result
 
 
 def dma_copy(
@@ -166,49 +141,23 @@ def dma_copy(
     dge_mode: dge_mode = dge_mode.unknown,
 ) -> None:
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
-    rmw = None
-    if dst_rmw_op is not None:
-        rmw = alu_op(dst_rmw_op, "dma_copy")
-        if rmw is not ALU_OPS["add"]:
-            raise KernelError(
-                "dma_copy's dst_rmw_op is np.add", received=f"{rmw.name}", limit="np.add"
-            )
-    dge = _dge(dge_mode)
-    mode = as_member(_OobMode, oob_mode, "dma_copy")
-    if not isinstance(src, IndirectTile) and not isinstance(dst, IndirectTile):
-        source, target = dma.dma_tile(src, "src"), dma.dma_tile(dst, "dst")
-        if mask is None:
-            dma.dma_copy(target, source, rmw=rmw, dge=dge)
-            return
-        issue_into(
-            lambda to, tile, where: dma.dma_copy(to, tile, where=where, rmw=rmw, dge=dge),
-            target,
-            (source,),
-            mask,
-            loaded_shape(target),
-        )
+    rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
+    dge = as_member(_DgeMode, dge_mode, "a DMA").name
+    skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    if dst is None:
+        raise KernelError("dma_copy takes a tile as dst", received="None")
+    gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
+    if not gathers and not scatters:
+        issue(dma.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
         return
-    skip = mode is _OobMode.skip
     if mask is not None:
         raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
-    if isinstance(src, IndirectTile):
-        if rmw is not None or isinstance(dst, IndirectTile):
-            raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
-        dma.dma_tile(src.base, "src")
-        dma.dma_gather(dma.dma_tile(dst, "dst"), src, skip=skip, dge=dge)
+    if scatters and not gathers:
+        issue(dma.dma_scatter, (src,), (rmw, skip, dge), dst=dst)
+    elif scatters or rmw is not None:
+        raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        dma.dma_tile(dst.base, "dst")
-        dma.dma_scatter(dst, dma.dma_tile(src, "src"), skip=skip, rmw=rmw, dge=dge)
-
-
-def _dge(mode: dge_mode) -> str:
-    name = as_member(dge_mode, mode, "a DMA").name
-    if name == "hwdge" and current().machine.nc_version < 3:
-        raise KernelError(
-            "hardware descriptor generation needs NeuronCore-v3",
-            received=f"dge_mode.hwdge on {current().machine.name}",
-        )
-    return name
+        issue(dma.dma_gather, (src,), (skip, dge), dst=dst)
 
 
 def dma_transpose(
@@ -224,14 +173,10 @@ def dma_transpose(
     no_extras("nisa.dma_transpose", kwargs)
     if mask is not None:
         raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
-    source = dma.dma_tile(src, "src", "dma_transpose")
-    dst = new_tensor(
-        dma.dma_transpose_shape(source, None if axes is None else as_integers(axes, "axes")),
-        source.dtype if dtype is None else as_dtype(dtype),
-        producer="dma_transpose",
-    )
-    dma.dma_transpose(dst, source, dge=_dge(dge_mode))
-    return dst
+    order = None if axes is None else as_integers(axes, "axes")
+    dge = as_member(_DgeMode, dge_mode, "a DMA").name
+    result: Tensor = issue(dma.dma_transpose, (src,), (order, dge), dtype=dtype)
+    return result
 
 
 def tensor_copy(
@@ -244,16 +189,9 @@ def tensor_copy(
 ) -> Tensor:
     """A copy of ``src`` in SBUF, cast to ``dtype``."""
     no_extras("nisa.tensor_copy", kwargs)
-    source = on_chip(src, "tensor_copy", "src")
-    chosen = choose_engine("tensor_copy", as_engine(engine, "tensor_copy"))
-    return issue(
-        lambda dst, tile, where: copies.tensor_copy(dst, tile, chosen, where=where),
-        source.tile_shape(),
-        source.dtype if dtype is None else as_dtype(dtype),
-        (source,),
-        mask,
-        producer="tensor_copy",
-    )
+    chosen = as_engine(engine, "tensor_copy")
+    result: Tensor = issue(copies.tensor_copy, (src,), dtype=dtype, engine=chosen, mask=mask)
+    return result
 
 
 def tensor_copy_dynamic_src(
@@ -271,12 +209,9 @@ def tensor_copy_dynamic_src(
             "tensor_copy_dynamic_src takes a tile indexed by a tile, and no mask",
             received=f"src={src!r}, mask={mask!r}",
         )
-    need_tile(src.base, "src", "tensor_copy_dynamic_src", ON_CHIP)
-    chosen = choose_engine("tensor_copy_dynamic_src", as_engine(engine, "tensor_copy_dynamic_src"))
-    shape = src.shape if len(src.shape) > 1 else (*src.shape, 1)
-    dst = new_tensor(shape, src.base.dtype if dtype is None else as_dtype(dtype))
-    copies.tensor_copy_dynamic_src(dst, src, chosen)
-    return dst
+    chosen = as_engine(engine, "tensor_copy_dynamic_src")
+    result: Tensor = issue(copies.tensor_copy_dynamic_src, (src,), dtype=dtype, engine=chosen)
+    return result
 
 
 def tensor_copy_dynamic_dst(
@@ -295,10 +230,8 @@ def tensor_copy_dynamic_dst(
             "tensor_copy_dynamic_dst takes a dst indexed by a tile, no mask and no dtype",
             received=f"dst={dst!r}, mask={mask!r}, dtype={dtype!r}",
         )
-    need_tile(dst.base, "dst", "tensor_copy_dynamic_dst", ON_CHIP)
-    source = on_chip(src, "tensor_copy_dynamic_dst", "src")
-    chosen = choose_engine("tensor_copy_dynamic_dst", as_engine(engine, "tensor_copy_dynamic_dst"))
-    copies.tensor_copy_dynamic_dst(dst, source, chosen)
+    chosen = as_engine(engine, "tensor_copy_dynamic_dst")
+    issue(copies.tensor_copy_dynamic_dst, (src,), dst=dst, engine=chosen)
 
 
 def tensor_copy_predicated(
@@ -316,10 +249,7 @@ def tensor_copy_predicated(
     if dtype is not None or mask is not None:
         raise not_modelled("tensor_copy_predicated's dtype and mask", f"{dtype!r}, {mask!r}")
     target = on_chip(dst, "tensor_copy_predicated", "dst")
-    chosen = on_chip(predicate, "tensor_copy_predicated", "predicate")
-    if not isinstance(src, Tile):
-        need_number(src, "src as a tile or", "tensor_copy_predicated")
-    copies.tensor_copy_predicated(target, src, chosen, reverse=reverse_pred)
+    issue(copies.tensor_copy_predicated, (src, predicate), (bool(reverse_pred),), dst=target)
 
 
 def memset(
@@ -333,17 +263,12 @@ def memset(
 ) -> Tensor:
     """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
     no_extras("nisa.memset", kwargs)
-    chosen = choose_engine("memset", as_engine(engine, "memset"))
     sizes, _ = as_shape(shape, "nisa.memset")
-    constant = need_number(value, "value", "nisa.memset")
-    return issue(
-        lambda dst, where: copies.memset(dst, constant, chosen, where=where),
-        sizes,
-        as_dtype(dtype),
-        (),
-        mask,
-        producer="memset",
+    chosen = as_engine(engine, "memset")
+    result: Tensor = issue(
+        copies.memset, (value,), (sizes,), dtype=as_dtype(dtype), engine=chosen, mask=mask
     )
+    return result
 
 
 def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
@@ -357,13 +282,8 @@ def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> 
         )
     if mask is not None:
         raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
-    return issue(
-        lambda dst, where: copies.iota(dst, expr, where=where),
-        expr.shape,
-        as_dtype(dtype),
-        (),
-        producer="iota",
-    )
+    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))
+    return result
 
 
 __all__ = [

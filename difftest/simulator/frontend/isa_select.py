@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
-from difftest.simulator.frontend.tensor import Tensor, issue, on_chip
+from difftest.simulator.frontend.issue import issue
+from difftest.simulator.frontend.operators import on_chip
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import Mask, as_integer
 from difftest.simulator.instructions import select
 from difftest.simulator.instructions.alu import alu_op
-from difftest.simulator.instructions.elementwise import vector_or_scalar
 from difftest.simulator.instructions.operands import need_number
 
 _FP32_MIN = float(np.finfo(np.float32).min)
@@ -40,14 +40,8 @@ def affine_select(
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
     chosen = pred.array(tile.tile_shape())
-    constant = float(need_number(on_false_value, "on_false_value", "affine_select"))
-    return issue(
-        lambda dst, source, where: select.affine_select(dst, source, chosen, constant, where=where),
-        tile.tile_shape(),
-        tile.dtype if dtype is None else as_dtype(dtype),
-        (tile,),
-        producer="affine_select",
-    )
+    result: Tensor = issue(select.affine_select, (tile, chosen, on_false_value), dtype=dtype)
+    return result
 
 
 def range_select(
@@ -68,32 +62,24 @@ def range_select(
 ) -> Tensor:
     """``on_true_tile`` where the free index lies between two bounds held in tiles."""
     no_extras("nisa.range_select", kwargs)
-    tile = on_chip(on_true_tile, "range_select", "on_true_tile")
-    low = on_chip(bound0, "range_select", "bound0")
-    high = on_chip(bound1, "range_select", "bound1")
-    for name, bound in (("bound0", low), ("bound1", high)):
-        vector_or_scalar(bound, name, "range_select", tile)
     if mask is not None:
         raise not_modelled("range_select's mask", f"{mask!r}", "slice the tile")
-    into = None if reduce_res is None else on_chip(reduce_res, "range_select", "reduce_res")
-    return issue(
-        lambda dst, source, where: select.range_select(
-            dst,
-            source,
-            (alu_op(comp_op0, "range_select"), alu_op(comp_op1, "range_select")),
-            (low, high),
-            start=as_integer(range_start, "range_select's range_start"),
-            on_false=float(need_number(on_false_value, "on_false_value", "range_select")),
-            command=as_accumulate(reduce_cmd, "range_select"),
-            reduce_op=alu_op(reduce_op, "range_select"),
-            reduce_into=into,
-            where=where,
-        ),
-        tile.tile_shape(),
-        tile.dtype if dtype is None else as_dtype(dtype),
-        (tile,),
-        producer="range_select",
+    options = (
+        alu_op(comp_op0, "range_select"),
+        alu_op(comp_op1, "range_select"),
+        as_integer(range_start, "range_select's range_start"),
+        float(need_number(on_false_value, "on_false_value", "range_select")),
+        alu_op(reduce_op, "range_select"),
+        as_accumulate(reduce_cmd, "range_select"),
     )
+    result: Tensor = issue(
+        select.range_select,
+        (on_true_tile, bound0, bound1),
+        options,
+        others=(reduce_res,),
+        dtype=dtype,
+    )
+    return result
 
 
 def select_reduce(
@@ -114,15 +100,15 @@ def select_reduce(
     no_extras("nisa.select_reduce", kwargs)
     if mask is not None or dtype is not None:
         raise not_modelled("select_reduce's mask and dtype", f"{mask!r}, {dtype!r}")
-    true = on_chip(on_true, "select_reduce", "on_true")
-    into = None if reduce_res is None else on_chip(reduce_res, "select_reduce", "reduce_res")
-    select.select_reduce(
-        on_chip(dst, "select_reduce", "dst"),
-        on_chip(predicate, "select_reduce", "predicate"),
-        true,
-        vector_or_scalar(on_false, "on_false", "select_reduce", true),
-        reverse=reverse_pred,
-        command=as_accumulate(reduce_cmd, "select_reduce", into),
-        reduce_op=alu_op(reduce_op, "select_reduce"),
-        reduce_into=into,
+    options = (
+        bool(reverse_pred),
+        alu_op(reduce_op, "select_reduce"),
+        as_accumulate(reduce_cmd, "select_reduce", reduce_res),
+    )
+    issue(
+        select.select_reduce,
+        (on_true, predicate, on_false),
+        options,
+        dst=on_chip(dst, "select_reduce", "dst"),
+        others=(reduce_res,),
     )

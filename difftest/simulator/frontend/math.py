@@ -13,29 +13,15 @@ from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.destination import assignment_target
-from difftest.simulator.frontend.tensor import (
-    Tensor,
-    binary,
-    issue,
-    issue_reduction,
-    on_chip,
-    unary_alu,
-    update,
-)
-from difftest.simulator.index import broadcast_shapes
+from difftest.simulator.frontend.issue import issue
+from difftest.simulator.frontend.operators import binary, on_chip, tile_or_number, unary, update
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.elementwise import (
-    need_operand,
-    same_rank,
-)
-from difftest.simulator.instructions.elementwise import (
-    reciprocal as vector_reciprocal,
-)
-from difftest.simulator.instructions.promotion import promote
-from difftest.simulator.instructions.select import select_where
-from difftest.simulator.tile import Tile
+from difftest.simulator.instructions.elementwise import reciprocal as vector_reciprocal
+from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.instructions.select import where as select_where
 
 NkiFunction = Callable[..., Tensor]
 
@@ -53,7 +39,7 @@ def _binary_function(name: str) -> NkiFunction:
 def _unary_alu_function(name: str) -> NkiFunction:
     def function(x: Any, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
         no_extras(f"nl.{name}", kwargs)
-        return unary_alu(name, x, dtype=dtype, mask=mask)
+        return unary(name, x, dtype=dtype, mask=mask)
 
     return _named(function, name, f"``{name} x``, element by element.")
 
@@ -61,14 +47,10 @@ def _unary_alu_function(name: str) -> NkiFunction:
 def _activation_function(name: str) -> NkiFunction:
     def function(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
         no_extras(f"nl.{name}", kwargs)
-        data = on_chip(x, f"nl.{name}")
-        return issue(
-            lambda dst, tile, where: activation(dst, tile, name, where=where),
-            data.tile_shape(),
-            data.dtype if dtype is None else as_dtype(dtype),
-            (data,),
-            mask,
-        )
+        options = (name, None, Accumulate.IDLE)
+        operands = (on_chip(x, f"nl.{name}"), 1.0, None)
+        tile: Tensor = issue(activation, operands, options, others=(None,), dtype=dtype, mask=mask)
+        return tile
 
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
@@ -93,16 +75,10 @@ def _reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Tensor:
     data = on_chip(x, where)
-    axes = reductions.reduction_axes(axis, data, where, trailing=False)
-    op = ALU_OPS[operator]
-    return issue_reduction(
-        lambda dst, tile: reductions.tensor_reduce(dst, tile, op, axes),
-        reductions.reduced_shape(data, axes, keepdims=keepdims),
-        data.dtype if dtype is None else as_dtype(dtype),
-        (data,),
-        axes,
-        mask,
-    )
+    axes = reductions.free_axes(axis, len(data.tile_shape()), where)
+    options = (ALU_OPS[operator], axes, False, bool(keepdims))
+    tile: Tensor = issue(reductions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
+    return tile
 
 
 def _named(function: NkiFunction, name: str, doc: str) -> NkiFunction:
@@ -155,14 +131,8 @@ REDUCTION = {
 def reciprocal(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
     """``1 / x``, on the Vector Engine."""
     no_extras("nl.reciprocal", kwargs)
-    data = on_chip(x, "nl.reciprocal")
-    return issue(
-        lambda dst, tile, where: vector_reciprocal(dst, tile, where=where),
-        data.tile_shape(),
-        data.dtype if dtype is None else as_dtype(dtype),
-        (data,),
-        mask,
-    )
+    tile: Tensor = issue(vector_reciprocal, (on_chip(x, "nl.reciprocal"),), dtype=dtype, mask=mask)
+    return tile
 
 
 reciprocal.nki_name = "reciprocal"  # type: ignore[attr-defined]
@@ -231,21 +201,9 @@ def where(
     """``condition ? x : y``, element by element."""
     no_extras("nl.where", kwargs)
     test = on_chip(condition, "nl.where", "condition")
-    left, right = need_operand(x, "x", "nl.where"), need_operand(y, "y", "nl.where")
-    tiles = tuple(v for v in (left, right) if isinstance(v, Tile))
-    same_rank("nl.where", test, *tiles)
-    shape = test.tile_shape()
-    for tile in tiles:
-        shape = broadcast_shapes(shape, tile.tile_shape(), "nl.where's condition, x and y")
-    dtypes = promote(left, right) if not tiles or len(tiles) == 2 else tiles[0].dtype
-
-    def execute(dst: Tile, cond: Tile, *rest: Any) -> None:
-        *parts, chosen = rest
-        inputs = iter(parts)
-        sides = [next(inputs) if isinstance(v, Tile) else v for v in (left, right)]
-        select_where(dst, cond, sides[0], sides[1], where=chosen)
-
-    return issue(execute, shape, dtypes if dtype is None else as_dtype(dtype), (test, *tiles), mask)
+    sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
+    tile: Tensor = issue(select_where, (test, *sides), dtype=dtype, mask=mask)
+    return tile
 
 
 def loop_reduce(
@@ -271,4 +229,5 @@ def loop_reduce(
             "nl.loop_reduce reduces into its destination's dtype",
             received=f"dtype={dtype!r} for {target!r}",
         )
-    return update(target, alu_op(op, "nl.loop_reduce").name, on_chip(x, "nl.loop_reduce"))
+    update(alu_op(op, "nl.loop_reduce").name, target, on_chip(x, "nl.loop_reduce"))
+    return target

@@ -7,58 +7,41 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import BufferError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.tensor import (
-    Tensor,
-    copy_to_sbuf,
-    issue,
-    issue_into,
-    new_tensor,
-    on_chip,
-)
+from difftest.simulator.frontend.issue import issue
+from difftest.simulator.frontend.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.products import product
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
 from difftest.simulator.instructions import matmul as products
-from difftest.simulator.instructions.alu import ALU_OPS, alu_op
-from difftest.simulator.instructions.operands import HBM, is_number, need_tile
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.dma import loaded_shape
+from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.promotion import scalar_dtype
+from difftest.simulator.instructions.record import HBM
 from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Space
 
-
-def loaded_shape(src: Tile | IndirectTile) -> Shape:
-    """The shape of a tile loaded from HBM: at least two dimensions."""
-    shape = src.shape
-    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+_LOAD = (None, "unknown")
+"""The options of a DMA that computes nothing, and leaves its descriptors to the compiler."""
 
 
 def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
     no_extras("nl.load", kwargs)
     if isinstance(src, IndirectTile):
-        return _gather(src, mask, dtype)
+        need_tile(src.base, "src", "nl.load", HBM)
+        _no_mask(mask, "nl.load of a tile of indices")
+        gathered: Tensor = issue(dma.dma_gather, (src,), (False, "unknown"), dtype=dtype)
+        return gathered
     source = need_tile(src, "src", "nl.load", HBM)
-    return issue(
-        lambda dst, tile, where: dma.dma_copy(dst, tile, where=where),
-        loaded_shape(source),
-        source.dtype if dtype is None else as_dtype(dtype),
-        (source,),
-        mask,
-        producer="dma_copy",
-    )
-
-
-def _gather(src: IndirectTile, mask: object, dtype: object) -> Tensor:
-    need_tile(src.base, "src", "nl.load", HBM)
-    _no_mask(mask, "nl.load of a tile of indices")
-    dst = new_tensor(loaded_shape(src), src.base.dtype if dtype is None else as_dtype(dtype))
-    dma.dma_gather(dst, src)
-    return dst
+    tile: Tensor = issue(dma.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
+    return tile
 
 
 def _no_mask(mask: object, where: str) -> None:
@@ -76,24 +59,19 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
         _no_mask(mask, "nl.store to a tile of indices")
-        dma.dma_scatter(dst, _storable(value, loaded_shape(dst)))
+        value = _storable(value, loaded_shape(dst.shape))
+        issue(dma.dma_scatter, (value,), (None, False, "unknown"), dst=dst)
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
-    issue_into(
-        lambda to, tile, where: dma.dma_copy(to, tile, where=where),
-        target,
-        (_storable(value, loaded_shape(target)),),
-        mask,
-        loaded_shape(target),
-    )
+    value = _storable(value, loaded_shape(target.shape))
+    issue(dma.dma_copy, (value,), _LOAD, dst=target, mask=mask)
 
 
 def _storable(value: Any, shape: Shape) -> Tile:
     """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
-        small = new_tensor((shape[0], 1), scalar_dtype(value))
-        copies.memset(small, value, Engine.VECTOR)
+        small: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
         return _repeat(small, shape)
     tile = on_chip(value, "nl.store", "value")
     if tile.space is Space.PSUM:
@@ -122,15 +100,8 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
 def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
     """A new SBUF tile with the elements of an on-chip tile."""
     no_extras("nl.copy", kwargs)
-    source = on_chip(src, "nl.copy", "src")
-    return issue(
-        lambda dst, tile, where: copies.tensor_copy(dst, tile, Engine.UNKNOWN, where=where),
-        source.tile_shape(),
-        source.dtype if dtype is None else as_dtype(dtype),
-        (source,),
-        mask,
-        producer="tensor_copy",
-    )
+    tile: Tensor = issue(tensor_copy, (src,), dtype=dtype, mask=mask)
+    return tile
 
 
 copy.nki_name = "copy"  # type: ignore[attr-defined]
@@ -165,13 +136,8 @@ def load_transpose2d(
     if source.ndim != 2:
         raise ShapeError("nl.load_transpose2d takes two dimensions", received=f"{source!r}")
     _no_mask(mask, "nl.load_transpose2d")
-    dst = new_tensor(
-        dma.dma_transpose_shape(source, None),
-        source.dtype if dtype is None else as_dtype(dtype),
-        producer="dma_transpose",
-    )
-    dma.dma_transpose(dst, source)
-    return dst
+    tile: Tensor = issue(dma.dma_transpose, (source,), (None, "unknown"), dtype=dtype)
+    return tile
 
 
 def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
@@ -183,15 +149,7 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
     _no_mask(mask, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    engine = products.transpose_engine(data, Engine.UNKNOWN)
-    turned = issue(
-        lambda dst, tile, where: products.nc_transpose(dst, tile, engine, where=where),
-        products.transpose_shape(data),
-        data.dtype,
-        (data,),
-        space=Space.PSUM,
-        producer="nc_transpose",
-    )
+    turned = issue(products.nc_transpose, (data,))
     return copy(turned, dtype=dtype)
 
 
@@ -210,15 +168,8 @@ def matmul(
             received=f"y = {moving!r}",
             remedy="copy it first (nl.copy)",
         )
-    return issue(
-        lambda dst, a, b, where: products.nc_matmul(dst, a, b, where=where),
-        products.matmul_shape(stationary, moving),
-        FLOAT32,
-        (stationary, moving),
-        _matmul_mask(mask),
-        space=Space.PSUM,
-        producer="nc_matmul",
-    )
+    tile: Tensor = product(stationary, moving, ((), ()), _matmul_mask(mask))
+    return tile
 
 
 def _matmul_mask(mask: object) -> bool | None:
@@ -236,14 +187,13 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     no_extras("nl.atomic_rmw", kwargs)
     _no_mask(mask, "nl.atomic_rmw")
-    operator = alu_op(op, "nl.atomic_rmw")
-    if operator is not ALU_OPS["add"]:
-        raise KernelError("nl.atomic_rmw adds", received=f"op={operator.name}", limit="np.add")
     if not isinstance(dst, IndirectTile):
         raise KernelError(
             "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
         )
-    dma.dma_scatter(dst, _storable(value, loaded_shape(dst)), rmw=operator)
+    value = _storable(value, loaded_shape(dst.shape))
+    options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
+    issue(dma.dma_scatter, (value,), options, dst=dst)
 
 
 def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) -> None:

@@ -1,48 +1,24 @@
-"""Tensors as kernels handle them: indexing, Python operators, assignment to a tile.
-
-The classic API returns tiles. :func:`issue` allocates an instruction's result, applies the mask
-and lets the instruction write to it.
-"""
+"""Tensors as kernels handle them: indexing, Python operators, assignment to a tile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeVar
-
-import numpy as np
+from typing import Any, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.issue import issue, written
+from difftest.simulator.frontend.operators import binary, unary, update
+from difftest.simulator.frontend.products import Product, accumulate_product
 from difftest.simulator.index import DynamicIndex, Index, Shape
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions.alu import ALU_OPS, AluOp
-from difftest.simulator.instructions.elementwise import (
-    Operand,
-    need_operand,
-    tensor_scalar,
-    tensor_scalar_engine,
-    tensor_tensor,
-    tensor_tensor_engine,
-    tensor_tensor_shape,
-)
-from difftest.simulator.instructions.matmul import check_bank
-from difftest.simulator.instructions.operands import (
-    ON_CHIP,
-    Scalar,
-    as_float,
-    is_number,
-    need_tile,
-    write,
-)
-from difftest.simulator.instructions.promotion import promote, quotient_dtype
-from difftest.simulator.masking import as_mask, mask_box, restrict
-from difftest.simulator.memory import repeats
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.record import ON_CHIP
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
-
-Dst = TypeVar("Dst", bound=Tile)
+from difftest.simulator.trace import Space
 
 
 class Tensor(Tile):
@@ -80,13 +56,8 @@ class Tensor(Tile):
 
     def astype(self, dtype: object) -> Tensor:
         """A copy cast to ``dtype``."""
-        source = on_chip(self, "astype")
-        return issue(
-            lambda dst, src, where: copies.tensor_copy(dst, src, Engine.UNKNOWN, where=where),
-            source.tile_shape(),
-            as_dtype(dtype),
-            (source,),
-        )
+        copied: Tensor = issue(tensor_copy, (self,), dtype=dtype)
+        return copied
 
     def view(self, dtype: object) -> Tensor:
         """The bits of a whole HBM tensor as another dtype of the same size: no copy."""
@@ -108,24 +79,27 @@ class Tensor(Tile):
         if (
             isinstance(other, Tile)
             and self.space is Space.PSUM
-            and other.storage.producer == "nc_matmul"
+            and isinstance(other.storage.producer, Product)
         ):
-            accumulate_matmul(self, other)
+            accumulate_product(self, other)
         else:
-            update(self, "add", other)
+            update("add", self, other)
         return self
 
     def __iadd__(self, other: Any) -> Tensor:
         return self._iadd(other)
 
     def __isub__(self, other: Any) -> Tensor:
-        return update(self, "subtract", other)
+        update("subtract", self, other)
+        return self
 
     def __imul__(self, other: Any) -> Tensor:
-        return update(self, "multiply", other)
+        update("multiply", self, other)
+        return self
 
     def __itruediv__(self, other: Any) -> Tensor:
-        return update(self, "divide", other)
+        update("divide", self, other)
+        return self
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Index):
@@ -142,7 +116,7 @@ class Tensor(Tile):
 
     def __invert__(self) -> Tensor:
         name = "logical_not" if self.dtype == BOOL else "invert"
-        return unary_alu(name, self)
+        return unary(name, self)
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         return binary("equal", self, other)
@@ -191,97 +165,6 @@ def _same_place(a: Tile, b: Tile) -> bool:
     )
 
 
-def new_tensor(
-    shape: Shape, dtype: np.dtype[Any], space: Space = Space.SBUF, producer: str = ""
-) -> Tensor:
-    """A tile for an instruction's result."""
-    storage = current().allocate(shape, dtype, space)
-    storage.producer = producer
-    return Tensor.whole(storage)
-
-
-def on_chip(value: object, where: str, name: str = "x") -> Tile:
-    """``value`` as a tile in SBUF or PSUM."""
-    return need_tile(value, name, where, ON_CHIP)
-
-
-def issue(
-    execute: Callable[..., None],
-    shape: Shape,
-    dtype: np.dtype[Any],
-    operands: tuple[Tile, ...],
-    mask: object = None,
-    space: Space = Space.SBUF,
-    producer: str = "",
-) -> Tensor:
-    """Run ``execute(dst, *operands, where)`` for a new ``dst`` and return it.
-
-    A rectangular mask makes the instruction smaller; any other one also limits what is written.
-    """
-    dst = new_tensor(shape, dtype, space, producer)
-    if mask is None:
-        execute(dst, *operands, None)
-    else:
-        issue_into(execute, dst, operands, mask, shape)
-    return dst
-
-
-def issue_into(
-    execute: Callable[..., None],
-    dst: Tile,
-    operands: tuple[Tile, ...],
-    mask: object,
-    shape: Shape,
-) -> None:
-    """:func:`issue` for a destination that exists; ``shape`` is what the mask covers."""
-    chosen = as_mask(mask, shape)
-    if chosen is True:
-        execute(dst, *operands, None)
-        return
-    if not dst.in_hbm:
-        dst.storage.leave_out()
-    box = None if isinstance(chosen, bool) else mask_box(chosen)
-    if box is None or isinstance(chosen, bool):
-        return
-    inner = chosen[box]
-    parts = [restrict(tile, box, shape) for tile in operands]
-    execute(restrict(dst, box, shape), *parts, None if inner.all() else inner)
-
-
-def issue_reduction(
-    execute: Callable[..., None],
-    shape: Shape,
-    dtype: np.dtype[Any],
-    operands: tuple[Tile, ...],
-    axes: tuple[int, ...],
-    mask: object = None,
-    producer: str = "",
-) -> Tensor:
-    """:func:`issue` for instructions whose result lacks ``axes`` of the first operand.
-
-    The mask covers the operand; only a rectangular one makes a smaller instruction.
-    """
-    dst = new_tensor(shape, dtype, producer=producer)
-    over = operands[0].tile_shape()
-    chosen = as_mask(mask, over)
-    if chosen is True:
-        execute(dst, *operands)
-        return dst
-    dst.storage.leave_out()
-    box = None if isinstance(chosen, bool) else mask_box(chosen)
-    if box is None or isinstance(chosen, bool):
-        return dst
-    if not chosen[box].all():
-        raise not_modelled("a reduction's mask that is not a rectangle", f"{mask!r}")
-    kept = [cut for axis, cut in enumerate(box) if axis not in axes]
-    if len(shape) == len(over):
-        kept = [slice(0, size) if axis in axes else box[axis] for axis, size in enumerate(shape)]
-    kept += [slice(0, size) for size in shape[len(kept) :]]
-    parts = [restrict(tile, box, over) for tile in operands]
-    execute(restrict(dst, tuple(kept), shape), *parts)
-    return dst
-
-
 def assign(target: Tile, value: Any) -> None:
     """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
     if target.in_hbm:
@@ -291,7 +174,7 @@ def assign(target: Tile, value: Any) -> None:
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
     if is_number(value):
-        copies.memset(target, value, Engine.VECTOR)
+        issue(memset, (value,), (None,), dst=target)
         return
     if isinstance(value, Index):
         raise KernelError(
@@ -305,25 +188,23 @@ def assign(target: Tile, value: Any) -> None:
             received=f"{value!r}",
             remedy="use nisa.tensor_copy_dynamic_src",
         )
-    source = on_chip(value, "assignment", "its value")
-    where = _masked_out(source)
+    source = need_tile(value, "its value", "assignment", ON_CHIP)
     _check_assignment(target, source)
+    where = written(source)
     if where is not None:
         target.storage.leave_out()
-    if where is None:
-        whole = source.size == target.size and source.is_whole()
-        copies.tensor_copy(target, source, Engine.UNKNOWN, move=whole)
-        return
-    write(target, source.elements().reshape(target.shape), where.reshape(target.shape))
-    current().emit("tensor_copy", Engine.UNKNOWN, (target,), (source,), moved=source)
+        where = where.reshape(target.shape)
+    elif source.size != target.size:
+        source = _repeated(source, target.tile_shape())
+    moved = source.size == target.size and (where is not None or source.is_whole())
+    gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
 
 
-def _masked_out(source: Tile) -> Any:
-    """Where a masked instruction's result was written; None if everywhere."""
-    if not source.storage.masked:
-        return None
-    missing = source.storage.unwritten_in(source.offset, source.shape, source.strides)
-    return None if missing is None else ~missing
+def _repeated(source: Tile, shape: Shape) -> Tile:
+    """A view of ``source`` that repeats along the free dimensions of ``shape``."""
+    have = source.tile_shape()
+    padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    return source.as_tile().reshape(padded).broadcast_to(shape)
 
 
 def _check_assignment(target: Tile, source: Tile) -> None:
@@ -339,143 +220,3 @@ def _check_assignment(target: Tile, source: Tile) -> None:
             "an assignment's value has its target's shape, or repeats along free dimensions",
             received=f"target {list(target.shape)}, value {list(source.shape)}",
         )
-
-
-def accumulate_matmul(target: Tile, product: Tile) -> None:
-    """``psum += nisa.nc_matmul(...)``: the Tensor Engine adds in PSUM, in float32."""
-    check_bank(target)
-    held, added = target.read(), as_float(product.read())
-    where = _masked_out(product)
-    if product.size != target.size or product.tile_shape()[0] != target.tile_shape()[0]:
-        raise ShapeError(
-            "a matmul accumulates into a tile of its result's shape",
-            received=f"target {list(target.shape)}, product {list(product.shape)}",
-        )
-    if added.shape != held.shape:
-        added = added.reshape(held.shape)
-    if (
-        where is None
-        and held.dtype == added.dtype == target.dtype
-        and not repeats(held.shape, target.strides)
-    ):
-        np.add(held, added, out=held)
-    else:
-        write(target, held + added, where)
-    current().emit(
-        "tensor_tensor",
-        Engine.VECTOR,
-        (target,),
-        (target, product),
-        moved=product,
-        accumulate=True,
-        op="add",
-    )
-
-
-def update(target: Tensor, name: str, other: Any) -> Tensor:
-    """``target <op>= other`` in place, rounded once into the target's dtype."""
-    _binary_into(target, ALU_OPS[name], on_chip(target, name), need_operand(other, "y", name))
-    return target
-
-
-def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None) -> Tensor:
-    """``x <op> y`` for tiles and numbers (``nl.add`` and kin); partitions of size 1 broadcast."""
-    op = ALU_OPS[name]
-    where = f"nl.{name}"
-    left, right = need_operand(x, "x", where), need_operand(y, "y", where)
-    if op.comparison:
-        result = BOOL
-    else:
-        result = (quotient_dtype if name == "divide" else promote)(left, right)
-    if dtype is not None:
-        result = as_dtype(dtype)
-    if not isinstance(left, Tile) and not isinstance(right, Tile):
-        raise KernelError(f"{where} takes at least one tile", received=f"{x!r} and {y!r}")
-    if isinstance(left, Tile) and isinstance(right, Tile):
-        left, right = _spread_partitions(left, right)
-        if left.space is right.space is Space.PSUM:
-            right = copy_to_sbuf(right)
-        engine = tensor_tensor_engine(left, right, op, Engine.UNKNOWN)
-        return issue(
-            lambda dst, a, b, where: tensor_tensor(dst, a, b, op, engine, where=where),
-            tensor_tensor_shape(left, right, where),
-            result,
-            (left, right),
-            mask,
-        )
-    data, steps = _scalar_steps(op, left, right)
-    engine = tensor_scalar_engine(steps, Engine.UNKNOWN)
-    return issue(
-        lambda dst, a, where: tensor_scalar(dst, a, steps, engine, where=where),
-        data.tile_shape(),
-        result,
-        (data,),
-        mask,
-    )
-
-
-def _scalar_steps(
-    op: AluOp, left: Tile | Scalar, right: Tile | Scalar
-) -> tuple[Tile, list[Operand]]:
-    if isinstance(left, Tile):
-        return left, [Operand(op, right)]
-    assert isinstance(right, Tile)
-    return right, [Operand(op, left, reverse=True)]
-
-
-def _binary_into(target: Tile, op: AluOp, left: Tile, right: Tile | Scalar) -> None:
-    if isinstance(right, Tile):
-        tile = right
-        if left.space is tile.space is Space.PSUM:
-            tile = copy_to_sbuf(tile)
-        left, tile = _spread_partitions(left, tile)
-        engine = tensor_tensor_engine(left, tile, op, Engine.UNKNOWN)
-        if tensor_tensor_shape(left, tile, op.name) != target.tile_shape():
-            raise ShapeError(
-                "an update in place keeps its target's shape",
-                received=f"target {list(target.shape)}, the other operand {list(right.shape)}",
-                remedy=f"make a new tile: nl.{op.name}(target, other)",
-            )
-        tensor_tensor(target, left, tile, op, engine)
-    else:
-        steps = [Operand(op, right)]
-        tensor_scalar(target, left, steps, tensor_scalar_engine(steps, Engine.UNKNOWN))
-
-
-def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
-    """Repeat an operand of one partition over the other's partitions (nl functions only)."""
-    a, b = left.tile_shape(), right.tile_shape()
-    if a == b or 1 not in (a[0], b[0]):
-        return left, right
-    if b[0] == 1 and len(b) <= len(a):
-        return left, right.broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
-    if a[0] == 1 and len(a) <= len(b):
-        return left.broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
-    return left, right
-
-
-def copy_to_sbuf(tile: Tile) -> Tensor:
-    """A copy in SBUF, of the same dtype."""
-    return issue(
-        lambda dst, src, where: copies.tensor_copy(dst, src, Engine.UNKNOWN, where=where),
-        tile.tile_shape(),
-        tile.dtype,
-        (tile,),
-        producer="tensor_copy",
-    )
-
-
-def unary_alu(name: str, x: Any, *, dtype: object = None, mask: object = None) -> Tensor:
-    """``<op> x`` for the unary operators of the Vector Engine."""
-    op = ALU_OPS[name]
-    data = on_chip(x, f"nl.{name}")
-    steps = [Operand(op, 0)]
-    result = BOOL if op.comparison else data.dtype
-    engine = tensor_scalar_engine(steps, Engine.UNKNOWN)
-    return issue(
-        lambda dst, a, where: tensor_scalar(dst, a, steps, engine, where=where),
-        data.tile_shape(),
-        result if dtype is None else as_dtype(dtype),
-        (data,),
-        mask,
-    )

@@ -1,1 +1,1 @@
-"""The machine's instructions: one record and one short function each."""
+"""The instructions of a NeuronCore: one record and one short function each."""

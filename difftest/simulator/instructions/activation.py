@@ -1,158 +1,29 @@
 """Scalar Engine: ``func(data * scale + bias)``, computed in float32.
 
-The hardware approximates the functions with piecewise polynomials; the simulator computes them to
-float32 precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported
-Activation Functions", at tag v2.26.0.
+Source: AWS ``nki.isa.activation`` at tag v2.26.0.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
-from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
-from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import operand_values
-from difftest.simulator.instructions.operands import (
-    Scalar,
-    as_float,
-    compute_view,
-    need_column,
-    write,
-)
-from difftest.simulator.instructions.reduce import Accumulate, accumulate
-from difftest.simulator.instructions.table import instruction
-from difftest.simulator.tile import Tile
+from difftest.simulator.errors import DtypeError, NotModelledError
+from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
+from difftest.simulator.instructions.record import DST, Call, Role, Takes, instruction
+from difftest.simulator.instructions.registers import REDUCE_RES, Accumulate, registers
+from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-_SQRT_HALF = math.sqrt(0.5)
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
-_GELU_CUBIC = 0.044715
-"""Hendrycks and Gimpel, Gaussian Error Linear Units (2016), the tanh form."""
-_GELU_SIGMOID = 1.702
-"""The same paper, the sigmoid form."""
 
-
-def _erf64(x: Array) -> Array:
-    return np.asarray(_erf(x.astype(np.float64)), dtype=np.float64)
-
-
-def _sigmoid(x: Array) -> Array:
-    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x.astype(np.float64)))
-    return result
-
-
-def _gated(x: Array, gate: Array) -> Array:
-    """``x * gate`` for a gate that closes faster than x grows: 0 at infinity too, where it is."""
-    result: Array = np.where(gate == 0, np.clip(x, -1, 1), x) * gate
-    return result
-
-
-def _gelu(x: Array) -> Array:
-    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * _SQRT_HALF))
-    return result
-
-
-def _gelu_dx(x: Array) -> Array:
-    wide = x.astype(np.float64)
-    density = _INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
-    result: Array = 0.5 * (1.0 + _erf64(wide * _SQRT_HALF)) + _gated(wide, density)
-    return result
-
-
-def _gelu_tanh(x: Array) -> Array:
-    wide = x.astype(np.float64)
-    inner = _SQRT_2_OVER_PI * (wide + _GELU_CUBIC * wide**3)
-    return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
-
-
-def _silu_dx(x: Array) -> Array:
-    gate = _sigmoid(x)
-    return _gated(1.0 + _gated(x, 1.0 - gate), gate)
-
-
-def _softplus(x: Array) -> Array:
-    result: Array = np.logaddexp(0.0, x.astype(np.float64))
-    return result
-
-
-def _erf_dx(x: Array) -> Array:
-    result: Array = 2.0 / math.sqrt(math.pi) * np.exp(-np.square(x.astype(np.float64)))
-    return result
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
-    "copy": lambda x: x,
-    "square": np.square,
-    "sigmoid": _sigmoid,
-    "relu": lambda x: np.maximum(x, np.float32(0)),
-    "gelu": _gelu,
-    "gelu_dx": _gelu_dx,
-    "gelu_apprx_tanh": _gelu_tanh,
-    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
-    "silu": lambda x: _gated(x, _sigmoid(x)),
-    "silu_dx": _silu_dx,
-    "tanh": np.tanh,
-    "softplus": _softplus,
-    "mish": lambda x: _gated(x, np.tanh(_softplus(x))),
-    "erf": _erf64,
-    "erf_dx": _erf_dx,
-    "exp": np.exp,
-    "log": np.log,
-    "sin": np.sin,
-    "arctan": np.arctan,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x.astype(np.float64)),
-    "reciprocal": lambda x: np.float32(1) / x,
-    "sign": np.sign,
-    "abs": np.abs,
-}
-
-_NUMPY_NAMES: dict[Any, str] = {
-    getattr(np, name): name
-    for name in ("copy", "square", "tanh", "exp", "log", "sin", "arctan", "sqrt", "reciprocal")
-} | {np.sign: "sign", np.abs: "abs"}
-
-VALID_RANGES = {
-    "log": (2.0**-64, 2.0**64),
-    "sin": (-math.pi, math.pi),
-    "arctan": (-math.pi / 2, math.pi / 2),
-    "sqrt": (2.0**-116, 2.0**118),
-    "rsqrt": (2.0**-87, 2.0**97),
-    "reciprocal": (2.0**-42, 2.0**42),
-}
-"""Outside these the hardware's result is invalid (AWS nki.api.shared.rst); for reciprocal they
-hold for the magnitude. Zero is let through for sqrt, where the table's lower end would forbid
-it."""
-
-
-def activation_name(op: object) -> str:
-    """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
-    name = getattr(op, "nki_name", None)
-    if name is None:
-        try:
-            name = _NUMPY_NAMES.get(op)
-        except TypeError:
-            name = None
-    if name not in ACTIVATIONS:
-        raise KernelError(
-            "activation takes an activation function of nki.language",
-            received=f"op={op!r}",
-            limit=", ".join(sorted(ACTIVATIONS)),
-        )
-    return str(name)
-
-
-def check_scale_and_bias(scale: Tile | Scalar, bias: Tile | None) -> None:
+def _scale_and_bias(call: Call) -> None:
     """``scale`` is a number or float32; ``bias`` float32, float16 or bfloat16."""
-    if isinstance(scale, Tile) and scale.dtype != FLOAT32:
+    scale, bias = call["scale"], call["bias"]
+    if isinstance(scale, Descriptor) and scale.dtype != FLOAT32:
         raise DtypeError(
             "activation takes scale as a number or a float32 vector",
             received=f"scale = {scale!r}",
@@ -167,61 +38,38 @@ def check_scale_and_bias(scale: Tile | Scalar, bias: Tile | None) -> None:
         )
 
 
-def _check_range(name: str, values: Array) -> None:
-    if name not in VALID_RANGES:
-        return
-    low, high = VALID_RANGES[name]
-    sized = np.abs(values) if name == "reciprocal" else values
-    outside = (sized < low) | (sized > high)
-    if name == "sqrt":
-        outside &= values != 0
-    if outside.any():
-        worst = float(values[outside].flat[0])
-        raise KernelError(
-            f"the Scalar Engine computes {name} in a limited range",
-            received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",
-            limit=f"{low:g} to {high:g}",
-            remedy="scale or clamp the input first; outside the range the hardware's result "
-            "is invalid",
+def _adds_up(call: Call) -> None:
+    """The Scalar Engine's registers add."""
+    op = call["reduce_op"]
+    if call["command"] is not Accumulate.IDLE and op is not None and op.name != "add":
+        raise NotModelledError(
+            "the Scalar Engine accumulates with add", received=f"reduce_op={op.name}"
         )
 
 
-@instruction("activation", Engine.SCALAR)
-def activation(
-    dst: Tile,
-    data: Tile,
-    name: str,
-    *,
-    scale: Tile | Scalar = 1.0,
-    bias: Tile | None = None,
-    reduce_op: AluOp | None = None,
-    reduce_into: Tile | None = None,
-    command: Accumulate = Accumulate.IDLE,
-    where: Any = None,
-) -> None:
-    """``dst = func(data * scale + bias)``, and a reduction of it into the engine's registers."""
-    if reduce_into is not None:
-        need_column(reduce_into, "reduce_res", "activation", data)
-    values = as_float(compute_view(data))
-    operands: list[Tile] = [data]
-    if isinstance(scale, Tile) or scale != 1.0:
-        values = values * operand_values(scale, values.ndim, FLOAT32)
-    if isinstance(scale, Tile):
-        operands.append(scale)
+@instruction(
+    Engine.SCALAR,
+    operands=(
+        Role(name="data"),
+        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="bias", takes=Takes.VECTOR, optional=True),
+    ),
+    options=("op", "reduce_op", "command"),
+    destinations=(DST, REDUCE_RES),
+    rules=(_scale_and_bias, _adds_up),
+    result=like("data"),
+    facts=lambda call: {"op": call["op"]},
+)
+def activation(call: Call, data: Array, scale: Any, bias: Array | None) -> tuple[Any, Any]:
+    """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
+    values = as_float(data)
+    if isinstance(scale, np.ndarray):
+        values = values * column(scale, values.ndim)
+    elif scale != 1.0:
+        values = values * np.float32(scale)
     if bias is not None:
-        values = values + as_float(operand_values(bias, values.ndim, FLOAT32))
-        operands.append(bias)
-    _check_range(name, values)
-    with np.errstate(all="ignore"):
-        result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
-    write(dst, result, where)
-    writes: tuple[Tile, ...] = (dst,)
-    if command is not Accumulate.IDLE:
-        if reduce_op is not None and reduce_op.name != "add":
-            raise NotModelledError(
-                "the Scalar Engine accumulates with add", received=f"reduce_op={reduce_op.name}"
-            )
-        accumulate("scalar", result, reduce_op, command, reduce_into)
-    if reduce_into is not None:
-        writes = (dst, reduce_into)
-    current().emit("activation", Engine.SCALAR, writes, tuple(operands), op=name)
+        values = values + as_float(column(bias, values.ndim))
+    name = call["op"]
+    check_range(name, values)
+    result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
+    return result, registers("scalar", result, call["reduce_op"], call["command"])

@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
     Call,
@@ -25,6 +26,8 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
+_WITHOUT_DATA = (Takes.INDEX, Takes.MASK)
+"""What a frontend has checked, and what no memory holds."""
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -76,9 +79,12 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     where, name = instruction.name, role.name
     if operand is None and role.optional:
         return None
+    if role.takes in _WITHOUT_DATA:
+        return operand if role.takes is Takes.INDEX else type(operand)
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
-    if not isinstance(operand, Tile) or role.takes is Takes.NUMBER:
+    kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
+    if not isinstance(operand, kind) or role.takes is Takes.NUMBER:
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",
@@ -92,7 +98,10 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
             limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
-    return operand.descriptor()
+    if isinstance(operand, Tile):
+        return operand.descriptor(blocks=role.blocks)
+    described: Descriptor = operand.descriptor()
+    return described
 
 
 def _check_vectors(call: Call) -> None:
@@ -130,6 +139,8 @@ def _check_destination(call: Call, role: Role) -> None:
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
     if shape == wanted or fit is Fit.EXACT:
         return shape == wanted
+    if fit is Fit.BROADCAST:
+        return True
     if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

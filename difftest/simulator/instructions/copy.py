@@ -150,13 +150,14 @@ def _of_shape(call: Call) -> Result:
     Engine.GPSIMD,
     operands=(Role(name="value", takes=Takes.NUMBER),),
     options=("shape",),
+    destinations=(Role(name="dst", blocks=True),),
     rules=(no_gpsimd_in_psum,),
     result=_of_shape,
     notes=lambda value: {"value": float(value)},
 )
 def memset(call: Call, value: Any) -> Array:
     """Every element of ``dst`` becomes a constant."""
-    return np.full(call.result.shape, constant(value, call.result.dtype))
+    return constant(value, call.result.dtype)
 
 
 @instruction(

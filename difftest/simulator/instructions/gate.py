@@ -12,10 +12,10 @@ from typing import Any
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
-from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.writing import check_destination, write
-from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
+from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -35,6 +35,7 @@ def issue(
     dtype: DType | None = None,
     engine: Engine = Engine.UNKNOWN,
     where: Array | None = None,
+    moved: Tile | None = None,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -47,6 +48,7 @@ def issue(
     dtype : of a new tile, if the kernel names it.
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
+    moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
 
     Raises
     ------
@@ -64,7 +66,10 @@ def issue(
         writes = (dst,)
     else:
         writes = (dst, *_compute(call, dst, operands, others, where))
-    core.emit(instruction.name, call.engine, writes, tuple(reads), **call.facts)
+    facts = (
+        call.facts if instruction.notes is None else {**call.facts, **instruction.notes(*operands)}
+    )
+    core.emit(instruction.name, call.engine, writes, tuple(reads), moved=moved, **facts)
     return dst
 
 
@@ -135,5 +140,4 @@ def new_tile(core: Core, call: Call) -> Any:
     """A tile for the result of a call."""
     result = call.result
     storage = core.allocate(result.shape, result.dtype, result.space)
-    storage.producer = call.name
     return core.tile.whole(storage)

@@ -13,6 +13,7 @@ from difftest.simulator.instructions.record import ON_CHIP, Number
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
+
 def _names(spaces: tuple[Space, ...]) -> str:
     return " or ".join(dict.fromkeys("hbm" if space.is_hbm else space.value for space in spaces))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
     BOOL,
@@ -58,11 +59,22 @@ def scalar_dtype(value: object) -> np.dtype[Any]:
     NumPy's 64-bit scalars (what ``np.sqrt(128)`` gives) have no dtype on the hardware; they count
     as Python's numbers.
     """
-    if isinstance(value, np.generic) and value.dtype.itemsize < _WIDEST:
-        return as_dtype(value.dtype)
-    if isinstance(value, bool):
+    return _counts_as(type(value))
+
+
+def _counts_as(kind: type) -> np.dtype[Any]:
+    if issubclass(kind, np.generic):
+        own = np.dtype(kind)
+        if own.itemsize < _WIDEST:
+            return as_dtype(own)
+    if issubclass(kind, bool):
         return _UINT8
-    return INT32 if isinstance(value, (int, np.integer)) else FLOAT32
+    return INT32 if issubclass(kind, (int, np.integer)) else FLOAT32
+
+
+def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
+    """The dtype of an operand of a call: a tile's, or what its type of number counts as."""
+    return operand.dtype if isinstance(operand, Descriptor) else _counts_as(operand)
 
 
 def quotient_dtype(*operands: object) -> np.dtype[Any]:

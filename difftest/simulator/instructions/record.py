@@ -46,6 +46,7 @@ class Takes(Enum):
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
+    MASK = "a comparison of index expressions"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +59,8 @@ class Role:
     dtypes: tuple[DType, ...] | None = None
     """The dtypes that it takes; None for all."""
     optional: bool = False
+    blocks: bool = False
+    """It may have block dimensions before its partitions."""
     whole_rows: bool = False
     """A mask leaves out whole partitions of it, and no single elements."""
     shape: Callable[[Call], Shape] | None = None

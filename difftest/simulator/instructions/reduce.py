@@ -179,9 +179,7 @@ def _across_partitions(call: Call) -> None:
     operands=(Role(name="data"),),
     options=("op",),
     rules=(no_gpsimd_in_psum, _across_partitions),
-    result=lambda call: Result(
-        (1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)
-    ),
+    result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
     facts=lambda call: {"op": call["op"].name},
 )

@@ -35,27 +35,23 @@ def one_a_partition(call: Call) -> Shape:
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
 
 
-def registers(
-    engine: str, values: Array, op: AluOp | None, command: Accumulate
-) -> Array | None:
+def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate) -> Array | None:
     """Add up ``values`` along the free axes in an engine's registers; what they hold then, [P, 1].
 
     With the operator maximum their largest is kept instead. None if the command is to do nothing.
     """
     if command is Accumulate.IDLE:
         return None
-    kept = current().accumulators
+    core = current()
     largest = op is not None and op.name == "maximum"
-    lanes = values.shape[0]
-    start = np.full((lanes, 1), -np.inf if largest else 0.0, dtype=np.float32)
-    held = kept.get(engine, start)
-    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
-        held = start
+    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or engine not in core.accumulators:
+        start = np.float32(-np.inf if largest else 0)
+        core.accumulators[engine] = np.full((core.machine.partitions, 1), start)
+    held = core.accumulators[engine][: values.shape[0]]
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
         flat = rows(values)
         if largest:
-            held = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
+            held[...] = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
         else:
-            held = held + np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
-    kept[engine] = held
+            held += np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
     return held.copy()

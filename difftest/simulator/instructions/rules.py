@@ -82,9 +82,7 @@ def same_shape(*roles: str) -> Rule:
     def rule(call: Call) -> None:
         tiles = _tiles(call, roles)
         if len({tile.shape for tile in tiles.values()}) > 1:
-            raise ShapeError(
-                f"{call.name} takes operands of one shape", received=_shapes(tiles)
-            )
+            raise ShapeError(f"{call.name} takes operands of one shape", received=_shapes(tiles))
 
     return rule
 

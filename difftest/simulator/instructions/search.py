@@ -18,9 +18,11 @@ from difftest.simulator.instructions.record import (
     DST,
     Call,
     Masked,
+    Number,
     Result,
     Role,
     Rule,
+    Takes,
     instruction,
 )
 from difftest.simulator.instructions.rules import same_partitions
@@ -57,9 +59,7 @@ def _length(role: str, *, at_least_eight: bool) -> Rule:
 def _eight_values(call: Call) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT:
-        raise ShapeError(
-            f"{call.name} takes {EIGHT} values a partition", received=f"vals {vals!r}"
-        )
+        raise ShapeError(f"{call.name} takes {EIGHT} values a partition", received=f"vals {vals!r}")
 
 
 def _free(call: Call) -> tuple[int, ...]:
@@ -144,8 +144,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="vals")),
-    options=("imm",),
+    operands=(Role(name="data"), Role(name="vals"), Role(name="imm", takes=Takes.NUMBER)),
     destinations=(
         DST,
         Role(
@@ -158,11 +157,11 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
     result=like("data"),
 )
-def nc_match_replace8(call: Call, data: Array, vals: Array) -> tuple[Array, Array]:
+def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
     """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
     places = _matches(call, data, vals)
     lines = as_float(rows(data)).copy()
-    np.put_along_axis(lines, places, np.float32(call["imm"]), axis=1)
+    np.put_along_axis(lines, places, np.float32(imm), axis=1)
     return lines.reshape(data.shape), places
 
 
@@ -328,5 +327,3 @@ def sequence_bounds(call: Call, segment_ids: Array) -> Array:
         same = np.flatnonzero(ids == segment)
         bounds[:, i] = (same[0], same[-1] + 1) if segment != 0 else (ids.size, -1)
     return bounds.reshape(call.result.shape)
-
-

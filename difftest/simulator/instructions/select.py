@@ -12,10 +12,11 @@ from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
-from difftest.simulator.instructions.promotion import promote_dtypes, scalar_type_dtype
+from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
     DST,
     Call,
+    Number,
     Result,
     Role,
     Takes,
@@ -49,14 +50,17 @@ _EXACT_INDEX = 2**24
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="on_true_tile"), Role(name="pred", takes=Takes.MASK)),
-    options=("on_false_value",),
+    operands=(
+        Role(name="on_true_tile"),
+        Role(name="pred", takes=Takes.MASK),
+        Role(name="on_false_value", takes=Takes.NUMBER),
+    ),
     rules=(no_gpsimd_in_psum,),
     result=like("on_true_tile"),
 )
-def affine_select(call: Call, on_true_tile: Array, pred: Array) -> Array:
+def affine_select(call: Call, on_true_tile: Array, pred: Array, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine predicate holds, else a float32 constant."""
-    return np.where(pred, as_float(on_true_tile), np.float32(call["on_false_value"]))
+    return np.where(pred, as_float(on_true_tile), np.float32(on_false_value))
 
 
 # -- range_select ----------------------------------------------------------------------------------
@@ -95,8 +99,6 @@ def _keeps_the_largest(call: Call) -> None:
         raise NotModelledError(
             f"{call.name} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
         )
-
-
 
 
 @instruction(
@@ -176,7 +178,7 @@ def _chosen(call: Call) -> Result:
     if len(tiles) == 1:
         dtype = tiles[0].dtype
     else:
-        dtype = promote_dtypes(*(scalar_type_dtype(side) for side in sides))
+        dtype = promote_dtypes(*(operand_dtype(side) for side in sides))
     return Result(shape, call.wanted_dtype(dtype))
 
 

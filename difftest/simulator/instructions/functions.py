@@ -1,0 +1,156 @@
+"""The Scalar Engine's functions, their names and where they are valid.
+
+The hardware approximates the functions with piecewise polynomials; the simulator computes them to
+float32 precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported
+Activation Functions", at tag v2.26.0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_SQRT_HALF = math.sqrt(0.5)
+_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+_GELU_CUBIC = 0.044715
+"""Hendrycks and Gimpel, Gaussian Error Linear Units (2016), the tanh form."""
+_GELU_SIGMOID = 1.702
+"""The same paper, the sigmoid form."""
+
+
+def _erf64(x: Array) -> Array:
+    return np.asarray(_erf(x.astype(np.float64)), dtype=np.float64)
+
+
+def _sigmoid(x: Array) -> Array:
+    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x.astype(np.float64)))
+    return result
+
+
+def _gated(x: Array, gate: Array) -> Array:
+    """``x * gate`` for a gate that closes faster than x grows: 0 at infinity too, where it is."""
+    result: Array = np.where(gate == 0, np.clip(x, -1, 1), x) * gate
+    return result
+
+
+def _gelu(x: Array) -> Array:
+    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * _SQRT_HALF))
+    return result
+
+
+def _gelu_dx(x: Array) -> Array:
+    wide = x.astype(np.float64)
+    density = _INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
+    result: Array = 0.5 * (1.0 + _erf64(wide * _SQRT_HALF)) + _gated(wide, density)
+    return result
+
+
+def _gelu_tanh(x: Array) -> Array:
+    wide = x.astype(np.float64)
+    inner = _SQRT_2_OVER_PI * (wide + _GELU_CUBIC * wide**3)
+    return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
+
+
+def _silu_dx(x: Array) -> Array:
+    gate = _sigmoid(x)
+    return _gated(1.0 + _gated(x, 1.0 - gate), gate)
+
+
+def _softplus(x: Array) -> Array:
+    result: Array = np.logaddexp(0.0, x.astype(np.float64))
+    return result
+
+
+def _erf_dx(x: Array) -> Array:
+    result: Array = 2.0 / math.sqrt(math.pi) * np.exp(-np.square(x.astype(np.float64)))
+    return result
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
+    "copy": lambda x: x,
+    "square": np.square,
+    "sigmoid": _sigmoid,
+    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "gelu": _gelu,
+    "gelu_dx": _gelu_dx,
+    "gelu_apprx_tanh": _gelu_tanh,
+    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
+    "silu": lambda x: _gated(x, _sigmoid(x)),
+    "silu_dx": _silu_dx,
+    "tanh": np.tanh,
+    "softplus": _softplus,
+    "mish": lambda x: _gated(x, np.tanh(_softplus(x))),
+    "erf": _erf64,
+    "erf_dx": _erf_dx,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "arctan": np.arctan,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x.astype(np.float64)),
+    "reciprocal": lambda x: np.float32(1) / x,
+    "sign": np.sign,
+    "abs": np.abs,
+}
+
+_NUMPY_NAMES: dict[Any, str] = {
+    getattr(np, name): name
+    for name in ("copy", "square", "tanh", "exp", "log", "sin", "arctan", "sqrt", "reciprocal")
+} | {np.sign: "sign", np.abs: "abs"}
+
+VALID_RANGES = {
+    "log": (2.0**-64, 2.0**64),
+    "sin": (-math.pi, math.pi),
+    "arctan": (-math.pi / 2, math.pi / 2),
+    "sqrt": (2.0**-116, 2.0**118),
+    "rsqrt": (2.0**-87, 2.0**97),
+    "reciprocal": (2.0**-42, 2.0**42),
+}
+"""Outside these the hardware's result is invalid (AWS nki.api.shared.rst); for reciprocal they
+hold for the magnitude. Zero is let through for sqrt, where the table's lower end would forbid
+it."""
+
+
+def activation_name(op: object) -> str:
+    """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
+    name = getattr(op, "nki_name", None)
+    if name is None:
+        try:
+            name = _NUMPY_NAMES.get(op)
+        except TypeError:
+            name = None
+    if name not in ACTIVATIONS:
+        raise KernelError(
+            "activation takes an activation function of nki.language",
+            received=f"op={op!r}",
+            limit=", ".join(sorted(ACTIVATIONS)),
+        )
+    return str(name)
+
+
+def check_range(name: str, values: Array) -> None:
+    """Raise :class:`KernelError` if the function is not valid for some of the values."""
+    if name not in VALID_RANGES:
+        return
+    low, high = VALID_RANGES[name]
+    sized = np.abs(values) if name == "reciprocal" else values
+    outside = (sized < low) | (sized > high)
+    if name == "sqrt":
+        outside &= values != 0
+    if outside.any():
+        worst = float(values[outside].flat[0])
+        raise KernelError(
+            f"the Scalar Engine computes {name} in a limited range",
+            received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",
+            limit=f"{low:g} to {high:g}",
+            remedy="scale or clamp the input first; outside the range the hardware's result "
+            "is invalid",
+        )
