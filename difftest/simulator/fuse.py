@@ -20,6 +20,8 @@ def fuse_moves(trace: Trace) -> None:
     """
     events: list[Event] = []
     for event in trace.events:
+        if _absorbed(event):
+            continue
         source = event.attributes.get("moved")
         if source is not None and events and _joins(events[-1], source):
             events[-1] = _join(events[-1], event, source)
@@ -29,6 +31,12 @@ def fuse_moves(trace: Trace) -> None:
             event = replace(event, attributes=rest)
         events.append(event)
     trace.events = events
+
+
+def _absorbed(event: Event) -> bool:
+    """Whether it is a product that only a later matmul, the same with a destination, added up."""
+    made = event.writes[0].allocation
+    return made.absorbed > 0 and made.reads == 0 and made.writes == 1
 
 
 def _joins(producer: Event, source: Allocation) -> bool:

@@ -311,7 +311,7 @@ def test_a_rule_over_no_file_fails(tmp_path, rule):
     [
         ("tile.py", "from difftest.simulator.launch import launch", "launch.launch, a later layer"),
         ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a later layer"),
-        ("instructions/operands.py", "from . import dma", "instructions.dma, a later layer"),
+        ("instructions/rules.py", "from . import dma", "instructions.dma, a later layer"),
         ("frontend/nki.py", "import difftest.simulator", "difftest.simulator, a later layer"),
         ("extra.py", "from difftest.simulator import errors", "extra.py has no place in LAYERS"),
         ("tile.py", "from difftest.simulator import extra", "extra, which has no place in LAYERS"),

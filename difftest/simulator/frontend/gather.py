@@ -40,9 +40,8 @@ def nc_find_index8(
 ) -> Tensor:
     """The index of each of 8 values in its partition, uint32 (or uint16)."""
     no_extras("nisa.nc_find_index8", kwargs)
-    if mask is not None and isinstance(data, Tile) and isinstance(vals, Tile):
-        if data.size == vals.size:
-            _refuse(mask, "nisa.nc_find_index8 on 8 elements a partition")
+    if isinstance(data, Tile) and isinstance(vals, Tile) and data.size == vals.size:
+        _refuse(mask, "nisa.nc_find_index8 on 8 elements a partition")
     result: Tensor = issue(search.nc_find_index8, (data, vals), dtype=dtype, mask=mask)
     return result
 

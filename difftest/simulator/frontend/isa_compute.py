@@ -190,8 +190,9 @@ def tensor_reduce(
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
     no_extras("nisa.tensor_reduce", kwargs)
     operator = reduction_op(op, "tensor_reduce")
-    ndim = len(on_chip(data, "tensor_reduce", "data").tile_shape())
-    axes = reductions.free_axes(axis, ndim, "tensor_reduce")
+    tile = on_chip(data, "tensor_reduce", "data")
+    ndim = len(tile.tile_shape())
+    axes = reductions.free_axes(axis, tile, "tensor_reduce")
     if axes != tuple(range(ndim - len(axes), ndim)):
         raise ShapeError(
             "tensor_reduce reduces the last consecutive axes of the tile",

@@ -15,6 +15,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.index import Shape
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.record import Call, Instruction
@@ -28,7 +29,7 @@ def issue(
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
     *,
-    dst: Tile | None = None,
+    dst: Tile | IndirectTile | None = None,
     others: tuple[Tile | None, ...] = (),
     dtype: object = None,
     engine: Engine = Engine.UNKNOWN,
@@ -62,6 +63,8 @@ def issue(
         )
     if any(other is not None for other in others):
         raise not_modelled(f"{call.name}'s mask beside a reduction", f"{mask!r}", "slice the data")
+    if isinstance(dst, IndirectTile):
+        raise not_modelled(f"{call.name}'s mask beside a tile of indices", f"{mask!r}")
     whole = gate.new_tile(core, call) if dst is None else dst
     if not whole.in_hbm:
         whole.storage.leave_out()
@@ -88,14 +91,16 @@ def issue(
     return whole
 
 
-def _covered(call: Call, dst: Tile | None, operands: tuple[Any, ...]) -> Shape:
+def _covered(call: Call, dst: Tile | IndirectTile | None, operands: tuple[Any, ...]) -> Shape:
     """The shape that a mask ranges over: the result's, or a reduction's operand's."""
     if call.instruction.reduced is not None:
         first: Tile = operands[0]
         return first.tile_shape()
     if dst is None:
         return call.result.shape
-    return loaded_shape(dst.shape) if dst.in_hbm else dst.tile_shape()
+    if isinstance(dst, IndirectTile) or dst.in_hbm:
+        return loaded_shape(dst.shape)
+    return dst.tile_shape()
 
 
 def _cut(call: Call, number: int, operand: Any, box: tuple[slice, ...], covered: Shape) -> Any:

@@ -75,7 +75,7 @@ def _reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Tensor:
     data = on_chip(x, where)
-    axes = reductions.free_axes(axis, len(data.tile_shape()), where)
+    axes = reductions.free_axes(axis, data, where)
     options = (ALU_OPS[operator], axes, False, bool(keepdims))
     tile: Tensor = issue(reductions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
     return tile

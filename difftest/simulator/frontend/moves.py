@@ -100,7 +100,8 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
 def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
     """A new SBUF tile with the elements of an on-chip tile."""
     no_extras("nl.copy", kwargs)
-    tile: Tensor = issue(tensor_copy, (src,), dtype=dtype, mask=mask)
+    source = on_chip(src, "nl.copy", "src")
+    tile: Tensor = issue(tensor_copy, (source,), dtype=dtype, mask=mask)
     return tile
 
 

@@ -54,8 +54,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
     """
-    made: Product = added.storage.producer
-    if not (made.is_current() and added.is_whole()):
+    made = added.storage.producer
+    if not isinstance(made, Product) or not (made.is_current() and added.is_whole()):
         update("add", target, added)
         return
     if added.size != target.size or added.tile_shape()[0] != target.tile_shape()[0]:

@@ -36,7 +36,7 @@ def check(
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...],
-    dst: Tile | None,
+    dst: Tile | IndirectTile | None,
     others: tuple[Tile | None, ...],
     dtype: DType | None,
     engine: Engine,
@@ -129,9 +129,8 @@ def _check_destination(call: Call, role: Role) -> None:
     wanted = call.result.shape if role.shape is None else role.shape(call)
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
-            f"{call.name} writes {role.name} of its result's shape",
+            f"{call.name} writes {role.name} of shape {list(wanted)}",
             received=f"{role.name} = {tile!r}",
-            limit=f"{list(wanted)}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )
 

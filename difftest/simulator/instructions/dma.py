@@ -95,7 +95,9 @@ def _adds(call: Call) -> None:
     """A DMA that computes on the way adds."""
     rmw = call["rmw"]
     if rmw is not None and rmw.name != "add":
-        raise KernelError(f"{call.name} adds on the way", received=f"{rmw.name}", limit="np.add")
+        raise KernelError(
+            "a DMA that computes on the way adds", received=f"op={rmw.name}", limit="np.add"
+        )
 
 
 def _moved(call: Call) -> Result:

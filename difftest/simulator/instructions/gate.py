@@ -12,14 +12,13 @@ from typing import Any
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
+from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
-
-Access = (Tile, IndirectTile)
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -30,7 +29,7 @@ def issue(
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
     *,
-    dst: Tile | None = None,
+    dst: Tile | IndirectTile | None = None,
     others: tuple[Tile | None, ...] = (),
     dtype: DType | None = None,
     engine: Engine = Engine.UNKNOWN,
@@ -56,19 +55,24 @@ def issue(
     """
     core = current()
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
-    reads = [operand for operand in operands if isinstance(operand, Access)]
+    reads = [tile for operand in operands for tile in _touched(operand)]
     if dst is None:
         dst = new_tile(core, call)
     elif call.reads_dst:
-        reads.append(dst)
+        reads.append(dst.base if isinstance(dst, IndirectTile) else dst)
     if instruction.in_place:
         instruction.meaning(call, dst, *operands, where=where)
-        writes = (dst,)
+        writes: tuple[Tile, ...] = ()
     else:
-        writes = (dst, *_compute(call, dst, operands, others, where))
-    facts = (
-        call.facts if instruction.notes is None else {**call.facts, **instruction.notes(*operands)}
-    )
+        writes = _compute(call, dst, operands, others, where)
+    if isinstance(dst, IndirectTile):
+        reads.extend(dst.index_tiles)
+        writes = (dst.base,)
+    else:
+        writes = (dst, *writes)
+    facts = call.facts
+    if instruction.notes is not None:
+        facts = {**facts, **instruction.notes(*operands)}
     core.emit(instruction.name, call.engine, writes, tuple(reads), moved=moved, **facts)
     return dst
 
@@ -79,8 +83,8 @@ def _compute(
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
-) -> list[Tile]:
-    """Write what the instruction means to ``dst`` and to the further destinations; these."""
+) -> tuple[Tile, ...]:
+    """Write what the instruction means to ``dst`` and to the further destinations; the latter."""
     values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
@@ -98,7 +102,16 @@ def _compute(
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
-    return written
+    return tuple(written)
+
+
+def _touched(operand: Any) -> tuple[Tile, ...]:
+    """The tiles that an instruction reads for an operand."""
+    if isinstance(operand, Tile):
+        return (operand,)
+    if isinstance(operand, IndirectTile):
+        return (operand.base, *operand.index_tiles)
+    return ()
 
 
 def prepare(
@@ -106,7 +119,7 @@ def prepare(
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...],
-    dst: Tile | None,
+    dst: Tile | IndirectTile | None,
     others: tuple[Tile | None, ...],
     dtype: DType | None,
     engine: Engine,
@@ -118,8 +131,8 @@ def prepare(
         dtype,
         engine,
         *[_signature(operand) for operand in operands],
-        None if dst is None else dst.signature(),
-        *[None if other is None else other.signature() for other in others],
+        _signature(dst),
+        *[_signature(other) for other in others],
     )
     calls = core.calls
     call: Call | None = calls.get(key)
@@ -132,8 +145,10 @@ def prepare(
 
 
 def _signature(operand: Any) -> Any:
-    """What a rule may know of an operand: of a number its type alone."""
-    return operand.signature() if isinstance(operand, Access) else type(operand)
+    """What a rule may know of an operand: of a number its type, of an index expression its shape."""
+    if isinstance(operand, (Tile, IndirectTile)):
+        return operand.signature()
+    return operand.shape if isinstance(operand, Index) else type(operand)
 
 
 def new_tile(core: Core, call: Call) -> Any:

@@ -22,6 +22,7 @@ from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
     Call,
+    Fit,
     Result,
     Role,
     choose_engine,
@@ -131,6 +132,7 @@ def _product(call: Call) -> Result:
     facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
     reads_dst=lambda call: call["accumulate"],
     in_place=True,
+    fit=Fit.ELEMENTS,
 )
 def nc_matmul(
     call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None

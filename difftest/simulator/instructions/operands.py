@@ -9,6 +9,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES
 from difftest.simulator.errors import BufferError, KernelError
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import ON_CHIP, Number
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -51,7 +52,7 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 
 
 def wrong_buffer(
-    tile: Tile | Descriptor, name: str, where: str, spaces: tuple[Space, ...]
+    tile: Tile | IndirectTile | Descriptor, name: str, where: str, spaces: tuple[Space, ...]
 ) -> BufferError:
     """The error for a tile in the wrong memory."""
     if tile.space.is_hbm:

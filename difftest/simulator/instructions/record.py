@@ -138,6 +138,12 @@ class Call:
         return self.instruction.name
 
     @property
+    def title(self) -> str:
+        """The name with the operator, where the instruction takes one."""
+        op = self.options.get("op")
+        return f"{self.name}({op.name})" if hasattr(op, "name") else self.name
+
+    @property
     def tiles(self) -> dict[str, Descriptor]:
         """The operands that are tiles, by role."""
         return {

@@ -32,6 +32,7 @@ from difftest.simulator.instructions.rules import (
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 _ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
@@ -99,14 +100,15 @@ def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> 
 # -- tensor_reduce ---------------------------------------------------------------------------------
 
 
-def free_axes(axis: object, ndim: int, where: str) -> tuple[int, ...]:
-    """``axis`` of a tile of ``ndim`` dimensions as ascending free axes.
+def free_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """``axis`` as ascending free axes of ``data``.
 
     Raises
     ------
     ShapeError : one is the partition axis, beyond the tile, or named twice.
     """
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = len(data.tile_shape())
     axes: list[int] = []
     for item in given:
         number = as_integer(item, f"{where}'s axis")
@@ -114,7 +116,7 @@ def free_axes(axis: object, ndim: int, where: str) -> tuple[int, ...]:
         if not 0 < number < ndim or number in axes:
             raise ShapeError(
                 f"{where} reduces free axes",
-                received=f"axis={axis} of a tile of {ndim} dimensions",
+                received=f"axis={axis} of {data!r}",
                 limit=f"axes 1 to {ndim - 1}",
                 remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
             )

@@ -111,7 +111,7 @@ def no_gpsimd_in_psum(call: Call) -> None:
         if tile.space is Space.PSUM:
             raise BufferError(
                 "the GpSimd Engine cannot access PSUM",
-                received=f"{call.name} with {role} = {tile!r}",
+                received=f"{call.title} with {role} = {tile!r}",
                 limit="sbuf",
                 remedy="copy it to SBUF first (nisa.tensor_copy)",
             )
@@ -122,7 +122,7 @@ def need_integers(call: Call, **dtypes: DType) -> None:
     for role, dtype in dtypes.items():
         if not is_integer(dtype):
             raise DtypeError(
-                f"{call.name}: bitvec operators work on integers",
+                f"{call.title}: bitvec operators work on integers",
                 received=f"{role} of {name_of(dtype)}",
                 limit="int8, uint8, int16, uint16, int32, uint32",
                 remedy="give the result an integer dtype (a Python integer counts as int32, and "

@@ -72,9 +72,8 @@ def _scanned(call: Call) -> Result:
 def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> Array:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
     lines, others = as_float(rows(data0)), as_float(rows(data1))
-    start = (
-        as_float(column(initial, 2)) if isinstance(initial, np.ndarray) else FLOAT32.type(initial)
-    )
+    vector = isinstance(initial, np.ndarray)
+    start = as_float(column(initial, 2)) if vector else np.asarray(initial, FLOAT32)
     state = np.broadcast_to(start, (lines.shape[0], 1))[:, 0]
     result = np.empty(lines.shape, dtype=np.float32)
     op0, op1 = call["op0"].compute, call["op1"].compute

@@ -40,7 +40,7 @@ def test_a_tile_that_outlives_its_kernel():
 
 
 def test_one_core_is_current_while_it_runs():
-    core = Core(TRN2, (), record=True)
+    core = Core(TRN2, (), record=True, tile=Tensor)
     assert not is_running()
     with core.running() as running:
         assert current() is core is running
@@ -48,13 +48,13 @@ def test_one_core_is_current_while_it_runs():
 
 
 def test_the_engines_know_no_floating_point_exceptions():
-    core = Core(TRN2, (), record=True)
+    core = Core(TRN2, (), record=True, tile=Tensor)
     with core.running():
         assert np.isinf(np.float32(1) / np.zeros(1, np.float32)).all()
 
 
 def test_an_event_counts_what_it_touches():
-    core = Core(TRN2, (), record=False)
+    core = Core(TRN2, (), record=False, tile=Tensor)
     with core.running():
         a = nl.zeros((2, 3), nl.float32)
         b = nl.exp(a)
@@ -67,7 +67,7 @@ def test_an_event_counts_what_it_touches():
 
 
 def test_adopted_arrays_are_not_copied():
-    core = Core(TRN2, (), record=True)
+    core = Core(TRN2, (), record=True, tile=Tensor)
     data = np.ones((2, 3), np.float32)
     storage = core.adopt(data, name="x", mutable=True)
     assert storage.data is data
@@ -76,7 +76,7 @@ def test_adopted_arrays_are_not_copied():
 
 
 def test_shared_tensors_are_found_again_by_their_order():
-    core = Core(TRN2, (2,), record=True)
+    core = Core(TRN2, (2,), record=True, tile=Tensor)
     with core.running():
         core.start_program((0,))
         first = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)

@@ -9,6 +9,7 @@ from difftest.simulator import Engine, Space, launch
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.trace import Allocation, Region
 
@@ -64,7 +65,7 @@ def test_a_region_knows_its_partitions(index, partitions, free_axes):
 
     def kernel():
         tile = nl.ndarray((2, nl.par_dim(3), 4), nl.float32)
-        memset(tile[index], 0.0, Engine.VECTOR)
+        gate.issue(memset, (0.0,), (None,), dst=tile[index])
 
     (region,) = launch(kernel).trace.events[0].writes
     assert (region.partitions, region.free_axes) == (partitions, free_axes)

@@ -3,7 +3,7 @@ import pytest
 
 from difftest.simulator import MACHINES, TRN1, TRN2, launch
 from difftest.simulator.frontend import language as nl
-from difftest.simulator.instructions.table import INSTRUCTIONS
+from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
 from difftest.timing.costs import CostTable, all_costs, cost_table, variant

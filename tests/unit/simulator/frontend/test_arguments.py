@@ -7,7 +7,7 @@ from difftest.simulator import KernelError, NotModelledError, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engine, no_extras
-from difftest.simulator.instructions.reduce import Accumulate
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 
 DATA = np.ones((4, 8), np.float32)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import Engine, KernelError, NkiError, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
-from difftest.simulator.instructions.activation import ACTIVATIONS, VALID_RANGES
+from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 erf = np.vectorize(math.erf)

@@ -11,6 +11,7 @@ from difftest.simulator import Engine, NkiError, Space, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, name_of, round_to
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import tensor_copy_predicated
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
@@ -133,7 +134,8 @@ def test_a_mask_beside_the_predicate():
     columns = np.arange(3)[None, :] > 0
 
     def compute(src, dst, predicate):
-        tensor_copy_predicated(dst, src, predicate, where=np.broadcast_to(columns, (2, 3)))
+        where = np.broadcast_to(columns, (2, 3))
+        gate.issue(tensor_copy_predicated, (src, predicate), (False,), dst=dst, where=where)
         return dst
 
     result = on_tiles(compute, A, B, PREDICATE)

@@ -15,6 +15,7 @@ from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend import typing as nt
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
@@ -249,7 +250,8 @@ def test_a_masked_transpose():
 
     def kernel(tensor):
         tile = nl.zeros((7, 5), nl.float32)
-        dma_transpose(tile, tensor, where=np.broadcast_to(chosen, (7, 5)))
+        where = np.broadcast_to(chosen, (7, 5))
+        gate.issue(dma_transpose, (tensor,), (None, "none"), dst=tile, where=where)
         out = nl.ndarray((7, 5), nl.float32, buffer=nl.shared_hbm)
         nl.store(out, tile)
         return out

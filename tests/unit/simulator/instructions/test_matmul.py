@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
-from difftest.simulator.instructions.matmul import check_bank, nc_matmul
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.matmul import nc_matmul
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
@@ -132,9 +133,10 @@ def test_a_product_accumulates_into_another_shape_of_its_size():
 
 def test_the_tensor_engine_writes_to_psum_only():
     def kernel():
-        check_bank(sbuf(8, 16))
+        operands = (sbuf(4, 8), sbuf(4, 16))
+        gate.issue(nc_matmul, operands, (False, (), ()), dst=sbuf(8, 16))
 
-    with pytest.raises(NkiError, match="the Tensor Engine writes to PSUM") as caught:
+    with pytest.raises(NkiError, match="nc_matmul takes dst in psum") as caught:
         launch(kernel)
     assert caught.value.limit == "psum"
 
