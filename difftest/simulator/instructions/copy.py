@@ -12,7 +12,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
-from difftest.simulator.errors import DtypeError, KernelError
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.elementwise import like
@@ -31,7 +31,7 @@ from difftest.simulator.instructions.rules import (
     same_elements,
 )
 from difftest.simulator.instructions.values import as_float
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -77,11 +77,23 @@ def tensor_copy_dynamic_src(
     write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
 
 
+def _fills(call: Call) -> None:
+    """A source of the destination's shape, or of size 1 where it repeats."""
+    src, dst = call["src"].shape, call.destinations["dst"].shape
+    fits = len(src) == len(dst) and all(h in (1, w) for h, w in zip(src, dst, strict=True))
+    if not fits:
+        raise ShapeError(
+            "tensor_copy_dynamic_dst takes src of dst's shape, or one that repeats in it",
+            received=f"src {list(src)}, dst {list(dst)}",
+        )
+
+
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
+    rules=(_fills,),
     fit=Fit.BROADCAST,
     in_place=True,
 )
@@ -89,6 +101,7 @@ def tensor_copy_dynamic_dst(
     call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
+    check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
     values = np.broadcast_to(src.engine_values(), dst.shape)
     dst.elements()[arrays] = round_to(through_engine(call, values, src.dtype), dst.dtype)

@@ -1,9 +1,9 @@
 """Vector, Scalar and GpSimd Engines, element by element: tensor_tensor, tensor_scalar and kin.
 
 Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
-Bitvec operators take integers as bit patterns. Add, subtract and multiply of 32-bit integers are
-the GpSimd Engine's: exact, and beyond 32 bits they wrap (which is assumed: AWS says "integer add",
-not what its overflow gives). Source: AWS ``nki.isa`` at tag v2.26.0.
+Bitvec operators take integers as bit patterns. Add, subtract and multiply of tiles that are all
+of 32-bit integers, the result too, are the GpSimd Engine's (the rule as v2.32.0 spells it): exact,
+and beyond 32 bits they wrap, which is assumed. Source: AWS ``nki.isa`` at tag v2.26.0.
 """
 
 from __future__ import annotations
@@ -60,9 +60,11 @@ def like(role: str) -> Any:
 
 def _is_exact(call: Call) -> bool:
     """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
-    return call["op"].name in _EXACT_INTEGER_OPS and all(
-        tile.dtype in WIDE_INTEGERS for tile in call.tiles.values()
-    )
+    if call["op"].name not in _EXACT_INTEGER_OPS:
+        return False
+    dtypes = [tile.dtype for tile in call.tiles.values()]
+    dtypes.append(call.wanted_dtype(promote_dtypes(*dtypes)))
+    return all(dtype in WIDE_INTEGERS for dtype in dtypes)
 
 
 def _tensor_tensor_engine(call: Call, wanted: Engine) -> Engine:
@@ -118,20 +120,9 @@ def _op(call: Call) -> dict[str, Any]:
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
     if call.engine is Engine.GPSIMD and _is_exact(call):
-        wide = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
-        return _wrapped(wide, call)
+        exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
+        return exact.astype(call.result.dtype)  # the low 32 bits
     return apply(call["op"], data1, data2)
-
-
-def _wrapped(result: Array, call: Call) -> Array:
-    """An integer result's low 32 bits, as the destination or the operands read them.
-
-    int32 with uint32 has no common dtype of 32 bits: a float destination gets the number itself.
-    """
-    dtype, one, other = call.result.dtype, call["data1"].dtype, call["data2"].dtype
-    if dtype in WIDE_INTEGERS:
-        return result.astype(dtype)
-    return result.astype(one) if one == other else result
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
