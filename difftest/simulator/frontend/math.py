@@ -15,7 +15,6 @@ from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.destination import assignment_target
 from difftest.simulator.frontend.issue import issue
 from difftest.simulator.frontend.operators import binary, on_chip, tile_or_number, unary, update
-from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
@@ -23,13 +22,13 @@ from difftest.simulator.instructions.elementwise import reciprocal as vector_rec
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.select import where as select_where
 
-NkiFunction = Callable[..., Tensor]
+NkiFunction = Callable[..., Any]
 
 
 def _binary_function(name: str) -> NkiFunction:
     def function(
         x: Any, y: Any, dtype: object = None, mask: object = None, **kwargs: object
-    ) -> Tensor:
+    ) -> Any:
         no_extras(f"nl.{name}", kwargs)
         return binary(name, x, y, dtype=dtype, mask=mask)
 
@@ -37,7 +36,7 @@ def _binary_function(name: str) -> NkiFunction:
 
 
 def _unary_alu_function(name: str) -> NkiFunction:
-    def function(x: Any, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+    def function(x: Any, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
         no_extras(f"nl.{name}", kwargs)
         return unary(name, x, dtype=dtype, mask=mask)
 
@@ -45,12 +44,11 @@ def _unary_alu_function(name: str) -> NkiFunction:
 
 
 def _activation_function(name: str) -> NkiFunction:
-    def function(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+    def function(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
         no_extras(f"nl.{name}", kwargs)
         options = (name, None, Accumulate.IDLE)
         operands = (on_chip(x, f"nl.{name}"), 1.0, None)
-        tile: Tensor = issue(activation, operands, options, others=(None,), dtype=dtype, mask=mask)
-        return tile
+        return issue(activation, operands, options, others=(None,), dtype=dtype, mask=mask)
 
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
@@ -64,7 +62,7 @@ def _reduction_function(name: str, operator: str) -> NkiFunction:
         mask: object = None,
         keepdims: bool = False,
         **kwargs: object,
-    ) -> Tensor:
+    ) -> Any:
         no_extras(f"nl.{name}", kwargs)
         return _reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
 
@@ -73,12 +71,11 @@ def _reduction_function(name: str, operator: str) -> NkiFunction:
 
 def _reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
-) -> Tensor:
+) -> Any:
     data = on_chip(x, where)
     axes = reductions.free_axes(axis, data, where)
     options = (ALU_OPS[operator], axes, False, bool(keepdims))
-    tile: Tensor = issue(reductions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
-    return tile
+    return issue(reductions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
 def _named(function: NkiFunction, name: str, doc: str) -> NkiFunction:
@@ -128,17 +125,16 @@ REDUCTION = {
 }
 
 
-def reciprocal(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+def reciprocal(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
     """``1 / x``, on the Vector Engine."""
     no_extras("nl.reciprocal", kwargs)
-    tile: Tensor = issue(vector_reciprocal, (on_chip(x, "nl.reciprocal"),), dtype=dtype, mask=mask)
-    return tile
+    return issue(vector_reciprocal, (on_chip(x, "nl.reciprocal"),), dtype=dtype, mask=mask)
 
 
 reciprocal.nki_name = "reciprocal"  # type: ignore[attr-defined]
 
 
-def negative(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+def negative(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
     """``-x``."""
     no_extras("nl.negative", kwargs)
     data = on_chip(x, "nl.negative")
@@ -153,7 +149,7 @@ def mean(
     mask: object = None,
     keepdims: bool = False,
     **kwargs: object,
-) -> Tensor:
+) -> Any:
     """The mean along free axes: a float32 sum, scaled and rounded once."""
     no_extras("nl.mean", kwargs)
     data = on_chip(x, "nl.mean")
@@ -163,9 +159,7 @@ def mean(
     return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
 
 
-def var(
-    x: Any, axis: Any, *, dtype: object = None, mask: object = None, **kwargs: object
-) -> Tensor:
+def var(x: Any, axis: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
     """The variance along free axes, in float32."""
     no_extras("nl.var", kwargs)
     data = on_chip(x, "nl.var")
@@ -182,7 +176,7 @@ def softmax(
     compute_dtype: object = None,
     mask: object = None,
     **kwargs: object,
-) -> Tensor:
+) -> Any:
     """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
     no_extras("nl.softmax", kwargs)
     data = on_chip(x, "nl.softmax")
@@ -197,13 +191,12 @@ def softmax(
 
 def where(
     condition: Any, x: Any, y: Any, *, dtype: object = None, mask: object = None, **kwargs: object
-) -> Tensor:
+) -> Any:
     """``condition ? x : y``, element by element."""
     no_extras("nl.where", kwargs)
     test = on_chip(condition, "nl.where", "condition")
     sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
-    tile: Tensor = issue(select_where, (test, *sides), dtype=dtype, mask=mask)
-    return tile
+    return issue(select_where, (test, *sides), dtype=dtype, mask=mask)
 
 
 def loop_reduce(
@@ -214,7 +207,7 @@ def loop_reduce(
     dtype: object = None,
     mask: object = None,
     **kwargs: object,
-) -> Tensor:
+) -> Any:
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the

@@ -111,17 +111,17 @@ class Tensor(Tile):
             return DynamicIndex(self, other)
         return binary("add", other, self)
 
-    def __neg__(self) -> Tensor:
+    def __neg__(self) -> Any:
         return binary("multiply", self, -1.0, dtype=self.dtype)
 
-    def __invert__(self) -> Tensor:
+    def __invert__(self) -> Any:
         name = "logical_not" if self.dtype == BOOL else "invert"
         return unary(name, self)
 
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+    def __eq__(self, other: object) -> Any:
         return binary("equal", self, other)
 
-    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+    def __ne__(self, other: object) -> Any:
         return binary("not_equal", self, other)
 
     __hash__ = Tile.__hash__

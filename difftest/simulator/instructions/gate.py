@@ -79,7 +79,7 @@ def issue(
 
 def _compute(
     call: Call,
-    dst: Tile,
+    dst: Any,
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
@@ -145,7 +145,7 @@ def prepare(
 
 
 def _signature(operand: Any) -> Any:
-    """What a rule may know of an operand: of a number its type, of an index expression its shape."""
+    """What rules may know of an operand: of a number its type, of an index its shape."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand.signature()
     return operand.shape if isinstance(operand, Index) else type(operand)

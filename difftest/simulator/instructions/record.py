@@ -140,7 +140,7 @@ class Call:
     @property
     def title(self) -> str:
         """The name with the operator, where the instruction takes one."""
-        op = self.options.get("op")
+        op: Any = self.options.get("op")
         return f"{self.name}({op.name})" if hasattr(op, "name") else self.name
 
     @property

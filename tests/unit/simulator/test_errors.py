@@ -177,4 +177,4 @@ def test_the_package_raises_no_bare_errors_but_for_its_own_misuse():
                 name = getattr(node.exc.func, "id", "")
                 if name in ("ValueError", "TypeError", "IndexError", "RuntimeError", "KeyError"):
                     bare.append((file.name, name))
-    assert set(bare) == {("table.py", "ValueError"), ("install.py", "RuntimeError")}
+    assert set(bare) == {("record.py", "ValueError"), ("install.py", "RuntimeError")}

@@ -353,7 +353,7 @@ REFUSED = [
     (
         "a product at the destination",
         lambda t: nisa.dma_copy(dst=sbuf(10, 6), src=t, dst_rmw_op=np.multiply),
-        "dma_copy's dst_rmw_op is np.add",
+        "a DMA that computes on the way adds",
         "multiply",
     ),
     (
@@ -395,7 +395,7 @@ REFUSED = [
     (
         "an atomic maximum",
         lambda t: nl.atomic_rmw(t[rows(), nl.arange(6)[None, :]], 1, op=np.maximum),
-        "nl.atomic_rmw adds",
+        "a DMA that computes on the way adds",
         "op=maximum",
     ),
     (

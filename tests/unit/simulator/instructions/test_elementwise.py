@@ -371,7 +371,7 @@ REFUSED = [
         "bits of a float column",
         lambda x, n: nisa.tensor_scalar(n, nl.bitwise_and, x[:, 0:1]),
         "tensor_scalar: bitvec operators work on integers",
-        "operand of float32",
+        "operand0 of float32",
     ),
     (
         "half a bit",
@@ -448,7 +448,7 @@ REFUSED = [
         lambda x, n: nisa.scalar_tensor_tensor(
             data=x, op0=np.add, operand0=1.0, op1=np.add, operand1=x[:, 0:1]
         ),
-        "scalar_tensor_tensor takes operand1 of the data's shape",
+        "scalar_tensor_tensor takes operands of one shape",
         "data [4, 8], operand1 [4, 1]",
     ),
 ]

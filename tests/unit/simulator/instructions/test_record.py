@@ -1,35 +1,120 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from difftest.simulator import Engine, KernelError
-from difftest.simulator.instructions.table import INSTRUCTIONS, choose_engine, instruction
+from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
+from difftest.simulator.core import current
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.elementwise import like, tensor_tensor
+from difftest.simulator.instructions.record import INSTRUCTIONS, Role, instruction
+from tests.unit.simulator.on_tiles import normal, on_tiles
 
 
-def test_each_instruction_has_its_record():
+def test_each_record_is_complete():
     assert len(INSTRUCTIONS) > 30
     for name, record in INSTRUCTIONS.items():
         assert record.name == name
         assert record.engines
-        assert record.execute.__doc__.startswith(record.summary)
+        assert record.destinations
+        assert record.cost
+        assert record.pages
+        assert record.summary.endswith(".")
+        assert record.meaning.__doc__.startswith(record.summary)
+        names = [role.name for role in record.operands] + list(record.options)
+        assert len(set(names)) == len(names)
 
 
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="instruction nc_matmul is registered twice"):
 
-        @instruction("nc_matmul", Engine.TENSOR)
-        def another() -> None:
+        @instruction(Engine.TENSOR, operands=(Role(name="data"),), result=like("data"))
+        def nc_matmul(call, data):
             """Another."""
 
 
-def test_the_engine_is_the_first_unless_named():
-    assert choose_engine("nc_transpose", Engine.UNKNOWN) is Engine.TENSOR
-    assert choose_engine("nc_transpose", Engine.VECTOR) is Engine.VECTOR
-    assert choose_engine("tensor_tensor", Engine.UNKNOWN, (Engine.GPSIMD,)) is Engine.GPSIMD
+@pytest.mark.parametrize(
+    ("named", "runs_on"),
+    [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)],
+)
+def test_the_engine_is_the_first_unless_named(named, runs_on):
+    def kernel():
+        tile = nl.zeros((4, 8), nl.float32)
+        gate.issue(INSTRUCTIONS["nc_transpose"], (tile,), engine=named)
+
+    assert launch(kernel).trace.events[-1].engine is runs_on
 
 
 def test_an_engine_that_does_not_have_the_instruction():
+    def kernel():
+        tile = nl.zeros((4, 8), nl.float32)
+        gate.issue(INSTRUCTIONS["nc_transpose"], (tile,), engine=Engine.SCALAR)
+
     with pytest.raises(KernelError) as caught:
-        choose_engine("nc_transpose", Engine.SCALAR)
+        launch(kernel)
     assert caught.value.received == "engine=scalar"
     assert caught.value.limit == "tensor, vector"
+
+
+def test_a_signature_is_checked_once(monkeypatch):
+    """Another shape, dtype or memory is another signature; other data and places are not."""
+    checked = []
+    check = gate.check
+    monkeypatch.setattr(gate, "check", lambda *args: checked.append(args) or check(*args))
+
+    def kernel():
+        current().calls.clear()
+        tile = nl.zeros((8, 16), nl.float32)
+        for start in range(4):
+            nl.add(tile[:, start : start + 4], tile[:, 0:4])
+        before = len(checked)
+        nl.add(tile[:, 0:5], tile[:, 0:5])
+        nl.add(tile[0:4, 0:4], tile[0:4, 0:4])
+        nl.add(tile[:, 0:4], nl.zeros((8, 4), nl.bfloat16))
+        nl.add(tile[:, 0:4], nl.zeros((8, 4), nl.float32, buffer=nl.psum))
+        return before
+
+    with pytest.raises(KernelError, match="a kernel returns tensors"):
+        launch(kernel)
+    assert [args[1].name for args in checked].count("tensor_tensor") == 5
+
+
+def test_a_number_is_no_part_of_a_signature():
+    """-0.0 equals 0.0, and is another number."""
+    values = np.zeros((2, 3), np.float32)
+    plus, minus = on_tiles(lambda x: (nl.multiply(x, 0.0), nl.multiply(x, -0.0)), values)
+    assert not np.signbit(plus).any()
+    assert np.signbit(minus).all()
+
+
+@pytest.mark.parametrize("shape", [(8, 15), (8, 17), (7, 16), (8, 4, 4), (8, 1)])
+def test_a_destination_has_the_results_shape(shape):
+    def kernel():
+        one, out = nl.zeros((8, 16), nl.float32), nl.ndarray(shape, nl.float32)
+        gate.issue(tensor_tensor, (one, one), (nl_add(),), dst=out)
+
+    with pytest.raises(ShapeError, match=r"tensor_tensor writes dst of shape \[8, 16\]"):
+        launch(kernel)
+
+
+def nl_add():
+    from difftest.simulator.instructions.alu import ALU_OPS
+
+    return ALU_OPS["add"]
+
+
+def test_nothing_is_written_where_a_rule_is_broken():
+    """Of two destinations the second has a wrong shape: the first keeps what it holds."""
+    values = normal(4, 6)
+
+    def kernel(x, out):
+        tile, wrong = nl.load(x), nl.ndarray((4, 2), nl.float32)
+        with pytest.raises(NkiError, match=r"writes reduce_res of shape \[4, 1\]"):
+            nisa.activation_reduce(nl.exp, tile, reduce_op=np.add, reduce_res=wrong)
+        nl.store(out, tile)
+
+    out = np.zeros_like(values)
+    launch(kernel, [values, out])
+    np.testing.assert_array_equal(out, values)

@@ -127,20 +127,23 @@ def test_a_reductions_destination_has_one_element_a_partition(name, shape):
         into = nl.zeros(shape, nl.float32)
         with pytest.raises(ShapeError) as caught:
             INTO[name](x, into)
-        return nl.copy(x), into, str(caught.value.received), str(caught.value.limit)
+        return nl.copy(x), into, str(caught.value.received), caught.value.rule
 
     texts = []
 
     def kernel(x):
-        *tiles, received, limit = compute(nl.load(x))
-        texts.extend((received, limit))
+        *tiles, received, rule = compute(nl.load(x))
+        texts.extend((received, rule.split(" ", 1)[1]))
         return tuple(written(tile) for tile in tiles)
 
     data = normal(4, 6)
     unchanged, zeros = launch(kernel, [data]).outputs
     assert_array_equal(unchanged, data)
     assert not zeros.any()
-    assert texts == [f"reduce_res {list(shape)} for data [4, 6]", "shape [4, 1]"]
+    assert texts == [
+        f"reduce_res = tile {list(shape)} float32 in sbuf",
+        "writes reduce_res of shape [4, 1]",
+    ]
 
 
 @pytest.mark.parametrize("name", INTO)
@@ -322,7 +325,7 @@ REFUSED = [
         "PSUM across partitions",
         lambda x: nisa.tensor_partition_reduce(np.add, in_psum(x)),
         "the GpSimd Engine cannot access PSUM",
-        "tensor_partition_reduce with data",
+        "tensor_partition_reduce(add) with data",
     ),
     (
         "bits after arithmetic",

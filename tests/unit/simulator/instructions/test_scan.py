@@ -106,7 +106,7 @@ REFUSED = [
     (
         "other lengths",
         lambda a, b, s: nisa.tensor_tensor_scan(a, b[:, 0:3], s, np.add, np.add),
-        "takes operands of one shape",
+        "takes operands with the same number of elements a partition",
     ),
     (
         "bits",

@@ -131,10 +131,10 @@ def test_nc_stream_shuffle_in_place():
 @pytest.mark.parametrize(
     ("shape", "dtype", "rule"),
     [
-        ((4, 6), np.uint32, "writes dst_idx of 8 elements a partition"),
-        ((4, 1), np.uint32, "writes dst_idx of 8 elements a partition"),
-        ((1, 32), np.uint32, "writes dst_idx of 8 elements a partition"),
-        ((5, 8), np.uint16, "writes dst_idx of 8 elements a partition"),
+        ((4, 6), np.uint32, "writes dst_idx of shape"),
+        ((4, 1), np.uint32, "writes dst_idx of shape"),
+        ((1, 32), np.uint32, "writes dst_idx of shape"),
+        ((5, 8), np.uint16, "writes dst_idx of shape"),
         ((4, 8), np.float32, "takes dst_idx of certain dtypes"),
         ((4, 8), np.int32, "takes dst_idx of certain dtypes"),
     ],
@@ -197,7 +197,7 @@ REFUSED = [
     (
         "vals of 7",
         lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:7]),
-        "takes vals with 8 elements a partition",
+        "takes 8 values a partition",
     ),
     (
         "values that are not there",

@@ -211,7 +211,7 @@ REFUSED = [
     (
         "a bound for each element",
         lambda x, p: ranged(x, bound1=x),
-        "range_select takes bound1 as a scalar or a vector",
+        "range_select takes bound1 as a vector",
     ),
     ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of a float dtype"),
     ("a sum", lambda x, p: ranged(x, reduce_op=np.add), "range_select reduces with max only"),

@@ -1,0 +1,100 @@
+"""The one write."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, ShapeError
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.trace import Space
+from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.stored import stored
+
+
+def tile(*shape):
+    return stored(np.zeros(shape, np.float32), Space.SBUF)
+
+
+def test_a_write_broadcasts_rounds_and_marks():
+    target = stored(np.zeros((3, 4), np.int8), Space.SBUF, written=False)
+    write(target[0:2], np.array([[1.5, 2.5, -200, 3]], np.float32))
+    assert target.storage.data[:2].tolist() == [[2, 2, -128, 3]] * 2
+    assert target.storage.unwritten == 4
+    write(target[2:3], np.array([[7, 8, 9, 10]]), np.array([[True, False, True, False]]))
+    assert target.storage.data[2].tolist() == [7, 0, 9, 0]
+    assert target.storage.unwritten == 2
+
+
+def test_a_write_to_hbm_keeps_the_dtypes_own_bits():
+    target = stored(np.zeros((1, 2), ml_dtypes.bfloat16))
+    write(target, np.array([[1.001, 2]], np.float32))
+    expected = np.array([[1.001, 2]], ml_dtypes.bfloat16)
+    assert_array_equal(target.storage.data, expected, strict=True)
+
+
+def test_an_immutable_tensor_is_not_written():
+    target = stored(np.zeros((1, 2), np.float32))
+    target.storage.mutable = False
+    with pytest.raises(KernelError, match="a kernel does not write to its parameters") as caught:
+        write(target, np.ones((1, 2), np.float32))
+    assert "mutable_tensor" in caught.value.remedy
+    assert (target.storage.data == 0).all()
+
+
+def test_an_element_that_is_named_more_than_once_is_given_one_value():
+    """By a broadcast view, and by indices whose steps overlap: the order of writing is nobody's."""
+    target = tile(4, 7)
+    row = np.arange(7, dtype=np.float32)
+    i, j = np.mgrid[0:4, 0:4]
+    for view, same in (
+        (tile(4, 1).broadcast_to((4, 3)), np.full((4, 3), 5, np.float32)),
+        (type(target)(target.storage, 0, (4, 4, 4), (7, 1, 1), 0), np.stack([row[i + j]] * 4)),
+    ):
+        write(view, same)
+        assert_array_equal(view.elements(), same)
+        other = same.copy()
+        other.flat[1] += 1
+        with pytest.raises(ShapeError, match="names an element more than once gives it one value"):
+            write(view, other)
+        write(view, other, other == same)
+        assert_array_equal(view.elements(), same)
+
+
+def test_a_result_fills_its_destination_partition_by_partition():
+    """[2, 4] in [2, 3, 4] repeats along axis 1: NumPy would take its partitions for that axis."""
+    target = tile(2, 3, 4)
+    values = np.arange(8, dtype=np.float32).reshape(2, 4)
+    write(target, values)
+    assert_array_equal(target.elements(), np.stack([values] * 3, axis=1))
+    write(tile(4, 6), np.ones((4, 2, 3), np.float32))
+    for wrong in (np.ones((6, 4)), np.ones((4, 5)), np.ones((3, 1)), np.ones((4, 2, 3, 1, 2))):
+        with pytest.raises(ShapeError, match="its destination's shape") as caught:
+            write(tile(4, 6), wrong.astype(np.float32))
+        assert f"values of shape {list(wrong.shape)} for t [4, 6]" in caught.value.received
+
+
+def test_a_dimension_of_size_1_may_have_any_stride():
+    target = tile(4, 3)
+    view = target[:, None, :]
+    write(view, np.ones((4, 1, 3), np.float32))
+    assert (target.storage.data == 1).all()
+
+
+def test_a_result_does_not_share_its_memory_with_an_operand():
+    """An instruction's array may become the tensor's data: never one that somebody else has."""
+
+    def compute(x):
+        copied = nl.copy(x)
+        doubled = nl.multiply(x, 1.0)
+        x[0:1] = nl.full((1, 3), 9, nl.float32)
+        return copied, doubled, x
+
+    data = normal(2, 3)
+    copied, doubled, changed = on_tiles(compute, data)
+    assert_array_equal(copied, data)
+    assert_array_equal(doubled, data)
+    assert changed[0].tolist() == [9, 9, 9]
