@@ -15,10 +15,19 @@ import numpy as np
 
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, kernel_stack
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, empty_on_chip, poison
-from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Engine,
+    Event,
+    Iteration,
+    Region,
+    Space,
+    Trace,
+)
 
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
@@ -57,10 +66,13 @@ class Core:
         self.grid = grid
         self.program: Shape = (0,) * len(grid)
         self.record = record
-        self.trace = Trace()
+        self.trace = Trace(machine=machine.name, grid=grid)
+        self.moved: dict[int, Allocation] = {}
+        """Number of an event -> the result that it only takes to its destination, for
+        :func:`difftest.simulator.fuse.fuse_moves`."""
         self.instructions = 0
         """Number of instructions issued so far; an event's number."""
-        self.loops: tuple[tuple[int, int], ...] = ()
+        self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
@@ -151,19 +163,29 @@ class Core:
         writes: tuple[Tile, ...],
         reads: tuple[Tile, ...] = (),
         *,
+        roles: tuple[str, ...] = (),
+        partial: tuple[Tile, ...] = (),
         moved: Tile | None = None,
-        **attributes: Any,
+        op: str | None = None,
+        accumulate: bool = False,
+        dge: str | None = None,
+        axes: tuple[int, ...] | None = None,
+        value: float | None = None,
     ) -> None:
         """Count, and record if asked to, one instruction.
 
-        ``moved`` is the operand that it only takes to its destination: see
-        :func:`difftest.simulator.fuse.fuse_moves`.
+        Parameters
+        ----------
+        roles : of ``writes + reads``, one each; empty if the instruction does not say.
+        partial : those of the operands of which not every element is touched.
+        moved : the operand that it only takes to its destination: see
+            :func:`difftest.simulator.fuse.fuse_moves`.
+        op, accumulate, dge, axes, value : :class:`~difftest.simulator.trace.Attributes`.
         """
         number = self.instructions
         self.instructions = number + 1
         if moved is not None:
             moved.storage.allocation.moves += 1
-            attributes["moved"] = moved.storage.allocation
         for tile in reads:
             allocation = tile.storage.allocation
             allocation.reads += 1
@@ -174,15 +196,36 @@ class Core:
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
-        if self.record:
-            event = Event(
+        if not self.record:
+            return
+        if moved is not None:
+            self.moved[number] = moved.storage.allocation
+        roles = roles or ("",) * (len(writes) + len(reads))
+        self.trace.events.append(
+            Event(
                 number,
                 opcode,
                 engine,
-                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in writes]),
-                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in reads]),
-                kernel_location(),
+                _regions(writes, roles[: len(writes)], partial),
+                _regions(reads, roles[len(writes) :], partial),
+                kernel_stack(),
                 self.loops,
-                attributes,
+                self.program,
+                Attributes(op, accumulate, dge, axes, value),
             )
-            self.trace.events.append(event)
+        )
+
+
+def _regions(
+    tiles: tuple[Tile, ...], roles: tuple[str, ...], partial: tuple[Tile, ...]
+) -> tuple[Region, ...]:
+    regions = [
+        Region(tile.storage.allocation, tile.offset, tile.shape, tile.strides, role)
+        for tile, role in zip(tiles, roles, strict=True)
+    ]
+    if partial:
+        touched = {id(tile) for tile in partial}
+        for number, tile in enumerate(tiles):
+            if id(tile) in touched:
+                regions[number] = regions[number]._replace(whole=False)
+    return tuple(regions)

@@ -74,6 +74,7 @@ def launch(
     function = target.function
     grid = grid_shape(grid) or target.grid
     core = Core(machine, grid, record=record)
+    core.trace.kernel = getattr(function, "__qualname__", "")
     with core.running():
         bound = _bind(function, args, dict(kwargs or {}))
         arguments = _Arguments(core, function, by_reference=target.by_reference)
@@ -86,7 +87,7 @@ def launch(
         core.occupancy.check(core.trace.allocations)
         outputs = tuple(_output(value) for value in _flatten(returned))
     arguments.copy_back()
-    fuse_moves(core.trace)
+    core.trace.events = fuse_moves(core.trace.events, core.moved)
     return LaunchResult(
         tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
     )

@@ -119,7 +119,7 @@ class _Builder:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
-            if event.opcode == "nc_matmul" and event.attributes.get("accumulate")
+            if event.opcode == "nc_matmul" and event.attributes.accumulate
         }
         removed = 0
         self._load_identities(trace)
@@ -151,9 +151,7 @@ class _Builder:
             hbm = _identity(number, Space.PRIVATE_HBM, side, dtype, event)
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[dtype.name] = sbuf
-            load = Event(
-                -1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.location, ()
-            )
+            load = Event(-1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.stack)
             self._add(load, implied=True)
 
     def _add(self, event: Event, *, implied: bool = False) -> None:
@@ -208,7 +206,7 @@ class _Builder:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    if event.opcode != "memset" or event.attributes.get("value") != 0:
+    if event.opcode != "memset" or event.attributes.value != 0:
         return False
     target = event.writes[0].allocation
     return target.space is Space.PSUM and target.id in accumulated

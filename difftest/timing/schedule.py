@@ -260,7 +260,7 @@ class _Scheduler:
 
     def _generates(self, one: Instruction) -> bool:
         """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
-        return self.dge and one.event.attributes.get("dge") != "none"
+        return self.dge and one.event.attributes.dge != "none"
 
     def _arm(self, unit: _Unit, time: float) -> None:
         if time < unit.wake:
@@ -407,7 +407,8 @@ class _Scheduler:
 
 def _table(one: Instruction) -> str:
     """The table of activation functions that it needs; copies are in every table."""
-    return str(one.event.attributes.get("op", "copy")) if one.opcode == "activation" else "copy"
+    op = one.event.attributes.op if one.opcode == "activation" else None
+    return op or "copy"
 
 
 def _trigger_engine(one: Instruction) -> Engine:

@@ -145,7 +145,7 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Finding]:
 
 
 def _adds_product(one: Instruction, products: set[int]) -> bool:
-    if one.opcode != "tensor_tensor" or one.event.attributes.get("op") != "add":
+    if one.opcode != "tensor_tensor" or one.event.attributes.op != "add":
         return False
     target = one.event.writes[0].allocation
     sources = {region.allocation.id for region in one.event.reads}
