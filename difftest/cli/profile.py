@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from difftest.analysis.finding import Finding
 from difftest.cli.launching import (
     machine_named,
     parse_keywords,
@@ -21,7 +22,7 @@ from difftest.cli.launching import (
 )
 from difftest.simulator import MACHINES
 from difftest.timing import Prediction, predict
-from difftest.timing.advice import Finding, advise, unused_helpers
+from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.advice import findings
@@ -106,7 +107,7 @@ def profile(
             dge=not static,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    found = advise(prediction.schedule) + unused_helpers(function)
+    found = [*advise(prediction.schedule), *unused_helpers(function)]
     show(prediction, found)
     title = kernel.rpartition(":")[2]
     _write(prediction, found, title, trace_file, picture, json_file)
@@ -147,22 +148,9 @@ def _write(
         if trace_file:
             trace_file.write_text(json.dumps(perfetto(report)), encoding="utf-8")
         if json_file:
-            everything = {**as_mapping(report), "advice": [_as_json(one) for one in found]}
+            everything = {**as_mapping(report), "advice": [one.as_mapping() for one in found]}
             json_file.write_text(json.dumps(everything, indent=1), encoding="utf-8")
         if picture:
             plot(report, picture, title)
     except OSError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _as_json(one: Finding) -> dict[str, object]:
-    return {
-        "kind": one.kind,
-        "file": one.location.file if one.location else None,
-        "line": one.location.line if one.location else None,
-        "count": one.count,
-        "lost_us": one.lost,
-        "work_us": one.work,
-        "text": one.text,
-        "remedy": one.remedy,
-    }

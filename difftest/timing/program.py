@@ -16,11 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
+from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
-from difftest.timing.dependences import Dependences
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from difftest.analysis.intervals import covered
 from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing.evidence import Evidence
-from difftest.timing.intervals import covered
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import Instruction
 from difftest.timing.schedule import Span

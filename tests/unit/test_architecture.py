@@ -94,6 +94,16 @@ REFERENCE = Rule("reference/**/*.py", ("numpy", "reference"))
 KERNELS = Rule("kernels/**/*.py", ("neuronxcc", "kernels"))
 # The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
 SIMULATOR = Rule("difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "difftest.simulator"))
+# What can be said of a trace without knowing how long anything takes: it sees the trace alone.
+ANALYSIS = Rule(
+    "difftest/analysis/**/*.py",
+    (
+        "numpy",
+        "difftest.analysis",
+        "difftest.simulator.trace",
+        "difftest.simulator.machine",
+    ),
+)
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
 TIMING = Rule(
     "difftest/timing/**/*.py",
@@ -102,6 +112,7 @@ TIMING = Rule(
         "rich",
         "matplotlib",
         "difftest.timing",
+        "difftest.analysis",
         "difftest.simulator.trace",
         "difftest.simulator.machine",
     ),
@@ -114,7 +125,7 @@ NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, TIMING, PLUGIN, NRTPY_HOST, PROBES]
+RULES = [REFERENCE, KERNELS, SIMULATOR, ANALYSIS, TIMING, PLUGIN, NRTPY_HOST, PROBES]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -250,6 +261,18 @@ def planted(root: Path, file: str, source: str) -> Path:
             "difftest.simulator.tile.Tile",
         ),
         (TIMING, "difftest/timing/a.py", "from difftest import simulator", "difftest.simulator"),
+        (
+            ANALYSIS,
+            "difftest/analysis/a.py",
+            "from difftest.timing.schedule import Span",
+            "difftest.timing.schedule.Span",
+        ),
+        (
+            ANALYSIS,
+            "difftest/analysis/a.py",
+            "from difftest.simulator.memory import Storage",
+            "difftest.simulator.memory.Storage",
+        ),
         (PLUGIN, "difftest/plugin/hooks.py", "import numpy", "numpy"),
         (
             PLUGIN,
@@ -285,6 +308,8 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
         (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
+        (TIMING, "difftest/timing/a.py", "from difftest.analysis.footprint import footprint"),
+        (ANALYSIS, "difftest/analysis/a.py", "from difftest.simulator.trace import Trace"),
         (
             PLUGIN,
             "difftest/plugin/hooks.py",

@@ -5,7 +5,6 @@ import pytest
 from difftest.simulator import TRN2
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
-from difftest.timing.intervals import covered
 from difftest.timing.occupancy import occupancy
 from difftest.timing.report import UNAVAILABLE, Report, as_mapping
 from difftest.timing.roofline import roofline
@@ -162,8 +161,3 @@ def test_roofline():
     assert bounds.intensity == pytest.approx(2 * 512**3 / moved)
     assert bounds.limit == "memory"
     assert 0 < bounds.share < 1
-
-
-def test_intervals_that_overlap_count_once():
-    assert covered([(0, 2), (1, 3), (5, 6), (5.5, 5.7)]) == 4
-    assert covered([]) == 0
