@@ -21,12 +21,13 @@ class EmbeddedSimulator:
                 dict(call.parameters),
                 grid=call.grid,
                 machine=getattr(call.kernel, "machine", TRN2),
-                record=False,
+                record=call.record,
             )
         except (AssertionError, NkiError) as error:
             return Rejected(error)
         except Exception as error:  # a bug in the kernel's Python: becomes a failure, not hidden
             return Crashed(error)
+        trace = result.trace if call.record else None
         if call.outputs:
-            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)))
-        return Ran(result.outputs, result.unwritten)
+            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace)
+        return Ran(result.outputs, result.unwritten, trace)

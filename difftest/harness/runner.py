@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Backend, Call, Crashed, Outcome, Rejected, poisoned
+from difftest.backends.base import Backend, Call, Crashed, Outcome, Ran, Rejected, poisoned
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.expectation import expect
@@ -19,6 +19,9 @@ from difftest.harness.report import Reproduction, failure_text, rejection_text
 from difftest.harness.spec import KernelSpec, Rejection, SpecError
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import BothRejected, OneSided, Verdict, is_failure
+
+if TYPE_CHECKING:
+    from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
 
@@ -55,11 +58,23 @@ class NothingComparedError(AssertionError):
 
 @dataclass(repr=False)
 class Runner:
-    """The backends of a session, and the tally of the test that runs."""
+    """The backends of a session, and the tally of the test that runs.
+
+    Attributes
+    ----------
+    backends : what runs each case.
+    tally : counts of the test that runs.
+    again : how to run the test again.
+    record : whether to ask the backends for traces.
+    traces : of the last case that was checked, by the name of the backend; only of backends that
+        have traces and ran the kernel to its end.
+    """
 
     backends: tuple[Backend, ...]
     tally: Tally = field(default_factory=Tally)
     again: Reproduction | None = None
+    record: bool = False
+    traces: dict[str, Trace] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -84,8 +99,13 @@ class Runner:
         inputs = case.inputs(spec)
         expected = expected_of(spec, case, inputs)
         verdicts = {}
+        self.traces = {}
         for backend in self.backends:
-            verdict = judge(expected, backend.run(make_call(spec, case, inputs)))
+            call = replace(make_call(spec, case, inputs), record=self.record)
+            outcome = backend.run(call)
+            if isinstance(outcome, Ran) and outcome.trace is not None:
+                self.traces[backend.name] = outcome.trace
+            verdict = judge(expected, outcome)
             self.tally.count(spec.name, backend.name, verdict)
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):

@@ -134,6 +134,8 @@ LAYERS = (
     "trace",
     "fuse",
     "dtypes",
+    "trace_json",
+    "trace_reader",
     "capacity",
     "memory",
     "index",

@@ -4,6 +4,8 @@ The SDK and the device are not at hand: a package that stands in for the SDK giv
 simulator's functions under the SDK's documented names.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -150,3 +152,25 @@ def test_inputs_stay_what_they_were(backend):
     values = ones(3, 2)
     backend.run(Call(kernel=scale, inputs=(values,)))
     assert np.array_equal(values, ones(3, 2))
+
+
+def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
+    call = Call(kernel=scale, inputs=(ones(3, 2),))
+    assert backend.run(call).trace is None
+    outcome = backend.run(replace(call, record=True))
+    assert np.array_equal(outcome.outputs[0], 2 * ones(3, 2))
+    if backend.name == "embedded":
+        assert [event.opcode for event in outcome.trace] == [
+            "dma_copy",
+            "tensor_scalar",
+            "dma_copy",
+        ]
+    else:
+        assert outcome.trace is None
+
+
+def test_a_trace_of_an_output_that_is_passed(backend):
+    result = poisoned((3, 2), FLOAT32)
+    call = Call(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
+    trace = backend.run(call).trace
+    assert (trace is not None) == (backend.name == "embedded")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from difftest.harness.runner import (
 from difftest.harness.spec import Rejection, SpecError
 from difftest.harness.tally import Counts
 from difftest.harness.verdict import BothRejected, Match, Mismatch, OneSided
+from difftest.simulator import Trace
 from tests.unit.standin import PlainBackend, add, add_spec
 
 CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Zeros()})
@@ -164,3 +167,40 @@ def test_a_rejection_may_change_a_shape_and_a_dtype():
         assert a.shape == b.shape, f"lengths differ: {a.shape} {b.shape} {a.dtype}"
 
     check_rejection(strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16")
+
+
+class Records(PlainBackend):
+    """Keeps a trace if it is asked to; its own is enough to know it by."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.trace = Trace(kernel=name)
+
+    def run(self, call):
+        outcome = super().run(call)
+        recorded = isinstance(outcome, Ran) and call.record
+        return replace(outcome, trace=self.trace) if recorded else outcome
+
+
+def test_traces_of_the_last_case_by_backend():
+    first, second = Records("first"), Records("second")
+    recording = Runner((first, PlainBackend("plain"), second), record=True)
+    recording.check(add_spec(), CASE)
+    assert recording.traces == {"first": first.trace, "second": second.trace}
+    with pytest.raises(DifferentialFailure):
+        recording.check(add_spec(refusing_add), CASE)
+    assert recording.traces == {}
+
+
+def test_a_wrong_kernel_leaves_its_trace():
+    backend = Records("one")
+    recording = Runner((backend,), record=True)
+    with pytest.raises(DifferentialFailure):
+        recording.check(add_spec(broken_add), CASE)
+    assert recording.traces == {"one": backend.trace}
+
+
+def test_nothing_is_recorded_unless_asked_for():
+    quiet = Runner((Records("one"),))
+    quiet.check(add_spec(), CASE)
+    assert quiet.traces == {}
