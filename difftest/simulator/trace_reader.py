@@ -51,7 +51,7 @@ def trace_from_json(text: str) -> Trace:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON's")
+    raise TraceFormatError(f"{name} is no number of JSON's")
 
 
 def _check_version(document: object) -> None:

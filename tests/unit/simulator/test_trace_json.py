@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import DTYPES, name_of
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
 from difftest.simulator.trace_json import VERSION
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
@@ -149,3 +152,30 @@ def test_defaults_are_left_out():
     ]
     assert document["stacks"] == [[]]
     assert not {"name", "location"} & set(document["allocations"][0])
+
+
+def blocks(language):
+    """The code of one language in docs/trace.md, in order."""
+    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_example_of_the_documentation():
+    source = blocks("python")[-1]
+    names = {}
+    with embedded():
+        exec(compile(source, "double.py", "exec"), names)
+    trace = launch(names["double"], [np.ones((4, 8), np.float32)]).trace
+    (example,) = blocks("json")
+    assert trace_to_json(trace) == example
+    assert plain(trace_from_json(example)) == plain(trace)
+
+
+def test_the_documentation_lists_each_member():
+    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    document = json.loads(trace_to_json(every_field()))
+    event, allocation = document["events"][-1], document["allocations"][-1]
+    regions = [region for side in ("writes", "reads") for region in event[side]]
+    named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
+    for name in [*named, *(name for region in regions for name in region)]:
+        assert f"`{name}`" in page, name

@@ -9,7 +9,7 @@ from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
-from difftest.timing.advice.worth import Advice, ranked
+from difftest.timing.advice.worth import Advice, numbers, ranked
 from tests.unit.timing.shipped import shipped
 
 X = np.ones((128, 4096), np.float32)
@@ -239,6 +239,16 @@ def test_the_evidence_is_the_instructions():
     document = found.as_mapping()
     assert (document["id"], document["severity"]) == ("element-by-element", "warning")
     assert (document["count"], document["lost_us"]) == (64, found.lost)
+
+
+def test_what_the_compiler_adds_is_no_evidence():
+    def turned(x):
+        return stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128]))))
+
+    trace = launch(turned, [X]).trace
+    spans = predict(trace, TRN2, dge=True).schedule.spans
+    assert len(spans) == len(trace) + 1  # the identity's load
+    assert numbers(spans) == tuple(event.number for event in trace)
 
 
 def test_instructions_of_several_lines_begin_with_the_busiest():
