@@ -64,6 +64,7 @@ class DeviceRunner(Runner):
         ------
         DifferentialFailure : a backend is wrong.
         Difference : the device is wrong where no simulator is.
+        BrokenReferenceError : the reference is wrong.
         """
         __tracebackhide__ = True
         if self._difference is not None:
@@ -88,7 +89,7 @@ class DeviceRunner(Runner):
     ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
         """The verdicts on one case, and what to raise for them."""
         inputs = case.inputs(spec)
-        expected = expected_of(spec, case, inputs)
+        expected = expected_of(spec, case, inputs, self.again)
         simulators = self._shrinking_on or self.simulators
         verdicts: dict[str, Verdict] = {}
         outcomes: dict[str, Outcome] = {}
