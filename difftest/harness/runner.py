@@ -114,7 +114,7 @@ class Runner:
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
-        inputs = case.inputs(spec)
+        inputs = spec.inputs_of(case)
         expected = expected_of(spec, case, inputs, self.again)
         verdicts = {}
         for backend in self.backends:
@@ -139,7 +139,7 @@ class Runner:
             {name: Random(seed) for seed, name in enumerate(spec.inputs)},
         )
         for backend in self.backends:
-            call = make_call(spec, case, case.inputs(spec, rejection.shapes), rejection.shapes)
+            call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = backend.run(call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
@@ -237,7 +237,7 @@ class BoundCase:
     @property
     def inputs(self) -> tuple[Array, ...]:
         """The input arrays, made anew at each access."""
-        return self.case.inputs(self.spec)
+        return self.spec.inputs_of(self.case)
 
     def check(self) -> None:
         """Run the case on each backend and compare it with the reference.

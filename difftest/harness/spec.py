@@ -9,11 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
+from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import arguments_for, array_names, name_of, shown, signature_of
 from difftest.simulator.dtypes import NAMES, TFLOAT32
+
+Array = NDArray[Any]
 
 Value: TypeAlias = int | float | str | bool
 """What a name of the domain may stand for."""
@@ -121,6 +124,17 @@ class KernelSpec:
         """The shape of an input or output, given a value for each name of the domain."""
         tokens = ({**self.inputs, **self.outputs})[argument].split()
         return tuple(int(token) if token.isdigit() else int(values[token]) for token in tokens)
+
+    def inputs_of(
+        self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> tuple[Array, ...]:
+        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
+        dtype = np.dtype(case.dtype)
+        shapes = shapes or {}
+        return tuple(
+            case.data[name].build(shapes.get(name) or self.shape(name, case.values), dtype)
+            for name in self.inputs
+        )
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``tolerance``)."""

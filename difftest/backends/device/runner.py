@@ -88,7 +88,7 @@ class DeviceRunner(Runner):
         self, spec: KernelSpec, case: Case
     ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
         """The verdicts on one case, and what to raise for them."""
-        inputs = case.inputs(spec)
+        inputs = spec.inputs_of(case)
         expected = expected_of(spec, case, inputs, self.again)
         simulators = self._shrinking_on or self.simulators
         verdicts: dict[str, Verdict] = {}
@@ -124,7 +124,7 @@ class DeviceRunner(Runner):
         outcomes: dict[str, Outcome],
     ) -> None:
         """Run one backend, judge and count it."""
-        outcome = backend.run(make_call(spec, case, case.inputs(spec)))
+        outcome = backend.run(make_call(spec, case, spec.inputs_of(case)))
         verdict = judge(expected, outcome)
         if backend is self.device and isinstance(outcome, Ran) and isinstance(expected, tuple):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -31,6 +32,34 @@ def test_shapes_come_from_names_and_numbers():
     assert spec.shape("result", values) == (5, 3)
     assert spec.parameters_of(values) == {"TILE": 1}
     assert spec.name == "matrix_product"
+
+
+MATRIX_AND_VECTOR = Case({"m": 2, "n": 3}, "bfloat16", {"a": Ones(), "b": Ones()})
+
+
+def matrix_and_vector():
+    return add_spec(
+        domain={"m": (1, 2), "n": (1, 3)},
+        inputs={"a": "m n", "b": "n"},
+        dtypes=("float32", "bfloat16"),
+    )
+
+
+def test_inputs_have_the_shapes_and_the_dtype():
+    a, b = matrix_and_vector().inputs_of(MATRIX_AND_VECTOR)
+    assert (a.shape, b.shape) == ((2, 3), (3,))
+    assert a.dtype == b.dtype == np.dtype("bfloat16")
+
+
+def test_inputs_are_made_anew():
+    spec = matrix_and_vector()
+    first, again = spec.inputs_of(MATRIX_AND_VECTOR)[0], spec.inputs_of(MATRIX_AND_VECTOR)[0]
+    assert not np.shares_memory(first, again)
+
+
+def test_inputs_may_take_other_shapes():
+    _, b = matrix_and_vector().inputs_of(MATRIX_AND_VECTOR, {"b": (5,)})
+    assert b.shape == (5,)
 
 
 @pytest.mark.parametrize(
