@@ -49,17 +49,30 @@ def failure_text(
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
 
-    ::
-
-        vector_add_tiled disagrees with its reference
-          case:        ROW_CHUNK=1, n=2, float32
-          a_vec:       (2,) Zeros()
-          b_vec:       (2,) Ones()
-          embedded:    values differ by more than rounding explains
-          first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
-          allowed:     exactly 1.0
-          wrong:       1 of 2 elements, all in [1:2], which ends with axis 0
-          run again:   pytest --simulate tests/kernels/test_vector_add.py::test_tiled --case '...'
+    >>> from difftest.harness.compare import compare
+    >>> from difftest.harness.expectation import expect
+    >>> from difftest.harness.recipes import Ones, Zeros
+    >>> import numpy as np
+    >>> def add(a, b): ...
+    >>> spec = KernelSpec(
+    ...     kernel=add,
+    ...     reference=lambda a, b: a + b,
+    ...     domain={"n": (2,)},
+    ...     inputs={"a": "n", "b": "n"},
+    ... )
+    >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
+    >>> verdict = compare(expect(spec, case, spec.inputs_of(case)), [np.float32([1, 0])])
+    >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
+    >>> print(failure_text(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
+    add disagrees with its reference
+      case:        n=2, float32
+      a:           (2,) Zeros()
+      b:           (2,) Ones()
+      embedded:    values differ, and nothing here rounds: each must be equal
+      first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
+      allowed:     exactly 1.0
+      wrong:       1 of 2 elements, filling [1:2], the tail of axis 0
+      run again:   pytest --simulate test_add.py::test_add --case '{"values":{"n":2},...}'
     """
     rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
