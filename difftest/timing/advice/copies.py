@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.advice.finding import Finding, Removed, Units, by_line
 from difftest.timing.costs import free_elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
@@ -52,8 +52,8 @@ def _made(spans: list[Span]) -> str:
     return "change nothing"
 
 
-def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
-    readers: dict[int, list[Instruction]] = {}
+def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredInstruction]]:
+    readers: dict[int, list[LoweredInstruction]] = {}
     for one in instructions:
         for region in one.event.reads:
             if region.allocation.space is Space.SBUF:
@@ -61,7 +61,7 @@ def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
     return readers
 
 
-def _writers(instructions: list[Instruction]) -> dict[int, int]:
+def _writers(instructions: list[LoweredInstruction]) -> dict[int, int]:
     """Tensor -> how many instructions write it."""
     writers: dict[int, int] = {}
     for one in instructions:
@@ -71,7 +71,7 @@ def _writers(instructions: list[Instruction]) -> dict[int, int]:
 
 
 def _is_redundant(
-    span: Span, readers: dict[int, list[Instruction]], writers: dict[int, int]
+    span: Span, readers: dict[int, list[LoweredInstruction]], writers: dict[int, int]
 ) -> bool:
     one = span.instruction
     if one.opcode != "tensor_copy":
@@ -144,7 +144,7 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Finding]:
         )
 
 
-def _adds_product(one: Instruction, products: set[int]) -> bool:
+def _adds_product(one: LoweredInstruction, products: set[int]) -> bool:
     if one.opcode != "tensor_tensor" or one.event.attributes.get("op") != "add":
         return False
     target = one.event.writes[0].allocation
