@@ -73,13 +73,27 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Crashed:
-    """Something broke that is no rule: a bug, whatever the reference says."""
+class Unsupported:
+    """The backend lacks what the kernel uses: whether the kernel is correct is not known."""
 
     error: BaseException
 
 
-Outcome: TypeAlias = Ran | Rejected | Crashed
+@dataclass(frozen=True)
+class Crashed:
+    """Something broke that is no rule: a bug, whatever the reference says.
+
+    ``in_backend`` says that it is a bug of the backend itself, not of the kernel.
+    """
+
+    error: BaseException
+    in_backend: bool = False
+
+
+Outcome: TypeAlias = Ran | Rejected | Unsupported | Crashed
+
+SLIPS = (NameError, AttributeError, ZeroDivisionError, ImportError)
+"""Errors of Python in which no backend states a rule: raised by a kernel, they are bugs in it."""
 
 
 class Backend(Protocol):

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from difftest.backends.base import Call, Crashed, Outcome, Ran, Rejected, still_poisoned
-from difftest.simulator import TRN2, NkiError, launch
+from collections.abc import Callable
+from typing import Any
+
+from difftest.backends.base import (
+    Call,
+    Crashed,
+    Outcome,
+    Ran,
+    Rejected,
+    Unsupported,
+    still_poisoned,
+)
+from difftest.harness.frames import entries, is_own
+from difftest.simulator import NkiError, NotModelledError, launch
+from difftest.simulator.capacity import SpillWarning
+from difftest.simulator.errors import is_inside
 
 
 class EmbeddedSimulator:
@@ -13,21 +27,41 @@ class EmbeddedSimulator:
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
 
     def run(self, call: Call) -> Outcome:
-        """Run the kernel; its own assertions and the machine's rules are rejections."""
+        """Run the kernel; its own assertions and the machine's rules are rejections.
+
+        What the simulator does not model is neither right nor wrong. Any other error is a bug: of
+        the simulator, if it comes out of its code, else of the kernel's Python.
+        """
         try:
             result = launch(
                 call.kernel,
                 (*call.inputs, *call.outputs),
                 dict(call.parameters),
                 grid=call.grid,
-                machine=getattr(call.kernel, "machine", TRN2),
                 record=call.record,
             )
-        except (AssertionError, NkiError) as error:
+        except NotModelledError as error:
+            return Unsupported(error)
+        except NkiError as error:
             return Rejected(error)
-        except Exception as error:  # a bug in the kernel's Python: becomes a failure, not hidden
+        except SpillWarning as error:  # where the user made warnings errors
             return Crashed(error)
+        except Exception as error:  # becomes a failure, not hidden
+            in_backend = is_defect(error, call.kernel)
+            if isinstance(error, AssertionError) and not in_backend:
+                return Rejected(error)
+            return Crashed(error, in_backend)
         trace = result.trace if call.record else None
         if call.outputs:
             return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace)
         return Ran(result.outputs, result.unwritten, trace)
+
+
+def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
+    """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
+    for entry in entries(error):
+        if is_inside(entry.tb_frame.f_code):
+            return True
+        if is_own(entry, kernel):
+            return False
+    return False

@@ -136,7 +136,7 @@ def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> N
     ------
     pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
     """
-    from difftest.harness.case import CaseError, case_from_json
+    from difftest.harness.explicit import CaseError, case_from_json
     from difftest.plugin.collection import kernel_test_of
 
     selected = [

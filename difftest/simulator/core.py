@@ -220,7 +220,14 @@ def _regions(
     tiles: tuple[Tile, ...], roles: tuple[str, ...], partial: tuple[Tile, ...]
 ) -> tuple[Region, ...]:
     regions = [
-        Region(tile.storage.allocation, tile.offset, tile.shape, tile.strides, role)
+        Region(
+            tile.storage.allocation,
+            tile.offset,
+            tile.shape,
+            tile.strides,
+            tile.partition_axis,
+            role,
+        )
         for tile, role in zip(tiles, roles, strict=True)
     ]
     if partial:

@@ -18,7 +18,7 @@ from difftest.simulator.frontend.kernel import Kernel, as_kernel
 from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.frontend.typing import is_mutable
 from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.machine import TRN2, Machine
+from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Storage
 from difftest.simulator.trace import Trace
 
@@ -46,7 +46,7 @@ def launch(
     kwargs: Mapping[str, Any] | None = None,
     *,
     grid: tuple[int, ...] = (),
-    machine: Machine = TRN2,
+    machine: Machine | None = None,
     record: bool = True,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``, one after the other.
@@ -56,7 +56,8 @@ def launch(
     kernel : a function decorated with the embedded ``nki.jit``, or a plain function.
     args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
-    machine : the NeuronCore to simulate.
+    machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
+        its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
 
     Raises
@@ -73,7 +74,7 @@ def launch(
     target = as_kernel(kernel)
     function = target.function
     grid = grid_shape(grid) or target.grid
-    core = Core(machine, grid, record=record)
+    core = Core(target.machine if machine is None else machine, grid, record=record)
     core.trace.kernel = getattr(function, "__qualname__", "")
     with core.running():
         bound = _bind(function, args, dict(kwargs or {}))
@@ -85,7 +86,7 @@ def launch(
             core.start_program(program)
             returned = function(*call.args, **call.kwargs)
         core.occupancy.check(core.trace.allocations)
-        outputs = tuple(_output(value) for value in _flatten(returned))
+        outputs = _outputs(_flatten(returned))
     arguments.copy_back()
     core.trace.events = fuse_moves(core.trace.events, core.moved)
     return LaunchResult(
@@ -96,7 +97,7 @@ def launch(
 def _launch_kernel(
     kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool
 ) -> LaunchResult:
-    return launch(kernel, args, kwargs, machine=kernel.machine, record=record)
+    return launch(kernel, args, kwargs, record=record)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -172,8 +173,22 @@ def _flatten(returned: Any) -> list[Any]:
     return [returned]
 
 
-def _output(value: Any) -> tuple[Array, Array | None]:
-    """One returned tensor as an array, and where it was never written."""
+def _outputs(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+    """The returned tensors as arrays of their own, and where each was never written."""
+    outputs = []
+    given: set[int] = set()
+    for value in returned:
+        missing = _never_written(value)
+        storage = value.storage
+        # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
+        own = value.is_whole() and storage.mutable and id(storage) not in given
+        given.add(id(storage))
+        outputs.append((value.elements() if own else value.elements().copy(), missing))
+    return tuple(outputs)
+
+
+def _never_written(value: Any) -> Array | None:
+    """Where a returned tensor was never written; raises if it cannot be returned."""
     if not isinstance(value, Tensor):
         raise KernelError(
             "a kernel returns tensors",
@@ -196,5 +211,4 @@ def _output(value: Any) -> tuple[Array, Array | None]:
             "or store a default first",
             location=value.storage.allocation.location,
         )
-    whole = value.size == value.storage.data.size
-    return (value.elements() if whole else value.elements().copy()), missing
+    return missing

@@ -91,12 +91,27 @@ class Region(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    partition_axis: int | None = 0
+    """The axis that runs over partitions: block dimensions lie before it, and an integer index
+    takes it away (None). It means nothing in HBM."""
     role: str = ""
     """What the instruction calls the operand (``dst``, ``data1``, ``reduce_res``, ...); empty where
     it does not say."""
     whole: bool = True
     """Whether every element of the pattern is touched. False for an access through a tile of
     indices and for a mask that is no rectangle: the pattern then holds what is touched."""
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that an on-chip region takes part in."""
+        return 1 if self.partition_axis is None else self.shape[self.partition_axis]
+
+    @property
+    def free_axes(self) -> tuple[tuple[int, int], ...]:
+        """(size, stride) of each axis inside a partition, of an on-chip region."""
+        axes = tuple(zip(self.shape, self.strides, strict=True))
+        at = self.partition_axis
+        return axes if at is None else axes[:at] + axes[at + 1 :]
 
     @property
     def elements(self) -> int:

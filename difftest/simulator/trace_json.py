@@ -128,6 +128,8 @@ def _region(region: Region) -> dict[str, Any]:
         "shape": region.shape,
         "strides": region.strides,
     }
+    if region.partition_axis != 0:
+        document["partition_axis"] = region.partition_axis
     if region.role:
         document["role"] = region.role
     if not region.whole:

@@ -121,9 +121,7 @@ class _Reader:
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         if not isinstance(fields["dtype"], str) or fields["dtype"] not in NAMES:
             _refuse(f"{where}.dtype", fields["dtype"], ", ".join(sorted(NAMES)))
-        axis = _integer(fields["partition_axis"], f"{where}.partition_axis", low=0)
-        if axis >= max(len(shape), 1):
-            _refuse(f"{where}.partition_axis", axis, f"an axis of the shape {list(shape)}")
+        axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
         return Allocation(
             _integer(fields["id"], f"{where}.id"),
             _member(Space, fields["space"], f"{where}.space"),
@@ -174,18 +172,20 @@ class _Reader:
 
     def _region(self, where: str, value: object) -> Region:
         needed = ("allocation", "offset", "shape", "strides")
-        fields = _object(value, where, needed, ("role", "whole"))
+        fields = _object(value, where, needed, ("partition_axis", "role", "whole"))
         number = _integer(fields["allocation"], f"{where}.allocation")
         if number not in self.allocations:
             _refuse(f"{where}.allocation", number, "the id of an allocation")
         whole = fields.get("whole", True)
         if not isinstance(whole, bool):
             _refuse(f"{where}.whole", whole, "true or false")
+        shape = _integers(fields["shape"], f"{where}.shape", low=1)
         region = Region(
             self.allocations[number],
             _integer(fields["offset"], f"{where}.offset", low=0),
-            _integers(fields["shape"], f"{where}.shape", low=1),
+            shape,
             _integers(fields["strides"], f"{where}.strides"),
+            _partition_axis(fields.get("partition_axis", 0), f"{where}.partition_axis", shape),
             _text(fields.get("role", ""), f"{where}.role"),
             whole,
         )
@@ -214,6 +214,18 @@ def _attributes(value: object, where: str) -> Attributes:
     if "value" in fields:
         given["value"] = _number(fields["value"], f"{where}.value")
     return Attributes(**given)
+
+
+def _axis(value: object, where: str, shape: tuple[int, ...]) -> int:
+    axis = _integer(value, where, low=0)
+    if axis >= max(len(shape), 1):
+        _refuse(where, axis, f"an axis of the shape {list(shape)}")
+    return axis
+
+
+def _partition_axis(value: object, where: str, shape: tuple[int, ...]) -> int | None:
+    """A region's: none where an integer index took it away."""
+    return None if value is None else _axis(value, where, shape)
 
 
 def _is_inside(region: Region) -> bool:

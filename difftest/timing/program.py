@@ -42,7 +42,7 @@ class Timed:
 
 
 @dataclass(eq=False, slots=True)
-class Instruction:
+class LoweredInstruction:
     """One instruction of the program."""
 
     index: int
@@ -80,7 +80,7 @@ class Program:
 
     machine: Machine
     clockwork: Clockwork
-    instructions: list[Instruction]
+    instructions: list[LoweredInstruction]
     users: dict[int, int]
     """On-chip allocation -> how many instructions touch it."""
     allocations: dict[int, Allocation]
@@ -88,7 +88,7 @@ class Program:
     """Events that the compiler drops."""
 
     @cached_property
-    def unknown(self) -> list[Instruction]:
+    def unknown(self) -> list[LoweredInstruction]:
         """The instructions of which no cost is known."""
         return [
             one
@@ -108,7 +108,7 @@ class _Builder:
         self.clockwork = clockwork(machine)
         self.costs: CostTable = cost_table(machine)
         self.dependences = Dependences()
-        self.instructions: list[Instruction] = []
+        self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
         self.last: dict[int, int] = {}
@@ -155,7 +155,7 @@ class _Builder:
             self._add(load, implied=True)
 
     def _add(self, event: Event, *, implied: bool = False) -> None:
-        one = Instruction(len(self.instructions), event, event.engine, implied=implied)
+        one = LoweredInstruction(len(self.instructions), event, event.engine, implied=implied)
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
@@ -180,7 +180,7 @@ class _Builder:
         time = self.clockwork.cycles(engine, cost.cycles * free_elements(event))
         return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
 
-    def _touch(self, one: Instruction, regions: tuple[Region, ...]) -> None:
+    def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:
         """Count a use of each on-chip tensor, and note those that had none before."""
         tensors, opened = [], []
         for allocation in {r.allocation.id: r.allocation for r in regions}.values():

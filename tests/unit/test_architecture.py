@@ -198,6 +198,30 @@ def imports_of_tree(root: Path) -> list[str]:
     ]
 
 
+def circles(root: Path, package: str) -> list[str]:
+    """The modules of a package that import each other, for types alone or when loaded."""
+    files = sorted(root.glob(f"{package}/**/*.py"))
+    if not files:
+        return [f"no file matches {package}: the rule holds nothing"]
+    graph: dict[str, set[str]] = {}
+    for file in files:
+        for one in imports(root, file):
+            graph.setdefault(one.importer, set())
+            if not one.deferred:
+                graph[one.importer] |= {one.name, one.name.rpartition(".")[0]}
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            fresh = (graph[left.pop()] & graph.keys()) - found
+            found |= fresh
+            left += fresh
+        return found
+
+    return [f"{module} imports itself, on the way" for module in graph if module in reached(module)]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.files)
 def test_rule_holds(rule):
     assert rule.violations(ROOT) == []
@@ -216,6 +240,11 @@ def test_each_layer_is_there():
 
 def test_the_wheel_needs_nothing_of_the_source_tree():
     assert imports_of_tree(ROOT) == []
+
+
+@pytest.mark.parametrize("package", ["difftest/harness", "difftest/backends", "difftest/timing"])
+def test_no_modules_import_each_other(package):
+    assert circles(ROOT, package) == []
 
 
 # Each rule must be able to fail: trees with one planted violation each.
@@ -376,3 +405,18 @@ def test_a_planted_import_of_the_tree_is_found(tmp_path, source, name):
 
 def test_a_package_without_files_fails(tmp_path):
     assert imports_of_tree(tmp_path) == ["no file matches difftest: the rule holds nothing"]
+
+
+@pytest.mark.parametrize("importing", ["from a.case import Case", "from a import case"])
+@pytest.mark.parametrize("way", ["{}", "if TYPE_CHECKING:\n    {}"])
+def test_a_planted_circle_is_found(tmp_path, importing, way):
+    planted(tmp_path, "a/case.py", way.format("import a.spec"))
+    (tmp_path / "a/spec.py").write_text("import a.strategies")
+    (tmp_path / "a/strategies.py").write_text(importing)
+    assert len(circles(tmp_path, "a")) == 3
+    (tmp_path / "a/strategies.py").write_text(f"def f():\n    {importing}")
+    assert circles(tmp_path, "a") == []
+
+
+def test_a_circle_in_no_package_fails(tmp_path):
+    assert circles(tmp_path, "a") == ["no file matches a: the rule holds nothing"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.costs import free_elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
@@ -45,13 +45,13 @@ def _made(spans: list[Span]) -> str:
     source, target = event.reads[0], event.writes[0]
     if source.allocation.dtype != target.allocation.dtype:
         return f"cast {source.allocation.dtype} to {target.allocation.dtype}"
-    if 0 in source.strides[1:]:
+    if any(stride == 0 and size > 1 for size, stride in source.free_axes):
         return "repeat a column"
     return "change nothing"
 
 
-def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
-    readers: dict[int, list[Instruction]] = {}
+def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredInstruction]]:
+    readers: dict[int, list[LoweredInstruction]] = {}
     for one in instructions:
         for region in one.event.reads:
             if region.allocation.space is Space.SBUF:
@@ -59,7 +59,7 @@ def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
     return readers
 
 
-def _writers(instructions: list[Instruction]) -> dict[int, int]:
+def _writers(instructions: list[LoweredInstruction]) -> dict[int, int]:
     """Tensor -> how many instructions write it."""
     writers: dict[int, int] = {}
     for one in instructions:
@@ -69,7 +69,7 @@ def _writers(instructions: list[Instruction]) -> dict[int, int]:
 
 
 def _is_redundant(
-    span: Span, readers: dict[int, list[Instruction]], writers: dict[int, int]
+    span: Span, readers: dict[int, list[LoweredInstruction]], writers: dict[int, int]
 ) -> bool:
     one = span.instruction
     if one.opcode != "tensor_copy":
@@ -140,7 +140,7 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _adds_product(one: Instruction, products: set[int]) -> bool:
+def _adds_product(one: LoweredInstruction, products: set[int]) -> bool:
     if one.opcode != "tensor_tensor" or one.event.attributes.op != "add":
         return False
     target = one.event.writes[0].allocation

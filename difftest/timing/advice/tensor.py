@@ -8,7 +8,7 @@ from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 EMPTY = 0.5
@@ -50,8 +50,8 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 class _Origins:
     """Where the data of a region came from, so that equal data have equal origins."""
 
-    def __init__(self, instructions: list[Instruction]) -> None:
-        self.writers: dict[int, list[Instruction]] = {}
+    def __init__(self, instructions: list[LoweredInstruction]) -> None:
+        self.writers: dict[int, list[LoweredInstruction]] = {}
         for one in instructions:
             for region in one.event.writes:
                 self.writers.setdefault(region.allocation.id, []).append(one)
@@ -192,7 +192,7 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _cast_to_float32(instructions: list[Instruction]) -> set[int]:
+def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
     narrow: set[int] = set()
     for one in instructions:

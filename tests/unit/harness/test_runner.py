@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, Ran, Rejected
+from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.recipes import Ones, Zeros
 from difftest.harness.runner import (
@@ -15,7 +15,7 @@ from difftest.harness.runner import (
 )
 from difftest.harness.spec import Rejection, SpecError
 from difftest.harness.tally import Counts
-from difftest.harness.verdict import BothRejected, Match, Mismatch, OneSided
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from difftest.simulator import Trace
 from tests.unit.standin import PlainBackend, add, add_spec
 
@@ -104,8 +104,19 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
         (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
         (ERROR, Ran(()), OneSided("reference", ERROR)),
         ((), Rejected(ERROR), OneSided("kernel", ERROR)),
-        ((), Crashed(ERROR), OneSided("kernel", ERROR)),
-        (ERROR, Crashed(ERROR), OneSided("kernel", ERROR)),
+        ((), Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
+        (ERROR, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
+        ((), Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
+        (ERROR, Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
+        ((), Unsupported(ERROR), OneSided("backend", ERROR, "unsupported")),
+        (
+            ERROR,
+            Unsupported(ERROR),
+            Inconclusive(
+                "the reference refuses, and the backend cannot run the kernel: "
+                "AssertionError: n must be even"
+            ),
+        ),
     ],
 )
 def test_refusals_are_judged(expected, outcome, verdict):
@@ -116,7 +127,7 @@ def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():
     def into(a, b, result): ...
 
     spec = add_spec(into, outputs={"result": "n 2"}, output_dtype="bfloat16")
-    (result,) = make_call(spec, CASE, CASE.inputs(spec)).outputs
+    (result,) = make_call(spec, CASE, spec.inputs_of(CASE)).outputs
     assert (result.shape, result.dtype) == ((4, 2), np.dtype("bfloat16"))
     assert np.isnan(result).all()
 
@@ -160,6 +171,17 @@ def test_a_rejection_for_another_reason_fails():
 def test_a_crash_is_no_rejection():
     with pytest.raises(NotRejectedError, match="broke down: RuntimeError: segment"):
         check_rejection(even_add, match="segment", backend=Breaks())
+
+
+def test_what_a_backend_cannot_run_is_no_rejection():
+    class Lacks:
+        name = description = "lacks"
+
+        def run(self, call):
+            return Unsupported(NotImplementedError("segment"))
+
+    with pytest.raises(NotRejectedError, match="cannot run it: NotImplementedError: segment"):
+        check_rejection(even_add, match="segment", backend=Lacks())
 
 
 def test_a_rejection_may_change_a_shape_and_a_dtype():

@@ -171,8 +171,8 @@ def made_and_moved(*, accumulate=False, partial=False):
         Allocation(number, Space.PSUM, shape, np.dtype(np.float32), 0, None) for number in (0, 1)
     )
     product.writes = product.reads = product.moves = 1
-    result = Region(product, 0, shape, strides, "dst")
-    target = Region(total, 0, shape, strides, "dst", not partial)
+    result = Region(product, 0, shape, strides, role="dst")
+    target = Region(total, 0, shape, strides, role="dst", whole=not partial)
     operands = (target._replace(role="data1"), result._replace(role="data2"))
     events = [
         Event(0, "nc_matmul", Engine.TENSOR, (result,), ()),

@@ -119,6 +119,17 @@ def test_allocations_of_each_memory_and_dtype(space, dtype):
     assert again.allocations[0].partition_bytes == one.partition_bytes
 
 
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_a_regions_partition_axis(axis):
+    tile = Allocation(0, Space.SBUF, (2, 3, 4), np.dtype(np.float32), 1, None)
+    trace = Trace()
+    trace.allocations.append(tile)
+    region = Region(tile, 0, (2, 3), (12, 4), axis)
+    trace.events.append(Event(0, "iota", Engine.GPSIMD, (region,), ()))
+    (event,) = read_back(trace).events
+    assert event.writes[0].partition_axis == axis
+
+
 def test_a_trace_of_nothing():
     again = read_back(Trace())
     assert plain(again) == plain(Trace())

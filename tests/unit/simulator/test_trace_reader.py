@@ -113,6 +113,8 @@ TOLD = (*EVENT, "attributes")
         ((*WRITTEN, "offset"), 2, "events[1].writes[0]: received {"),
         ((*WRITTEN, "strides"), [6], "events[1].writes[0]: received {"),
         ((*WRITTEN, "strides"), [-6, 2], "events[1].writes[0]: received {"),
+        ((*WRITTEN, "partition_axis"), 2, "events[1].writes[0].partition_axis: received 2; accept"),
+        ((*WRITTEN, "partition_axis"), "0", "events[1].writes[0].partition_axis: received"),
         ((*WRITTEN, "role"), None, "events[1].writes[0].role: received null; accepted: a text"),
         ((*WRITTEN, "whole"), 1, "events[1].writes[0].whole: received 1; accepted: true or false"),
         ((*TOLD, "colour"), 1, 'events[1].attributes: received "colour"; accepted: op, accumulate'),
