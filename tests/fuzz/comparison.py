@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,8 @@ class Outcome:
     result: LaunchResult | None = None
     refusal: NkiError | None = None
     crash: BaseException | None = None
+    place: str = ""
+    """Where a crash came from; known while the kernel's lines are."""
 
     def __str__(self) -> str:
         if self.result is not None:
@@ -63,7 +66,7 @@ def run(program: Program, mode: str) -> Outcome:
             str(error)  # while the kernel's lines are there to be quoted
             return Outcome(mode, refusal=error)
         except Exception as error:
-            return Outcome(mode, crash=error)
+            return Outcome(mode, crash=error, place=_place(error))
     return Outcome(mode, result=result)
 
 
@@ -78,7 +81,7 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
     outcomes = [run(program, mode) for mode in modes]
     for outcome in outcomes:
         if outcome.crash is not None:
-            raise Disagreement(program, f"raw {_place(outcome.crash)}", str(outcome))
+            raise Disagreement(program, f"{outcome.mode}: raw {outcome.place}", str(outcome))
     first = outcomes[0]
     for other in outcomes[1:]:
         _compare(program, first, other)
@@ -87,12 +90,14 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
 
 def _place(error: BaseException) -> str:
     """Where a crash came from: its class and the simulator's innermost line."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "simulator" in f.filename]
-    if not frames:
-        return type(error).__name__
-    frame = frames[-1]
-    where = frame.filename.rpartition("/simulator/")[2]
-    return f"{type(error).__name__} in {where}:{frame.lineno} {frame.name}"
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if "/simulator/" in frame.filename]
+    lines = [frame.line or "" for frame in frames if frame.filename.startswith("<drawn kernel")]
+    where = ""
+    if inside:
+        where = f" in {inside[-1].filename.rpartition('/simulator/')[2]} {inside[-1].name}"
+    calls = re.findall(r"(?:nl|nisa)\.\w+(?=\()", lines[-1]) if lines else []
+    return f"{type(error).__name__}{where}" + (f" from {calls[0]}" if calls else "")
 
 
 def _compare(program: Program, a: Outcome, b: Outcome) -> None:

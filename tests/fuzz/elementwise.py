@@ -132,9 +132,9 @@ def language_binary(scene: Scene) -> Operand:
         dtype = left.dtype if text.lstrip("-").isdigit() or left.dtype in FLOATS else "float32"
         if left.dtype == "uint32" and dtype == "uint32" and not dtypes:
             dtype = "float32"
-        elif text.isdigit() and left.dtype in INTEGERS and left.dtype != "uint32":
-            dtype = "int32"
-        elif left.dtype == "bool_" and dtype == "bool_":
+        elif (text.isdigit() and left.dtype in INTEGERS and left.dtype != "uint32") or (
+            left.dtype == "bool_" and dtype == "bool_"
+        ):
             dtype = "int32"
     else:
         right = operand(scene, _broadcast(scene, left.shape, partitions=True), dtypes=dtypes)
@@ -144,7 +144,7 @@ def language_binary(scene: Scene) -> Operand:
         dtype = "bool_"
     result = joined(op, left.quality, quality)
     first, second = (text, left.text) if scalar and choices.chance(30) else (left.text, text)
-    if op in PYTHON and choices.chance(45) and not (op == "power"):
+    if op in PYTHON and choices.chance(45) and op != "power":
         words, masked = f"({first} {PYTHON[op]} {second})", False
     else:
         if dtypes:

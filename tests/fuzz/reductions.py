@@ -157,7 +157,10 @@ def scan(scene: Scene) -> Operand:
     choices = scene.choices
     data0 = operand(scene)
     spaces = ("sbuf",) if data0.space == "psum" else ("sbuf", "psum")
-    data1 = operand(scene, data0.shape, spaces=spaces)
+    shape = data0.shape
+    if choices.chance(15):  # the same elements in other dimensions
+        shape = (shape[0], elements(shape[1:])) if len(shape) > 2 else (shape[0], 1, shape[1])
+    data1 = operand(scene, shape, spaces=spaces)
     first, second = (
         choices.pick(("multiply", "add", "maximum")),
         choices.pick(("add", "maximum", "subtract", "minimum")),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.fuzz.exactness import ROUGH, Quality
 from tests.fuzz.elementwise import note_zeros
+from tests.fuzz.exactness import ROUGH, Quality
 from tests.fuzz.operands import FLOATS, INTEGERS, destination, elements, operand, vector
 from tests.fuzz.scene import Operand, Scene, Shape
 from tests.fuzz.sinks import finish

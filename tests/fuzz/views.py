@@ -8,7 +8,7 @@ needs is worked out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.fuzz.scene import Operand, Scene, Shape, Value
 
@@ -138,7 +138,9 @@ def view_of(scene: Scene, value: Value, *, reading: bool = True) -> Operand:
         return _block_of(scene, value, value.blocks)
     if len(value.shape) < 2 or len(value.shape) > 4:
         return whole(value)
-    kind = choices.pick(["whole", "whole", "sliced", "indexed", "integer", "reshape", "row"])
+    kind = choices.pick(
+        ["whole", "whole", "sliced", "indexed", "integer", "reshape", "row", "lower"]
+    )
     if kind == "sliced":
         return sliced(scene, value, [walk(scene, size) for size in value.shape])
     if kind == "indexed":
@@ -151,11 +153,25 @@ def view_of(scene: Scene, value: Value, *, reading: bool = True) -> Operand:
         return sliced(scene, value, walks, drop=(axis,))
     if kind == "reshape":
         return _reshaped(scene, value)
+    if kind == "lower":
+        return _lower(scene, value)
     if kind == "row":
         axis = choices.integer(0, 1)
         walks = [walk(scene, size, 1 if k == axis else size) for k, size in enumerate(value.shape)]
         return sliced(scene, value, walks)
     return whole(value)
+
+
+def _lower(scene: Scene, value: Value) -> Operand:
+    """One row, one column or one element at integers; instructions see at least [P, 1]."""
+    drop = scene.choices.pick(((1,), (0,), (0, 1)) if len(value.shape) == 2 else ((0,), (0, 1)))
+    walks = [walk(scene, size, 1 if k in drop else None) for k, size in enumerate(value.shape)]
+    found = sliced(scene, value, walks, drop=drop)
+    if len(value.shape) == 2 and drop == (1,):
+        shape = (walks[0].count, 1)
+    else:
+        shape = (1, *found.shape) if found.shape else (1, 1)
+    return replace(found, shape=shape)
 
 
 def _block_of(scene: Scene, value: Value, blocks: int) -> Operand:
@@ -196,7 +212,18 @@ class Wanted:
     """Blocks in front of the partitions."""
 
 
-KINDS = ("whole", "whole", "indexed", "sliced", "reversed", "flat", "reshape", "block", "integer")
+KINDS = (
+    "whole",
+    "whole",
+    "indexed",
+    "sliced",
+    "reversed",
+    "flat",
+    "reshape",
+    "block",
+    "integer",
+    "lower",
+)
 
 
 def base_for(scene: Scene, shape: Shape, *, reading: bool) -> Wanted:
@@ -224,6 +251,8 @@ def base_for(scene: Scene, shape: Shape, *, reading: bool) -> Wanted:
         return Wanted(tuple(1 if k == axis else size for k, size in enumerate(shape)), kind)
     if kind == "reversed":
         return Wanted(shape, kind, order)
+    if kind == "lower" and shape[-1] == 1 and len(shape) == 2:
+        return Wanted((shape[0], choices.integer(1, 3)), kind)
     return Wanted(shape, "whole")
 
 
@@ -244,6 +273,9 @@ def access(scene: Scene, value: Value, shape: Shape, wanted: Wanted) -> Operand:
         return sliced(
             scene, value, [walk(scene, *pair) for pair in zip(wanted.shape, shape, strict=True)]
         )
+    if kind == "lower":
+        walks = [walk(scene, *pair) for pair in zip(wanted.shape, shape, strict=True)]
+        return replace(sliced(scene, value, walks, drop=(1,)), shape=shape)
     if kind == "reversed":
         walks = [Walk(size, "0", 1, size, True) for size in shape[:-1]]
         walks.append(Walk(shape[-1], str(shape[-1] - 1), -1, shape[-1], True))
