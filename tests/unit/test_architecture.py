@@ -133,6 +133,7 @@ LAYERS = (
     "instructions.operands",
     "instructions",
     "frontend",
+    "plain",
     "launch",
     "",  # the package itself, which gathers its public names
 )

@@ -14,6 +14,13 @@ from difftest.simulator.trace import Engine
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
+class ParDim(int):
+    """A dimension marked as the partition dimension by ``nl.par_dim``."""
+
+    def __repr__(self) -> str:
+        return f"par_dim({int(self)})"
+
+
 class engine(IntEnum):
     """``nki.isa.engine``."""
 
