@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difftest.backends.base import Call, Crashed, Outcome, Ran, Rejected, still_poisoned
-from difftest.simulator import TRN2, NkiError, launch
+from difftest.simulator import NkiError, launch
 
 
 class EmbeddedSimulator:
@@ -20,7 +20,6 @@ class EmbeddedSimulator:
                 (*call.inputs, *call.outputs),
                 dict(call.parameters),
                 grid=call.grid,
-                machine=getattr(call.kernel, "machine", TRN2),
                 record=False,
             )
         except (AssertionError, NkiError) as error:

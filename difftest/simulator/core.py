@@ -179,10 +179,15 @@ class Core:
                 number,
                 opcode,
                 engine,
-                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in writes]),
-                tuple([Region(t.storage.allocation, t.offset, t.shape, t.strides) for t in reads]),
+                tuple([_region(tile) for tile in writes]),
+                tuple([_region(tile) for tile in reads]),
                 kernel_location(),
                 self.loops,
                 attributes,
             )
             self.trace.events.append(event)
+
+
+def _region(tile: Tile) -> Region:
+    allocation = tile.storage.allocation
+    return Region(allocation, tile.offset, tile.shape, tile.strides, tile.partition_axis)

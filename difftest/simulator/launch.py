@@ -19,7 +19,7 @@ from difftest.simulator.frontend.kernel import Kernel, as_kernel
 from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.frontend.typing import is_mutable
 from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.machine import TRN2, Machine
+from difftest.simulator.machine import Machine
 from difftest.simulator.plain.api import Run
 from difftest.simulator.trace import Trace
 
@@ -47,7 +47,7 @@ def launch(
     kwargs: Mapping[str, Any] | None = None,
     *,
     grid: tuple[int, ...] = (),
-    machine: Machine = TRN2,
+    machine: Machine | None = None,
     record: bool = True,
     plain: bool = False,
 ) -> LaunchResult:
@@ -58,7 +58,8 @@ def launch(
     kernel : a function decorated with the embedded ``nki.jit``, or a plain function.
     args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
-    machine : the NeuronCore to simulate.
+    machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
+        its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
 
@@ -76,8 +77,9 @@ def launch(
     target = as_kernel(kernel)
     function = target.function
     grid = grid_shape(grid) or target.grid
-    core = Core(machine, grid, record=record)
-    mode: _Fast | Run = Run(machine, grid) if plain else _Fast(core)
+    chosen = target.machine if machine is None else machine
+    core = Core(chosen, grid, record=record)
+    mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         arguments = _Arguments(mode, function, by_reference=target.by_reference)
@@ -88,7 +90,7 @@ def launch(
             mode.start_program(program)
             returned = function(*call.args, **call.kwargs)
         mode.check_capacity()
-        outputs = tuple(mode.output(value) for value in _flatten(returned))
+        outputs = mode.outputs(_flatten(returned))
     arguments.copy_back()
     fuse_moves(core.trace)
     return LaunchResult(
@@ -99,7 +101,7 @@ def launch(
 def _launch_kernel(
     kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool
 ) -> LaunchResult:
-    return launch(kernel, args, kwargs, machine=kernel.machine, record=record)
+    return launch(kernel, args, kwargs, record=record)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -138,9 +140,9 @@ class _Fast:
         """Whether the tensors live at one time fit their memories."""
         self.core.occupancy.check(self.core.trace.allocations)
 
-    def output(self, value: Any) -> tuple[Array, Array | None]:
-        """One returned tensor as an array, and where it was never written."""
-        return _output(value)
+    def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+        """The returned tensors as arrays of their own, and where each was never written."""
+        return _outputs(returned)
 
 
 class _Arguments:
@@ -199,8 +201,22 @@ def _flatten(returned: Any) -> list[Any]:
     return [returned]
 
 
-def _output(value: Any) -> tuple[Array, Array | None]:
-    """One returned tensor as an array, and where it was never written."""
+def _outputs(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+    """The returned tensors as arrays of their own, and where each was never written."""
+    outputs = []
+    given: set[int] = set()
+    for value in returned:
+        missing = _never_written(value)
+        storage = value.storage
+        # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
+        own = value.is_whole() and storage.mutable and id(storage) not in given
+        given.add(id(storage))
+        outputs.append((value.elements() if own else value.elements().copy(), missing))
+    return tuple(outputs)
+
+
+def _never_written(value: Any) -> Array | None:
+    """Where a returned tensor was never written; raises if it cannot be returned."""
     if not isinstance(value, Tensor):
         raise KernelError(
             "a kernel returns tensors",
@@ -223,5 +239,4 @@ def _output(value: Any) -> tuple[Array, Array | None]:
             "or store a default first",
             location=value.storage.allocation.location,
         )
-    whole = value.size == value.storage.data.size
-    return (value.elements() if whole else value.elements().copy()), missing
+    return missing

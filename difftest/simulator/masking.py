@@ -6,14 +6,15 @@ A mask does no work on the hardware: the compiler issues a smaller instruction (
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Mask, Shape
-from difftest.simulator.tile import Axis, Tile, leaves, padded
+from difftest.simulator.tile import Axis, Tile, leaves, padded, reshaped_strides
 
 T = TypeVar("T", bound=Tile)
 
@@ -22,12 +23,30 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
 
     Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
+
+    Raises
+    ------
+    ShapeError : the operand has as many elements as the instruction in another shape, in which
+        they are not adjacent.
     """
     shape = tile.tile_shape() if not tile.in_hbm else tile.shape
+    axes_there = _aligned(len(shape), len(full))
+    fits = len(axes_there) == len(shape) and all(
+        extent in (1, full[k]) for extent, k in zip(shape, axes_there, strict=True)
+    )
+    if not fits and math.prod(shape) == math.prod(full):
+        # The mask names elements by their place in the instruction's shape.
+        tile.check_bounds()
+        strides = reshaped_strides(tile, full)
+        tile = type(tile)(tile.storage, tile.offset, full, strides, 0, None)
+        shape, axes_there = full, tuple(range(len(full)))
+    elif len(axes_there) < len(shape):
+        raise ShapeError(
+            "a masked instruction's operands have its shape, or repeat in it",
+            received=f"{tile!r} in an instruction of shape {list(full)}",
+        )
     strides = padded(tile, tile.strides, len(shape))
-    if len(shape) < len(full):  # the partitions are the first of both, the others are the last
-        axes_there = [0, *range(len(full) - len(shape) + 1, len(full))][: len(shape)]
-        box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
+    box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
     offset = tile.offset
     lows = []
     extents = []
@@ -43,6 +62,11 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
             axes = None
     partition = tile.partition_axis if tile.in_hbm else 0
     return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
+
+
+def _aligned(ndim: int, of: int) -> tuple[int, ...]:
+    """The instruction's axes that an operand's are: the partitions first, the others last."""
+    return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
 
 
 def _moved(axis: Axis, steps: Shape, lows: list[int]) -> Axis:

@@ -8,6 +8,7 @@ contiguous, so that every access pattern is an offset, a shape and strides on th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def pattern_view(base: Array, offset: int, shape: Shape, strides: Shape) -> Arra
     )
 
 
+@lru_cache(maxsize=4096)
 def contiguous_strides(shape: Shape) -> Shape:
     """Row-major strides, in elements."""
     strides = []
@@ -36,6 +38,33 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+@lru_cache(maxsize=4096)
+def in_order(shape: Shape, strides: Shape) -> bool:
+    """Whether a pattern takes adjacent elements in row-major order, without a gap or a repeat."""
+    walked = zip(shape, strides, contiguous_strides(shape), strict=True)
+    return all(size == 1 or stride == step for size, stride, step in walked)
+
+
+@lru_cache(maxsize=4096)
+def repeats(shape: Shape, strides: Shape) -> bool:
+    """Whether a pattern names an element more than once."""
+    axes = [(abs(stride), size) for size, stride in zip(shape, strides, strict=True) if size > 1]
+    reach = 0
+    for stride, size in sorted(axes):
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if not min(axes)[0]:
+        return True
+    # An axis steps into the reach of another, which need not be onto its elements.
+    offsets = np.zeros(1, dtype=np.int64)
+    for stride, size in axes:
+        offsets = np.add.outer(offsets, np.arange(size) * stride).ravel()
+    return len(np.unique(offsets)) < len(offsets)
 
 
 def check_partitions(partitions: int, what: object, machine: Machine) -> None:
@@ -119,19 +148,19 @@ class Storage:
         elements = 1
         for size in shape:
             elements *= size
-        if where is None and elements == self.data.size:
+        repeated = repeats(shape, strides)
+        if where is None and elements == self.data.size and not repeated:
             self.unwritten = 0
             self.written = None
             return
         if self.written is None:
             self.written = np.zeros(self.data.shape, dtype=np.bool_)
-        region = pattern_view(self.written, offset, shape, strides)
-        before = int(np.count_nonzero(region))
-        if where is None:
-            region[...] = True
-        else:
-            region |= where
-        self.unwritten -= int(np.count_nonzero(region)) - before
+        # A repeated element is counted once: in the tensor, not in the pattern.
+        counted = pattern_view(self.written, offset, shape, strides)
+        region, counted = counted, self.written if repeated else counted
+        before = int(np.count_nonzero(counted))
+        region[() if where is None else np.broadcast_to(where, shape)] = True
+        self.unwritten -= int(np.count_nonzero(counted)) - before
         if self.unwritten == 0:
             self.written = None
 

@@ -24,7 +24,7 @@ from difftest.simulator.index import (
     broadcast_shapes,
     is_integer,
 )
-from difftest.simulator.memory import Storage, contiguous_strides, pattern_view
+from difftest.simulator.memory import Storage, contiguous_strides, in_order, pattern_view
 from difftest.simulator.trace import Space
 
 T = TypeVar("T", bound="Tile")
@@ -96,6 +96,18 @@ class Tile:
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
+
+    def is_whole(self) -> bool:
+        """Whether it is all of its tensor in the tensor's own order, in whatever shape.
+
+        A tile of as many elements may be something else: two axes swapped or one reversed by
+        their indices, or a part that repeats.
+        """
+        return (
+            self.offset == 0
+            and self.size == self.storage.data.size
+            and in_order(self.shape, self.strides)
+        )
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
@@ -314,7 +326,7 @@ class Tile:
         self.check_bounds()
         if not self.in_hbm and self.partition_axis is not None:
             _check_partitions_stay(self, self.partition_axis, wanted)
-        strides = _reshaped_strides(self, wanted)
+        strides = reshaped_strides(self, wanted)
         return self._derive(self.offset, wanted, strides, self.partition_axis, None)
 
     def broadcast_to(self: T, shape: Any) -> T:
@@ -469,7 +481,7 @@ def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
         )
 
 
-def _reshaped_strides(tile: Tile, shape: Shape) -> Shape:
+def reshaped_strides(tile: Tile, shape: Shape) -> Shape:
     """NumPy's own rule for reshaping without a copy, in elements."""
     view = pattern_view(tile.storage.data, tile.offset, tile.shape, tile.strides)
     reshaped = view.reshape(shape)

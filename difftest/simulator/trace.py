@@ -89,6 +89,21 @@ class Region(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    partition_axis: int | None = 0
+    """The axis that runs over partitions: block dimensions lie before it, and an integer index
+    takes it away (None). It means nothing in HBM."""
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that an on-chip region takes part in."""
+        return 1 if self.partition_axis is None else self.shape[self.partition_axis]
+
+    @property
+    def free_axes(self) -> tuple[tuple[int, int], ...]:
+        """(size, stride) of each axis inside a partition, of an on-chip region."""
+        axes = tuple(zip(self.shape, self.strides, strict=True))
+        at = self.partition_axis
+        return axes if at is None else axes[:at] + axes[at + 1 :]
 
     @property
     def elements(self) -> int:

@@ -89,9 +89,9 @@ def cost_table(machine: Machine) -> CostTable:
 
 
 def elements(region: Region) -> int:
-    """Elements a partition: all but the first axis of an on-chip region, which is partitions."""
+    """Elements a partition of an on-chip region: all axes but the one over partitions."""
     count = 1
-    for size in region.shape[1:]:
+    for size, _ in region.free_axes:
         count *= size
     return count
 
@@ -104,7 +104,7 @@ def free_elements(event: Event) -> int:
 def inner_stride(region: Region) -> int:
     """Bytes from one element to the next along the innermost free axis; 0 for a broadcast."""
     itemsize = region.allocation.dtype.itemsize
-    for size, stride in zip(reversed(region.shape[1:]), reversed(region.strides[1:]), strict=True):
+    for size, stride in reversed(region.free_axes):
         if size > 1:
             return abs(stride) * itemsize
     return itemsize

@@ -83,7 +83,9 @@ def _footprint(
             continue
         blocks, rest = divmod(stride, block) if abs(stride) >= block else (0, stride)
         if blocks == 0 and abs(rest) >= inner:
-            extent += (size - 1) * (abs(rest) // inner)
+            reach = (size - 1) * (abs(rest) // inner)
+            extent += reach
+            first -= reach if rest < 0 else 0
             continue
         sizes.append(size)
         steps.append(blocks * inner + rest)

@@ -50,7 +50,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     size = stationary.allocation.dtype.itemsize
     four_byte = size >= 4
     strided = inner_stride(stationary) != size
-    depth, columns = stationary.shape[0], elements(stationary)
+    depth, columns = stationary.partitions, elements(stationary)
     if event.opcode == "nc_transpose":
         cycles = depth * (2 if four_byte else 1)
         return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns)

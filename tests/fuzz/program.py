@@ -24,6 +24,9 @@ import neuronxcc.nki.language as nl
 """
 """What a kernel's text needs before it; ``neuronxcc`` is the embedded simulator."""
 
+DRAWN = "<drawn kernel"
+"""How the file name of a compiled kernel starts."""
+
 HOST_DTYPES: dict[str, Any] = {
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3": ml_dtypes.float8_e4m3,
@@ -156,7 +159,7 @@ class CompiledKernel:
     def __init__(self, source: str, name: str) -> None:
         self.source = source
         self.name = name
-        self.file = f"<drawn kernel {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
+        self.file = f"{DRAWN} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
 
     def __enter__(self) -> Callable[..., Any]:
         lines = self.source.splitlines(keepends=True)

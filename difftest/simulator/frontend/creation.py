@@ -147,6 +147,7 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     return tuple(sizes), marked[0] if marked else 0
 
 
+SEED_BITS = 32
 HINTS = frozenset({"lazy_initialization"})
 """Arguments that AWS does not document, that public kernels pass, and that change no value."""
 
@@ -225,6 +226,10 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     no_extras("nl.shared_constant", kwargs)
     array = np.array(constant)
+    if not array.size:
+        raise ShapeError(
+            "nl.shared_constant has at least one element", received=f"shape {array.shape}"
+        )
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
@@ -251,7 +256,22 @@ def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
     no_extras("nl.random_seed", kwargs)
     if mask is not None:
         raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
-    value = int(seed.values().flat[0]) if isinstance(seed, Tile) else as_integer(seed, "seed")
-    if value < 0:
-        raise KernelError("a seed is not negative", received=f"{value}")
+    value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
+    if not 0 <= value < 2**SEED_BITS:
+        raise KernelError(
+            f"a seed has {SEED_BITS} bits and no sign",
+            received=f"{value}",
+            limit=f"0 to {2**SEED_BITS - 1}",
+        )
     current().random = np.random.default_rng(value)
+
+
+def _seed_held(seed: Tile) -> int:
+    """A seed that lies in a tile."""
+    values = seed.values()
+    if values.size != 1 or not float(values.item()).is_integer():
+        raise KernelError(
+            "a seed is one integer",
+            received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
+        )
+    return int(values.item())

@@ -17,6 +17,7 @@ from difftest.simulator.frontend.tensor import (
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import search
 from difftest.simulator.instructions.operands import need_number
+from difftest.simulator.masking import as_mask, mask_box, restrict
 from difftest.simulator.tile import Tile
 
 EIGHT = search.EIGHT
@@ -38,11 +39,16 @@ def gather_flattened(
     no_extras("nl.gather_flattened", kwargs)
     source = on_chip(data, "gather_flattened", "data")
     places = on_chip(indices, "gather_flattened", "indices")
+    chosen = as_mask(mask, places.tile_shape())
+    box = None if isinstance(chosen, bool) else mask_box(chosen)
+    if box is not None:  # the mask is over the indices; of the data it leaves whole partitions
+        rows = (box[0], *(slice(0, size) for size in source.tile_shape()[1:]))
+        source = restrict(source, rows, source.tile_shape())
     return issue(
-        lambda dst, a, b, where: search.gather_flattened(dst, a, b, where=where),
+        lambda dst, tile, where: search.gather_flattened(dst, source, tile, where=where),
         places.tile_shape(),
         source.dtype if dtype is None else as_dtype(dtype),
-        (source, places),
+        (places,),
         mask,
     )
 

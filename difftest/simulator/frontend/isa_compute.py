@@ -419,11 +419,17 @@ def dropout(
         raise DtypeError(
             "dropout of integers keeps their dtype", received=f"dtype={dtype!r} for {tile!r}"
         )
+    chances = (chance,) if isinstance(chance, Tile) else ()
+
+    def run(dst: Tile, source: Tile, *rest: Any) -> None:
+        *cut, where = rest
+        scan.dropout(dst, source, cut[0] if cut else chance, where=where)
+
     return issue(
-        lambda dst, source, where: scan.dropout(dst, source, chance, where=where),
+        run,
         tile.tile_shape(),
         _dtype(dtype, tile.dtype),
-        (tile,),
+        (tile, *chances),
         mask,
         producer="dropout",
     )

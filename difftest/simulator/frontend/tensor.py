@@ -36,8 +36,9 @@ from difftest.simulator.instructions.operands import (
     need_tile,
     write,
 )
-from difftest.simulator.instructions.promotion import promote
+from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.masking import as_mask, mask_box, restrict
+from difftest.simulator.memory import repeats
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -91,7 +92,7 @@ class Tensor(Tile):
         """The bits of a whole HBM tensor as another dtype of the same size: no copy."""
         wanted = as_dtype(dtype)
         storage = self.storage
-        whole = self.shape == storage.data.shape and self.offset == 0
+        whole = self.shape == storage.data.shape and self.is_whole()
         if not self.in_hbm or not whole or storage.unwritten:
             raise not_modelled(
                 "tensor.view of anything but a whole, written HBM tensor", f"{self!r}"
@@ -310,7 +311,7 @@ def assign(target: Tile, value: Any) -> None:
     if where is not None:
         target.storage.leave_out()
     if where is None:
-        whole = source.size == source.storage.data.size == target.size
+        whole = source.size == target.size and source.is_whole()
         copies.tensor_copy(target, source, Engine.UNKNOWN, move=whole)
         return
     write(target, source.elements().reshape(target.shape), where.reshape(target.shape))
@@ -352,7 +353,11 @@ def accumulate_matmul(target: Tile, product: Tile) -> None:
         )
     if added.shape != held.shape:
         added = added.reshape(held.shape)
-    if where is None and held.dtype == added.dtype == target.dtype:
+    if (
+        where is None
+        and held.dtype == added.dtype == target.dtype
+        and not repeats(held.shape, target.strides)
+    ):
         np.add(held, added, out=held)
     else:
         write(target, held + added, where)
@@ -378,7 +383,10 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     op = ALU_OPS[name]
     where = f"nl.{name}"
     left, right = need_operand(x, "x", where), need_operand(y, "y", where)
-    result = promote(left, right) if not op.comparison else BOOL
+    if op.comparison:
+        result = BOOL
+    else:
+        result = (quotient_dtype if name == "divide" else promote)(left, right)
     if dtype is not None:
         result = as_dtype(dtype)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
@@ -422,7 +430,12 @@ def _binary_into(target: Tile, op: AluOp, left: Tile, right: Tile | Scalar) -> N
             tile = copy_to_sbuf(tile)
         left, tile = _spread_partitions(left, tile)
         engine = tensor_tensor_engine(left, tile, op, Engine.UNKNOWN)
-        tensor_tensor_shape(left, tile, op.name)
+        if tensor_tensor_shape(left, tile, op.name) != target.tile_shape():
+            raise ShapeError(
+                "an update in place keeps its target's shape",
+                received=f"target {list(target.shape)}, the other operand {list(right.shape)}",
+                remedy=f"make a new tile: nl.{op.name}(target, other)",
+            )
         tensor_tensor(target, left, tile, op, engine)
     else:
         steps = [Operand(op, right)]

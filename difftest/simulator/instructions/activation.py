@@ -18,7 +18,13 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import operand_values
-from difftest.simulator.instructions.operands import Scalar, as_float, compute_view, write
+from difftest.simulator.instructions.operands import (
+    Scalar,
+    as_float,
+    compute_view,
+    need_column,
+    write,
+)
 from difftest.simulator.instructions.reduce import Accumulate, accumulate
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.tile import Tile
@@ -43,28 +49,33 @@ def _sigmoid(x: Array) -> Array:
     return result
 
 
+def _gated(x: Array, gate: Array) -> Array:
+    """``x * gate`` for a gate that closes faster than x grows: 0 at infinity too, where it is."""
+    result: Array = np.where(gate == 0, np.clip(x, -1, 1), x) * gate
+    return result
+
+
 def _gelu(x: Array) -> Array:
-    result: Array = 0.5 * x * (1.0 + _erf64(x * _SQRT_HALF))
+    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * _SQRT_HALF))
     return result
 
 
 def _gelu_dx(x: Array) -> Array:
     wide = x.astype(np.float64)
     density = _INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
-    result: Array = 0.5 * (1.0 + _erf64(wide * _SQRT_HALF)) + wide * density
+    result: Array = 0.5 * (1.0 + _erf64(wide * _SQRT_HALF)) + _gated(wide, density)
     return result
 
 
 def _gelu_tanh(x: Array) -> Array:
     wide = x.astype(np.float64)
-    result: Array = 0.5 * wide * (1.0 + np.tanh(_SQRT_2_OVER_PI * (wide + _GELU_CUBIC * wide**3)))
-    return result
+    inner = _SQRT_2_OVER_PI * (wide + _GELU_CUBIC * wide**3)
+    return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
 
 
 def _silu_dx(x: Array) -> Array:
     gate = _sigmoid(x)
-    result: Array = gate * (1.0 + x * (1.0 - gate))
-    return result
+    return _gated(1.0 + _gated(x, 1.0 - gate), gate)
 
 
 def _softplus(x: Array) -> Array:
@@ -85,12 +96,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
     "gelu": _gelu,
     "gelu_dx": _gelu_dx,
     "gelu_apprx_tanh": _gelu_tanh,
-    "gelu_apprx_sigmoid": lambda x: x * _sigmoid(_GELU_SIGMOID * x),
-    "silu": lambda x: x * _sigmoid(x),
+    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
+    "silu": lambda x: _gated(x, _sigmoid(x)),
     "silu_dx": _silu_dx,
     "tanh": np.tanh,
     "softplus": _softplus,
-    "mish": lambda x: x * np.tanh(_softplus(x)),
+    "mish": lambda x: _gated(x, np.tanh(_softplus(x))),
     "erf": _erf64,
     "erf_dx": _erf_dx,
     "exp": np.exp,
@@ -189,6 +200,8 @@ def activation(
     where: Any = None,
 ) -> None:
     """``dst = func(data * scale + bias)``, and a reduction of it into the engine's registers."""
+    if reduce_into is not None:
+        need_column(reduce_into, "reduce_res", "activation", data)
     values = as_float(compute_view(data))
     operands: list[Tile] = [data]
     if isinstance(scale, Tile) or scale != 1.0:

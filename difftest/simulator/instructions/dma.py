@@ -27,7 +27,7 @@ from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.operands import (
     DMA_SPACES,
     as_float,
-    immutable,
+    check_destination,
     need_tile,
     store,
 )
@@ -90,9 +90,7 @@ def dma_copy(
 ) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
     _check_sizes(dst, src)
-    if not dst.storage.mutable:
-        raise immutable(dst)
-    dst.check_bounds()
+    check_destination(dst)
     values = src.read()
     if rmw is not None:
         old = as_float(from_bits(dst.read(), dst.dtype) if dst.in_hbm else dst.read())
@@ -101,13 +99,7 @@ def dma_copy(
         moved = to_bits(total, dst.dtype) if dst.in_hbm else total
     else:
         moved = _cast(values, src, dst)
-    moved = _arrange(moved, dst.shape)
-    view = dst.elements()
-    if where is None:
-        store(view, moved, dst)
-    else:
-        np.copyto(view, moved, where=where)
-    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+    store(dst, _arrange(moved, dst.shape), where)
     reads = (src,) if rmw is None else (src, dst)
     current().emit("dma_copy", Engine.DMA, (dst,), reads, dge=dge)
 
@@ -116,15 +108,17 @@ def dma_copy(
 def dma_gather(dst: Tile, src: IndirectTile, *, skip: bool = False, dge: str = "unknown") -> None:
     """``dst = src`` with the source's rows named by a tile of indices."""
     _check_sizes(dst, src)
+    check_destination(dst)
     arrays, inside = src.resolve(skip=skip)
     src.check_written(arrays, inside)
-    view = dst.elements()
-    shaped = inside.reshape(view.shape)
-    if not dst.storage.mutable:
-        raise immutable(dst)
+    shaped = inside.reshape(dst.shape)
     picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src.base, dst)
-    view[shaped] = picked
-    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, None if shaped.all() else shaped)
+    if shaped.all():
+        store(dst, picked.reshape(dst.shape))
+    else:
+        moved = np.empty(dst.shape, picked.dtype)
+        moved[shaped] = picked
+        store(dst, moved, shaped)
     current().emit("dma_gather", Engine.DMA, (dst,), (src.base, *src.index_tiles), dge=dge)
 
 
@@ -139,8 +133,7 @@ def dma_scatter(
 ) -> None:
     """``dst = src``, or ``dst <op>= src``, with the destination's rows named by indices."""
     base = dst.base
-    if not base.storage.mutable:
-        raise immutable(base)
+    check_destination(base)
     if rmw is not None and skip:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only", received="oob_mode.skip"
@@ -192,11 +185,6 @@ def dma_transpose_shape(src: Tile, axes: Sequence[int] | None) -> Shape:
 def dma_transpose(dst: Tile, src: Tile, *, where: Any = None, dge: str = "unknown") -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
     values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
-    view = dst.elements()
-    moved = _cast(values, src, dst)
-    if where is None:
-        store(view, moved, dst)
-    else:
-        np.copyto(view, moved, where=where)
-    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+    check_destination(dst)
+    store(dst, _cast(values, src, dst), where)
     current().emit("dma_transpose", Engine.DMA, (dst,), (src,), dge=dge)

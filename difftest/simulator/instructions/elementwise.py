@@ -2,7 +2,8 @@
 
 Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
 Bitvec operators take integers as bit patterns. Add, subtract and multiply of 32-bit integers are
-the GpSimd Engine's and exact. Source: AWS ``nki.isa`` at tag v2.26.0.
+the GpSimd Engine's: exact, and beyond 32 bits they wrap (which is assumed: AWS says "integer add",
+not what its overflow gives). Source: AWS ``nki.isa`` at tag v2.26.0.
 """
 
 from __future__ import annotations
@@ -57,9 +58,7 @@ def tensor_tensor_engine(data1: Tile, data2: Tile, op: AluOp, wanted: Engine) ->
             received=f"op={op.name}",
             remedy="use nisa.tensor_scalar or nisa.activation",
         )
-    exact = op.name in _EXACT_INTEGER_OPS and all(
-        tile.dtype in WIDE_INTEGERS for tile in (data1, data2)
-    )
+    exact = _is_exact(op, data1, data2)
     if op.engines == (Engine.GPSIMD,) or (exact and wanted is not Engine.VECTOR):
         engine = choose_engine("tensor_tensor", wanted, (Engine.GPSIMD,))
     else:
@@ -101,6 +100,23 @@ def same_rank(where: str, *tiles: Tile) -> None:
         )
 
 
+def _is_exact(op: AluOp, data1: Tile, data2: Tile) -> bool:
+    """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
+    return op.name in _EXACT_INTEGER_OPS and all(
+        tile.dtype in WIDE_INTEGERS for tile in (data1, data2)
+    )
+
+
+def _wrapped(result: Array, dst: Tile, data1: Tile, data2: Tile) -> Array:
+    """An integer result's low 32 bits, as the destination or the operands read them.
+
+    int32 with uint32 has no common dtype of 32 bits: a float destination gets the number itself.
+    """
+    if dst.dtype in WIDE_INTEGERS:
+        return result.astype(dst.dtype)
+    return result.astype(data1.dtype) if data1.dtype == data2.dtype else result
+
+
 def _apply(op: AluOp, left: Array, right: Array, *, exact: bool = False) -> Array:
     if not op.bitvec:
         kind = np.dtype(np.int64) if exact else FLOAT32
@@ -120,12 +136,10 @@ def tensor_tensor(
         need_integers(
             f"tensor_tensor({op.name})", data1=data1.dtype, data2=data2.dtype, result=dst.dtype
         )
-    exact = (
-        engine is Engine.GPSIMD
-        and op.name in _EXACT_INTEGER_OPS
-        and all(tile.dtype in WIDE_INTEGERS for tile in (data1, data2))
-    )
+    exact = engine is Engine.GPSIMD and _is_exact(op, data1, data2)
     result = _apply(op, compute_view(data1), compute_view(data2), exact=exact)
+    if exact:
+        result = _wrapped(result, dst, data1, data2)
     write(dst, result, where)
     current().emit("tensor_tensor", engine, (dst,), (data1, data2), op=op.name)
 
@@ -186,7 +200,8 @@ def _bit_pattern(step: Operand, ndim: int, dtype: np.dtype[Any]) -> Array:
     return np.array(int(number) % (1 << bits), dtype=f"u{dtype.itemsize}").view(dtype)
 
 
-def _apply_step(step: Operand, values: Array) -> Array:
+def apply_step(step: Operand, values: Array) -> Array:
+    """``values <op> operand`` (or reversed) for one step of tensor_scalar."""
     if step.op.bitvec:
         operand = _bit_pattern(step, values.ndim, values.dtype)
     else:
@@ -247,7 +262,7 @@ def tensor_scalar(
     no_gpsimd_in_psum(engine, "tensor_scalar", data=data)
     result = compute_view(data)
     for step in steps:
-        result = _apply_step(step, result)
+        result = apply_step(step, result)
     write(dst, result, where)
     vectors = tuple(step.value for step in steps if isinstance(step.value, Tile))
     current().emit(
@@ -274,7 +289,7 @@ def scalar_tensor_tensor(
         need_integers(
             "scalar_tensor_tensor", data=data.dtype, operand1=operand1.dtype, result=dst.dtype
         )
-    partial = _apply_step(first, compute_view(data))
+    partial = apply_step(first, compute_view(data))
     other = compute_view(operand1)
     left, right = (other, partial) if reverse1 else (partial, other)
     write(dst, _apply(second, left, right), where)

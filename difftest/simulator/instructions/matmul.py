@@ -91,8 +91,8 @@ def nc_matmul(dst: Tile, stationary: Tile, moving: Tile, *, where: Any = None) -
     if columns.ndim > 2:
         columns = columns.reshape(columns.shape[0], -1)
     storage = dst.storage
-    if where is None and dst.shape == storage.data.shape and storage.dtype == FLOAT32:
-        # All of a float32 tensor: the product goes straight into its memory.
+    if where is None and storage.dtype == FLOAT32 and dst.is_whole():
+        # All of a float32 tensor in order: the product goes straight into its memory.
         np.matmul(rows.T, columns, out=storage.data.reshape(rows.shape[1], columns.shape[1]))
         storage.mark_written(dst.offset, dst.shape, dst.strides)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,6 +18,7 @@ from difftest.simulator.dtypes import (
     to_bits,
 )
 from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.memory import repeats
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -122,6 +124,32 @@ def free_size(shape: Shape) -> int:
     return total
 
 
+def need_column(tile: Tile, name: str, where: str, data: Tile) -> None:
+    """Raise unless ``tile`` can take one element for each of ``data``'s partitions: [P, 1]."""
+    need_elements(tile, name, where, data, 1)
+
+
+def need_elements(tile: Tile, name: str, where: str, data: Tile, count: int) -> None:
+    """Raise unless ``tile``, a second destination, has ``count`` elements in each partition.
+
+    An instruction asks before it writes anything.
+
+    Raises
+    ------
+    ShapeError : another shape than [P, ``count``], P the partitions of ``data``.
+    OutOfBoundsError, KernelError : it cannot be written.
+    """
+    partitions = data.tile_shape()[0]
+    shape = tile.tile_shape()
+    if shape[0] != partitions or free_size(shape) != count:
+        raise ShapeError(
+            f"{where} writes {name} of {count} element{'s' * (count > 1)} a partition",
+            received=f"{name} {list(tile.shape)} for data {list(data.shape)}",
+            limit=f"shape {[partitions, count]}",
+        )
+    check_destination(tile)
+
+
 def need_dtype(tile: Tile, name: str, where: str, allowed: tuple[np.dtype[Any], ...]) -> None:
     """Raise :class:`DtypeError` unless the tile has one of the dtypes."""
     if tile.dtype not in allowed:
@@ -152,16 +180,21 @@ def need_float(tile: Tile, name: str, where: str) -> None:
         raise DtypeError(f"{where} takes {name} of a float dtype", received=f"{tile!r}")
 
 
+def check_destination(dst: Tile) -> None:
+    """Raise unless an instruction can write to ``dst``: inside its tensor, and no parameter."""
+    if dst.axes is not None:
+        dst.check_bounds()
+    if not dst.storage.mutable:
+        raise immutable(dst)
+
+
 def write(dst: Tile, values: Array, where: Array | None = None) -> None:
     """Round an instruction's results once into ``dst``'s dtype and store them.
 
     ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements.
     """
     storage = dst.storage
-    if dst.axes is not None:
-        dst.check_bounds()
-    if not storage.mutable:
-        raise immutable(dst)
+    check_destination(dst)
     rounded = round_to(values, storage.dtype)
     if dst.in_hbm:
         rounded = to_bits(rounded, storage.dtype)
@@ -169,6 +202,7 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
         where is None
         and rounded.base is None
         and rounded.shape == storage.data.shape == dst.shape
+        and dst.is_whole()
         and rounded.flags.c_contiguous
         and rounded.flags.writeable
         and storage.release is not None
@@ -178,36 +212,74 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
         storage.unwritten = 0
         storage.written = None
         return
+    store(dst, rounded, where)
+
+
+def store(dst: Tile, values: Array, where: Array | None = None) -> None:
+    """Put ``values``, as memory keeps them, into ``dst``, and note that they are written.
+
+    Their shapes are equal, broadcast, or hold the same elements in each partition.
+
+    Raises
+    ------
+    ShapeError : they do not; or ``dst`` names an element more than once, with different values.
+    """
     view = dst.elements()
+    values = _fit(values, dst)
+    if where is not None:
+        where = _spread(where, view.shape)
+    repeated = repeats(dst.shape, dst.strides)
+    if repeated:
+        values = values.copy()  # they may lie in the tensor that is written
     if where is None:
-        store(view, rounded, dst)
+        view[...] = values
     else:
-        np.copyto(view, np.broadcast_to(_fit(rounded, view.shape), view.shape), where=where)
-    storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+        np.copyto(view, values, where=where, casting="unsafe")
+    if repeated:
+        _check_repeated(dst, values, where)
+    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
 
 
-def store(view: Array, values: Array, dst: Tile) -> None:
-    """``view[...] = values`` for shapes that broadcast, or hold the same elements in each row."""
-    if 0 in dst.strides:
-        _refuse_broadcast(dst)
-    view[...] = _fit(values, view.shape)
+def _spread(where: Array, shape: Shape) -> Array:
+    """A mask in a destination's shape, which may lack the tile's free or partition axis."""
+    if where.size == math.prod(shape):
+        return where.reshape(shape)
+    return np.broadcast_to(where, shape)
 
 
-def _refuse_broadcast(dst: Tile) -> None:
-    if any(stride == 0 and size > 1 for size, stride in zip(dst.shape, dst.strides, strict=True)):
+def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
+    """Raise :class:`ShapeError` if an element has been given two values."""
+    view = dst.elements()
+    given = np.empty(view.shape, view.dtype)
+    given[...] = values
+    bits = np.dtype(f"V{view.itemsize}")  # NaN is equal to itself
+    lost = np.ascontiguousarray(view).view(bits) != given.view(bits)
+    if where is not None:
+        lost &= where
+    if lost.any():
         raise ShapeError(
-            "a broadcast view cannot be written", received=f"{dst!r} with strides {dst.strides}"
+            "a destination that names an element more than once gives it one value",
+            received=f"{dst!r} with strides {dst.strides}, and values that differ",
+            remedy="index each element once, or make the value repeat along the same axis",
         )
 
 
-def _fit(values: Array, shape: Shape) -> Array:
-    if values.size > 1 and values.shape != shape:
-        total = 1
-        for size in shape:
-            total *= size
-        if values.size == total:
-            return values.reshape(shape)
-    return values
+def _fit(values: Array, dst: Tile) -> Array:
+    """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
+    shape = dst.shape
+    if values.shape == shape or values.ndim == 0:
+        return values
+    want = shape if dst.in_hbm else dst.tile_shape()
+    if values.size == dst.size and (dst.in_hbm or values.shape[0] == want[0]):
+        return values.reshape(shape)
+    # Dimensions that are missing are free ones: NumPy would put them before the partitions.
+    have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
+    if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
+        raise ShapeError(
+            "an instruction's result has its destination's shape, or repeats to fill it",
+            received=f"values of shape {list(values.shape)} for {dst!r}",
+        )
+    return np.broadcast_to(values.reshape(have), want).reshape(shape)
 
 
 def immutable(tile: Tile) -> KernelError:

@@ -65,6 +65,16 @@ def scalar_dtype(value: object) -> np.dtype[Any]:
     return INT32 if isinstance(value, (int, np.integer)) else FLOAT32
 
 
+def quotient_dtype(*operands: object) -> np.dtype[Any]:
+    """The dtype of ``nl.divide``'s result: :func:`promote`'s, float32 for integers.
+
+    The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
+    fraction; its sentence on ``dtype`` is the one that all functions share, nl.equal included.
+    """
+    promoted = promote(*operands)
+    return promoted if is_float(promoted) else FLOAT32
+
+
 def promote(*operands: object) -> np.dtype[Any]:
     """The dtype of an arithmetic result over tiles and scalars."""
     dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]

@@ -12,16 +12,23 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import (
     Operand,
+    apply_step,
+    need_vector_ops,
     no_gpsimd_in_psum,
-    operand_values,
 )
-from difftest.simulator.instructions.operands import as_float, compute_view, need_integers, write
+from difftest.simulator.instructions.operands import (
+    as_float,
+    compute_view,
+    need_column,
+    need_integers,
+    write,
+)
 from difftest.simulator.instructions.table import instruction
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -159,7 +166,7 @@ def tensor_reduce(
             )
     result = reduce_array(op, compute_view(data), axes, keepdims=False)
     result = np.asarray(result).reshape(dst.shape)
-    write(dst, -result if negate else result)
+    write(dst, -as_float(result) if negate else result)
     current().emit("tensor_reduce", Engine.VECTOR, (dst,), (data,), op=op.name, axes=axes)
 
 
@@ -167,6 +174,8 @@ def tensor_reduce(
 def tensor_partition_reduce(dst: Tile, data: Tile, op: AluOp) -> None:
     """``dst = op-reduction of data`` across partitions."""
     no_gpsimd_in_psum(Engine.GPSIMD, "tensor_partition_reduce", data=data)
+    if op.bitvec:
+        need_integers(f"tensor_partition_reduce({op.name})", data=data.dtype, result=dst.dtype)
     write(dst, reduce_array(op, compute_view(data), (0,), keepdims=True))
     current().emit("tensor_partition_reduce", Engine.GPSIMD, (dst,), (data,), op=op.name)
 
@@ -184,20 +193,19 @@ def accumulate(
     partition and live across instructions (AWS: ``nisa.reduce_cmd``). ``into`` receives them,
     [P, 1].
     """
-    registers = current().accumulators
+    core = current()
     largest = op is not None and op.name == "maximum"
     lanes = values.shape[0]
-    start = np.full((lanes, 1), -np.inf if largest else 0.0, dtype=np.float32)
-    held = registers.get(engine, start)
-    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or held.shape != start.shape:
-        held = start
+    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or engine not in core.accumulators:
+        start = np.float32(-np.inf if largest else 0)
+        core.accumulators[engine] = np.full((core.machine.partitions, 1), start)
+    held = core.accumulators[engine][:lanes]
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
         flat = values.reshape(lanes, -1)
         if largest:
-            held = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
+            held[...] = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
         else:
-            held = held + np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
-    registers[engine] = held
+            held += np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
     if into is not None:
         write(into, held.copy())
 
@@ -217,9 +225,9 @@ def tensor_scalar_reduce(
             received=f"reduce_op={op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
         )
-    source = as_float(compute_view(data))
-    with np.errstate(all="ignore"):
-        result = step.op.compute(source, as_float(operand_values(step.value, source.ndim, FLOAT32)))
+    need_vector_ops("tensor_scalar_reduce", step.op)
+    need_column(reduce_into, "reduce_res", "tensor_scalar_reduce", data)
+    result = apply_step(step, as_float(compute_view(data)))
     axes = tuple(range(1, result.ndim))
     reduced = reduce_array(op, result, axes, keepdims=True).reshape(result.shape[0], 1)
     write(dst, result, where)

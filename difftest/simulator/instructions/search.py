@@ -13,6 +13,7 @@ from difftest.simulator.instructions.operands import (
     as_float,
     compute_view,
     need_dtype,
+    need_elements,
     same_partitions,
     write,
 )
@@ -26,6 +27,7 @@ UINT16 = np.dtype(np.uint16)
 UINT32 = np.dtype(np.uint32)
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
 MAX_GATHER_INDICES = 4096
+SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
@@ -116,6 +118,9 @@ def nc_match_replace8(
     _check_length(data, "data", "nc_match_replace8", 1)
     _check_eight(vals, "nc_match_replace8")
     same_partitions("nc_match_replace8", data=data, vals=vals)
+    if indices is not None:
+        need_elements(indices, "dst_idx", "nc_match_replace8", data, EIGHT)
+        need_dtype(indices, "dst_idx", "nc_match_replace8", (UINT16, UINT32))
     places = _matches(data, vals, "nc_match_replace8")
     rows = as_float(_rows(data)).copy()
     np.put_along_axis(rows, np.asarray(places), np.float32(replacement), axis=1)
@@ -214,11 +219,19 @@ def nc_stream_shuffle(dst: Tile, src: Tile, order: list[int], *, where: Any = No
 @instruction("sequence_bounds", Engine.GPSIMD)
 def sequence_bounds(dst: Tile, segment_ids: Tile) -> None:
     """For each element the start and end of its segment; (n, -1) for padding (id 0)."""
-    ids = compute_view(segment_ids).reshape(-1)
-    count = ids.size
     if segment_ids.tile_shape()[0] != 1:
         raise ShapeError(
             "sequence_bounds takes one partition", received=f"segment_ids {segment_ids!r}"
+        )
+    need_dtype(segment_ids, "segment_ids", "sequence_bounds", SEQUENCE_DTYPES)
+    need_dtype(dst, "the result", "sequence_bounds", SEQUENCE_DTYPES)
+    ids = compute_view(segment_ids).reshape(-1)
+    count = ids.size
+    wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
+    if wrong.any():
+        raise KernelError(
+            "sequence_bounds takes integers of at least 0 as segment_ids",
+            received=f"{ids[wrong][0]!r} at element {int(np.flatnonzero(wrong)[0])}",
         )
     bounds = np.empty((2, count), dtype=np.float32)
     for i, segment in enumerate(ids):

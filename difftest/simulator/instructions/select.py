@@ -21,6 +21,7 @@ from difftest.simulator.instructions.operands import (
     Scalar,
     as_float,
     compute_view,
+    need_column,
     need_dtype,
     need_float,
     same_elements,
@@ -86,6 +87,8 @@ def range_select(
             limit="nl.fp32.min",
         )
     _need_maximum(reduce_op, "range_select")
+    if reduce_into is not None:
+        need_column(reduce_into, "reduce_res", "range_select", data)
     values = as_float(compute_view(data))
     count = values[0].size
     if start + count > _EXACT_INDEX:
@@ -138,6 +141,9 @@ def select_reduce(
     need_dtype(on_true, "on_true", "select_reduce", SELECTED_DTYPES)
     same_elements("select_reduce", dst=dst, predicate=predicate, on_true=on_true)
     _need_maximum(reduce_op, "select_reduce")
+    if reduce_into is not None:
+        need_column(reduce_into, "reduce_res", "select_reduce", on_true)
+        need_float(reduce_into, "reduce_res", "select_reduce")
     values = as_float(compute_view(on_true))
     chosen = (compute_view(predicate) != 0).reshape(values.shape)
     if reverse:

@@ -136,7 +136,11 @@ class Run:
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit their memories."""
 
-    def output(self, value: Any) -> tuple[Array, Array | None]:
+    def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+        """The returned tensors as arrays, and where each was never written."""
+        return tuple(self._output(value) for value in returned)
+
+    def _output(self, value: Any) -> tuple[Array, Array | None]:
         """A returned tensor as an array, and where it was never written."""
         if not isinstance(value, Tensor) or not value.in_hbm:
             raise KernelError("a kernel returns tensors in HBM", received=f"{value!r:.80}")

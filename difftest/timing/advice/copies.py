@@ -47,7 +47,7 @@ def _made(spans: list[Span]) -> str:
     source, target = event.reads[0], event.writes[0]
     if source.allocation.dtype != target.allocation.dtype:
         return f"cast {source.allocation.dtype} to {target.allocation.dtype}"
-    if 0 in source.strides[1:]:
+    if any(stride == 0 and size > 1 for size, stride in source.free_axes):
         return "repeat a column"
     return "change nothing"
 

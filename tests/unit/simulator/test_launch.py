@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import (
     TRN1,
+    TRN2,
     KernelError,
     NkiError,
     ShapeError,
@@ -416,6 +417,34 @@ def test_the_machine():
         assert nisa.get_nc_version() == nisa.nc_version.gen2
 
     launch(kernel, machine=TRN1)
+
+
+@nki.jit(platform_target="trn1")
+def version_of_trn1():
+    assert nisa.get_nc_version() == nisa.nc_version.gen2
+
+
+def test_the_machine_is_the_kernels_own_unless_another_is_named():
+    launch(version_of_trn1)
+    nki.simulate_kernel(version_of_trn1)
+    with pytest.raises(AssertionError):
+        launch(version_of_trn1, machine=TRN2)
+
+
+def test_outputs_share_no_memory():
+    """Neither with the caller's argument nor with each other."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return x, out, out, out.reshape((6,))
+
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    outputs = launch(nki.jit(kernel), [array]).outputs
+    for number, output in enumerate(outputs):
+        assert_array_equal(output.ravel(), array.ravel())
+        assert not np.shares_memory(output, array)
+        assert not any(np.shares_memory(output, other) for other in outputs[:number])
 
 
 def test_floating_point_events_are_no_warnings():

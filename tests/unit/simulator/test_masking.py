@@ -15,7 +15,7 @@ from difftest.simulator.frontend import language as nl
 from difftest.simulator.index import MGridMaker, arange
 from difftest.simulator.masking import as_mask, mask_box, restrict
 from difftest.simulator.trace import Space
-from tests.unit.simulator.on_tiles import on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles
 from tests.unit.simulator.stored import stored
 
 P, X = MGridMaker()[0:4, 0:6]
@@ -218,6 +218,68 @@ def test_a_masked_dma_copy(mask, chosen):
         return out
 
     assert_array_equal(launch(kernel, [DATA]).outputs[0], np.where(chosen, DATA, 0))
+
+
+def test_a_masked_dma_copy_between_shapes():
+    """The mask is over the destination; elements correspond in row-major order."""
+    p, x = nl.mgrid[0:8, 0:6]
+    _, b, c = nl.mgrid[0:2, 0:4, 0:6]
+
+    def kernel(tensor):
+        tile = nl.zeros((8, 6), nl.float32)
+        out = nl.ndarray((2, 4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        nisa.dma_copy(dst=tile, src=tensor, mask=(p > 1) & (x < 5))
+        nisa.dma_copy(dst=out, src=tile, mask=(b < 3) & (c > 0))
+        return out
+
+    data = normal(2, 4, 6)
+    expected = data.copy().reshape(8, 6)
+    expected[:2] = expected[:, 5:] = 0
+    expected = expected.reshape(2, 4, 6)
+    expected[:, 3:] = expected[:, :, :1] = 0
+    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("mask", "part"),
+    [
+        (lambda p, x: p < 3, np.s_[:3]),
+        (lambda p, x: x < 7, np.s_[:, :7]),
+        (lambda p, x: (p > 0) & (x > 3), np.s_[1:, 4:]),
+    ],
+)
+def test_a_masked_scan_of_operands_in_two_and_three_dimensions(mask, part):
+    first, second = normal(4, 12), normal(4, 2, 6)
+
+    def compute(x, y):
+        result = nl.zeros((4, 12), nl.float32)
+        p, f = nl.mgrid[0:4, 0:12]
+        result[...] = nisa.tensor_tensor_scan(x, y, 0.5, np.multiply, np.add, mask=mask(p, f))
+        return result
+
+    state = np.float32(0.5)
+    steps = []
+    for one, other in zip(first[part].T, second.reshape(4, 12)[part].T, strict=True):
+        state = one * state + other
+        steps.append(state)
+    expected = np.zeros((4, 12), np.float32)
+    expected[part] = np.stack(steps, axis=1)
+    assert_array_equal(on_tiles(compute, first, second), expected)
+
+
+def test_a_masked_dropout_with_a_probability_for_each_partition():
+    def compute(x, chances):
+        result = nl.full((4, 6), 7, nl.float32)
+        p, f = nl.mgrid[0:4, 0:6]
+        result[...] = nisa.dropout(x, chances, mask=(p > 0) & (f < 5))
+        return result
+
+    data = normal(4, 6)
+    chances = np.array([[0], [0], [1], [0]], np.float32)
+    expected = np.where(chances, np.float32(0), data)
+    expected[0] = expected[:, 5:] = 7
+    assert_array_equal(on_tiles(compute, data, chances), expected)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 7, 8])

@@ -22,8 +22,10 @@ from difftest.simulator.memory import (
     check_tensor_size,
     contiguous_strides,
     empty_on_chip,
+    in_order,
     pattern_view,
     poison,
+    repeats,
 )
 from difftest.simulator.trace import Allocation, Space
 
@@ -73,6 +75,29 @@ def test_the_written_mask_after_any_writes(data):
     assert_array_equal(np.zeros(shape, np.bool_) if missing is None else missing, ~expected)
     if expected.all():
         assert tensor.written is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "unwritten"),
+    [((2, 6), (6, 0), 10), ((2, 3, 2), (6, 1, 1), 4), ((2, 2, 3), (6, 3, 1), 0)],
+    ids=["one element again and again", "steps that overlap", "all of it"],
+)
+def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwritten):
+    tensor = storage((2, 6))
+    tensor.mark_written(0, shape, strides)
+    assert tensor.unwritten == unwritten
+    missing = tensor.unwritten_in(0, (2, 6), (6, 1))
+    assert unwritten == (0 if missing is None else missing.sum())
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=4))
+def test_repeats_and_order(axes):
+    shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
+    places = np.zeros((), int)
+    for size, stride in axes:
+        places = np.add.outer(places, np.arange(size) * stride)
+    assert repeats(shape, strides) == (len(np.unique(places)) < places.size)
+    assert in_order(shape, strides) == (places.ravel().tolist() == list(range(places.size)))
 
 
 def test_a_whole_write_needs_no_mask():

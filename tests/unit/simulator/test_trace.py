@@ -9,6 +9,7 @@ from difftest.simulator import Engine, Space, launch
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.instructions.copy import memset
 from difftest.simulator.trace import Allocation, Region
 
 DATA = np.ones((8, 12), np.float32)
@@ -45,6 +46,28 @@ def test_opcodes_and_engines_in_program_order(trace):
     ]
     assert [event.number for event in trace] == list(range(9))
     assert (len(trace), trace.count("dma_copy"), trace.count("nc_matmul")) == (9, 6, 0)
+
+
+@pytest.mark.parametrize(
+    ("index", "partitions", "free_axes"),
+    [
+        (np.s_[:], 3, ((2, 12), (4, 1))),
+        (np.s_[1], 3, ((4, 1),)),
+        (np.s_[1, 2], 1, ((4, 1),)),
+        (np.s_[:, 1], 1, ((2, 12), (4, 1))),
+        (np.s_[0:1, 0:2, ::2], 2, ((1, 12), (2, 2))),
+    ],
+    ids=str,
+)
+def test_a_region_knows_its_partitions(index, partitions, free_axes):
+    """Whatever was indexed away before, or stands before them as blocks."""
+
+    def kernel():
+        tile = nl.ndarray((2, nl.par_dim(3), 4), nl.float32)
+        memset(tile[index], 0.0, Engine.VECTOR)
+
+    (region,) = launch(kernel).trace.events[0].writes
+    assert (region.partitions, region.free_axes) == (partitions, free_axes)
 
 
 def test_regions(trace):

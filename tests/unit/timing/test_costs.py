@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import MACHINES, TRN1, TRN2
+from difftest.simulator import MACHINES, TRN1, TRN2, launch
+from difftest.simulator.frontend import language as nl
 from difftest.simulator.instructions.table import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
@@ -42,6 +43,41 @@ def test_two_rows_for_one_thing_are_refused():
     row = all_costs()[0]
     with pytest.raises(ValueError, match=r"two rows for \('tensor_copy'"):
         CostTable((row, row))
+
+
+def interval(kernel, opcode):
+    """ns that the kernel's one event of this opcode keeps its engine, and its elements."""
+    trace = launch(kernel).trace
+    (event,) = [event for event in trace if event.opcode == opcode]
+    row = cost_table(TRN2).find(event, event.engine)
+    return row.cycles * costs.free_elements(event) / 0.96 + row.interval_ns
+
+
+@pytest.mark.parametrize("block", [(), (2,), (2, 3)])
+def test_a_block_dimension_is_not_the_partitions(block):
+    """Blocks lie one after the other in each partition: [2, par_dim(128), 1000] has 2000 there."""
+
+    def blocked():
+        nl.zeros((*block, nl.par_dim(128), 1000), nl.float32)
+
+    def flat():
+        nl.zeros((128, 1000 * int(np.prod(block))), nl.float32)
+
+    assert interval(blocked, "memset") == interval(flat, "memset") < 10_000
+
+
+def test_one_partition_that_an_integer_names_has_all_its_elements():
+    """The axis over partitions is gone: none of the others takes its place."""
+
+    def row():
+        tile = nl.ndarray((4, 3, 1000), nl.float32)
+        tile[2] = 0.0
+
+    def sliced():
+        tile = nl.ndarray((4, 3, 1000), nl.float32)
+        tile[2:3] = 0.0
+
+    assert interval(row, "memset") == interval(sliced, "memset") > 3000
 
 
 def copied(shape, source="float32", target="float32", space="sbuf", strides=None, engine=None):

@@ -64,6 +64,14 @@ def test_covering_is_having_every_element(allocation, one, other):
         assert members(left) >= members(right)
 
 
+def test_partitions_may_be_walked_downwards():
+    tile = Allocation(0, Space.SBUF, (128, 8), np.dtype("float32"), 0, None)
+    backwards = footprint(Region(tile, 127 * 8, (64, 8), (-8, 1)))
+    assert (backwards.first, backwards.last) == (64, 128)
+    assert backwards.overlaps(footprint(Region(tile, 64 * 8, (1, 8), (8, 1))))
+    assert not backwards.overlaps(footprint(Region(tile, 63 * 8, (1, 8), (8, 1))))
+
+
 def test_columns_of_a_tile_do_not_overlap():
     tile = Allocation(0, Space.SBUF, (128, 512), np.dtype("float32"), 0, None)
     first, second = (footprint(Region(tile, i, (128, 1), (512, 1))) for i in (0, 1))

@@ -167,7 +167,10 @@ CALLS = {  # name: what makes (function, keyword arguments) of a tile t and a te
         nisa.nc_stream_shuffle,
         {"src": t, "dst": t, "shuffle_mask": [0] * 32},
     ),
-    "sequence_bounds": lambda t, h: (nisa.sequence_bounds, {"segment_ids": t[0:1]}),
+    "sequence_bounds": lambda t, h: (
+        nisa.sequence_bounds,
+        {"segment_ids": nl.ones((1, 4), nl.int32)},
+    ),
     "tile[key]": lambda t, h: (lambda key: nl.copy(t[key]), {"key": 1}),
     "tile[...] = value": lambda t, h: (lambda value: t.__setitem__(..., value), {"value": 1}),
     "tile.reshape": lambda t, h: (t.reshape, {"shape": (16, 4, 4)}),

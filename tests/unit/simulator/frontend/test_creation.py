@@ -172,7 +172,32 @@ REFUSED = [
         "nl.shared_identity_matrix has at least one row",
         "n=0",
     ),
-    ("a negative seed", lambda: nl.random_seed(-1), "a seed is not negative", "-1"),
+    ("a negative seed", lambda: nl.random_seed(-1), "32 bits and no sign", "-1"),
+    ("a large seed", lambda: nl.random_seed(2**32), "32 bits and no sign", "4294967296"),
+    (
+        "a seed that is no number",
+        lambda: nl.random_seed(nl.full((1, 1), np.nan, nl.float32)),
+        "a seed is one integer",
+        "with nan",
+    ),
+    (
+        "a fraction as a seed",
+        lambda: nl.random_seed(nl.full((1, 1), 2.5, nl.float32)),
+        "a seed is one integer",
+        "with 2.5",
+    ),
+    (
+        "several seeds",
+        lambda: nl.random_seed(nl.ones((1, 2), nl.int32)),
+        "a seed is one integer",
+        "tile [1, 2] int32 in sbuf",
+    ),
+    (
+        "an empty constant",
+        lambda: nl.shared_constant(np.zeros((0, 3), np.float32)),
+        "nl.shared_constant has at least one element",
+        "shape (0, 3)",
+    ),
     ("a masked seed", lambda: nl.random_seed(1, mask=True), "argument 'mask' is not", "True"),
 ]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, NkiError, launch
+from difftest.simulator import KernelError, NkiError, ShapeError, UnwrittenError, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
@@ -36,6 +36,30 @@ def test_operators_of_floats(name):
         (scalar, op(half, A)),
     ):
         assert_array_equal(result, expected, strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_the_quotient_of_integers_is_a_fraction(dtype):
+    """nl.divide is "similar to numpy.divide"; an instruction keeps its documented dtype."""
+    m, n = M.astype(dtype), (N + 1).astype(dtype)
+    both, right, left, cast, instruction, in_place = on_tiles(
+        lambda x, y: (
+            x / y,
+            nl.divide(x, 38),
+            38 / y,
+            nl.divide(x, y, dtype=nl.int32),
+            nisa.tensor_tensor(x, y, np.divide),
+            operator.itruediv(x, y),
+        ),
+        *(m, n),
+    )
+    quotient = m.astype(np.float32) / n.astype(np.float32)
+    assert_array_equal(both, quotient, strict=True)
+    assert_array_equal(right, m.astype(np.float32) / np.float32(38), strict=True)
+    assert_array_equal(left, np.float32(38) / n.astype(np.float32), strict=True)
+    assert_array_equal(cast, np.rint(quotient).astype(np.int32), strict=True)
+    assert_array_equal(instruction, np.rint(quotient).astype(dtype), strict=True)
+    assert_array_equal(in_place, np.rint(quotient).astype(dtype), strict=True)
 
 
 @pytest.mark.parametrize("name", BIT_OPERATORS)
@@ -145,6 +169,121 @@ def test_the_result_is_cast_into_its_target():
     exact = A * np.float32(100)
     expected = np.clip(np.rint(exact), -128, 127).astype(np.int8)
     assert_array_equal(on_tiles(compute, A), expected, strict=True)
+
+
+PERMUTED = {
+    "reversed": (
+        lambda e, v, p, a, b: e.__setitem__((p, a, 3 - b), v),
+        lambda v: v[:, :, ::-1],
+    ),
+    "axes swapped": (lambda e, v, p, a, b: e.__setitem__((p, b, a), v), lambda v: v.swapaxes(1, 2)),
+    "axes swapped and reversed": (
+        lambda e, v, p, a, b: e.__setitem__((p, 3 - b, a), v),
+        lambda v: v.swapaxes(1, 2)[:, ::-1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("put", "expected"), PERMUTED.values(), ids=list(PERMUTED))
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda t: t,
+        nisa.tensor_copy,
+        lambda t: nl.add(t, 0),
+        lambda t: nl.copy(t, dtype=nl.float32),
+        lambda t: nl.copy(t, dtype=nl.bfloat16),
+    ],
+    ids=["a tile", "tensor_copy", "nl.add", "from float32", "from bfloat16"],
+)
+def test_a_destination_of_its_tensors_shape_in_another_order(put, expected, dtype, made):
+    """All elements of the tensor, but not one after the other: the index says where each goes."""
+    values = integers(6, 4, 4, low=-99, high=99, dtype=dtype)
+
+    def compute(t):
+        e = nl.ndarray((6, 4, 4), t.dtype)
+        p, a, b = nl.mgrid[0:6, 0:4, 0:4]
+        put(e, made(t), p, a, b)
+        return e
+
+    assert_array_equal(on_tiles(compute, values), expected(values), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_tile_reversed_in_its_own_place(dtype):
+    def compute(x):
+        p, f = nl.mgrid[0:6, 0:8]
+        x[p, 7 - f] = x[p, f]
+        return x
+
+    assert_array_equal(on_tiles(compute, A.astype(dtype)), A.astype(dtype)[:, ::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("made", [lambda t: t, nl.copy], ids=["a tile", "a result"])
+def test_a_dense_index_beside_an_integer(dtype, made):
+    """nl.mgrid's axes are dense (as NumPy's): every element of the column is named four times."""
+
+    def compute(t):
+        e = nl.ndarray((6, 4), t.dtype)
+        i = nl.mgrid[0:6, 0:4]
+        for p in range(4):
+            e[i.p, p] = made(t[i.p, 2 * p])
+        e[i.p, 1] += e[i.p, 3]
+        return e
+
+    a = A.astype(dtype)
+    expected = a[:, ::2].copy()
+    expected[:, 1] += a[:, 6]
+    assert_array_equal(on_tiles(compute, a), expected, strict=True)
+
+
+def test_a_dense_index_beside_an_integer_takes_one_value_for_each_element():
+    def compute(t):
+        e = nl.ndarray((6, 4), t.dtype)
+        i = nl.mgrid[0:6, 0:4]
+        e[i.p, 0] = t[i.p, i.x]
+        return e
+
+    with pytest.raises(ShapeError, match="names an element more than once gives it one value"):
+        on_tiles(compute, A)
+
+
+def test_an_element_that_a_dense_index_leaves_out_stays_unwritten():
+    def compute(t):
+        e = nl.ndarray((6, 4), t.dtype)
+        i = nl.mgrid[0:6, 0:4]
+        e[i.p, 0] = t[i.p, 2]
+        return nl.copy(e)
+
+    with pytest.raises(UnwrittenError, match="18 of 24 elements"):
+        on_tiles(compute, A)
+
+
+def test_a_value_of_a_lower_rank_repeats_along_the_free_axis_that_it_lacks():
+    """Two partitions and an axis of two: the value's partitions stay partitions."""
+
+    def compute(x):
+        target = nl.ndarray((2, 2, 8), x.dtype)
+        target[...] = x[0:2]
+        return target
+
+    assert_array_equal(on_tiles(compute, A), np.stack([A[:2]] * 2, axis=1))
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (6, 1)])
+def test_an_accumulator_keeps_its_shape(shape):
+    """A larger tile is not added to a smaller one, neither in SBUF nor in PSUM."""
+
+    def compute(x):
+        total = nl.zeros(shape, nl.float32)
+        total += x
+        return total
+
+    with pytest.raises(ShapeError, match="an update in place keeps its target's shape") as caught:
+        on_tiles(compute, A)
+    assert caught.value.received == f"target {list(shape)}, the other operand [6, 8]"
 
 
 def test_overlapping_parts_of_one_tile():

@@ -86,6 +86,49 @@ def test_a_function(name):
     assert_allclose(called, expected, rtol=3e-6, atol=1e-7)
 
 
+INF = np.inf
+LIMITS = {  # name: (at -inf, at inf), for every function whose valid input range has them
+    "copy": (-INF, INF),
+    "square": (INF, INF),
+    "sigmoid": (0, 1),
+    "relu": (0, INF),
+    "gelu": (0, INF),
+    "gelu_dx": (0, 1),
+    "gelu_apprx_tanh": (0, INF),
+    "gelu_apprx_sigmoid": (0, INF),
+    "silu": (0, INF),
+    "silu_dx": (0, 1),
+    "tanh": (-1, 1),
+    "softplus": (0, INF),
+    "mish": (0, INF),
+    "erf": (-1, 1),
+    "erf_dx": (0, 0),
+    "exp": (0, INF),
+    "sign": (-1, 1),
+    "abs": (INF, INF),
+}
+
+
+def test_every_function_that_takes_infinities_has_its_limits():
+    assert set(LIMITS) == set(ACTIVATIONS) - set(VALID_RANGES)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
+    """The largest finite numbers are as far out as the limits are."""
+    inputs = np.array([[-INF, INF, np.nan]], dtype)
+    largest = np.array([[-3e38, 3e38]], np.float32)
+    at_infinity, far_out = on_tiles(
+        lambda x, y: (nisa.activation(getattr(nl, name), x), nisa.activation(getattr(nl, name), y)),
+        *(inputs, largest),
+    )
+    assert_array_equal(at_infinity, np.array([[*LIMITS[name], np.nan]], dtype), strict=True)
+    finite = np.isfinite(LIMITS[name])
+    assert_array_equal(far_out[0][finite], np.array(LIMITS[name])[finite])
+    assert not np.isnan(far_out).any()
+
+
 @pytest.mark.parametrize("name", OF_NUMPY)
 def test_numpys_functions_name_them_too(name):
     inputs = FUNCTIONS[name][1]

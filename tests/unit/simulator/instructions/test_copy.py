@@ -274,3 +274,27 @@ def test_what_is_refused(compute, rule):
 
 def test_float32_is_what_the_engines_hold():
     assert on_tiles(lambda x: nl.copy(x, dtype=nl.float32), A).dtype == FLOAT32
+
+
+@pytest.mark.parametrize("shape", [(4, 12), (4, 3, 4), (4, 12, 1)], ids=str)
+def test_a_predicated_copy_into_another_rank(shape):
+    """src, dst and predicate have the same partitions and as many elements in each."""
+    values, chosen = normal(4, 2, 6), normal(4, 6, 2, seed=1) > 0
+
+    def compute(x, predicate):
+        target = nl.zeros(shape, nl.float32)
+        nisa.tensor_copy_predicated(src=x, dst=target, predicate=predicate)
+        return target
+
+    expected = np.where(chosen.reshape(4, 12), values.reshape(4, 12), 0).reshape(shape)
+    assert_array_equal(on_tiles(compute, values, chosen.astype(np.uint8)), expected)
+
+
+def test_a_predicated_copy_of_one_element_into_a_lower_rank():
+    def compute(x, predicate):
+        target = nl.zeros((1, 3), nl.float32)
+        nisa.tensor_copy_predicated(src=x, dst=target[:, 1], predicate=predicate)
+        return target
+
+    one = np.full((1, 1, 1), 5, np.float32)
+    assert on_tiles(compute, one, one.astype(np.uint8)).tolist() == [[0, 5, 0]]

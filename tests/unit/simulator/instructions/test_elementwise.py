@@ -146,9 +146,60 @@ def test_elsewhere_they_go_through_float32(compute):
     assert_array_equal(on_tiles(compute, WIDE), np.full((2, 3), 2**24, np.int32), strict=True)
 
 
-def test_an_exact_sum_saturates():
+EDGES = {
+    np.int32: np.array([[-(2**31), -(2**31) + 1, -7, -1, 0, 1, 3, 2**16, 2**31 - 1]], np.int32),
+    np.uint32: np.array([[0, 1, 3, 5, 2**16 + 1, 2**31, 2**32 - 2, 2**32 - 1]], np.uint32),
+}
+
+
+@pytest.mark.parametrize("dtype", EDGES)
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
+def test_integers_of_32_bits_wrap(dtype, name):
+    """As tensor_tensor, as a Python operator and in place: the low 32 bits of the result."""
+    row = EDGES[dtype]
+    a, b = (x.copy() for x in np.broadcast_arrays(row, row.reshape(-1, 1)))
+    operation, sign = getattr(np, name), {"add": "+", "subtract": "-", "multiply": "*"}[name]
+
+    def compute(x, y):
+        results = [nisa.tensor_tensor(x, y, operation), getattr(nl, name)(x, y)]
+        results.append({"+": x + y, "-": x - y, "*": x * y}[sign])
+        into = nl.copy(x)
+        if sign == "+":
+            into += y
+        elif sign == "-":
+            into -= y
+        else:
+            into *= y
+        return (*results, into)
+
+    wide = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[sign]
+    exact = [[wide(int(m), int(n)) % 2**32 for m, n in zip(*r, strict=True)]
+             for r in zip(a, b, strict=True)]  # fmt: skip
+    expected = np.array(exact, np.uint32).view(dtype)
+    for result in on_tiles(compute, a, b):
+        assert_array_equal(result, expected, strict=True)
+
+
+def test_a_wrapped_integer_is_then_cast():
     top = np.full((1, 2), 2**31 - 1, np.int32)
-    assert on_tiles(lambda x: nisa.tensor_tensor(x, x, np.add), top).tolist() == [[2**31 - 1] * 2]
+    wide, narrow, unsigned = on_tiles(
+        lambda x: (
+            nisa.tensor_tensor(x, x, np.add, dtype=nl.float32),
+            nisa.tensor_tensor(x, x, np.add, dtype=nl.int8),
+            nisa.tensor_tensor(x, x, np.add, dtype=nl.uint32),
+        ),
+        top,
+    )
+    assert wide.tolist() == [[-2.0, -2.0]]
+    assert narrow.tolist() == [[-2, -2]]
+    assert unsigned.tolist() == [[2**32 - 2] * 2]
+
+
+def test_signed_and_unsigned_integers_meet_in_float32():
+    """(int32, uint32) -> float32, as documented: the number is not wrapped, it is rounded."""
+    a, b = np.array([[-5]], np.int32), np.array([[2**32 - 1]], np.uint32)
+    result = on_tiles(lambda x, y: nisa.tensor_tensor(x, y, np.add), a, b)
+    assert_array_equal(result, np.array([[2**32 - 6]], np.float32), strict=True)
 
 
 def test_bit_patterns_are_not_cast():

@@ -124,10 +124,36 @@ def test_an_immutable_tensor_is_not_written():
     assert (target.storage.data == 0).all()
 
 
-def test_a_broadcast_view_is_not_written():
-    view = tile(4, 1).broadcast_to((4, 3))
-    with pytest.raises(ShapeError, match="a broadcast view cannot be written"):
-        write(view, np.ones((4, 3), np.float32))
+def test_an_element_that_is_named_more_than_once_is_given_one_value():
+    """By a broadcast view, and by indices whose steps overlap: the order of writing is nobody's."""
+    target = tile(4, 7)
+    row = np.arange(7, dtype=np.float32)
+    i, j = np.mgrid[0:4, 0:4]
+    for view, same in (
+        (tile(4, 1).broadcast_to((4, 3)), np.full((4, 3), 5, np.float32)),
+        (type(target)(target.storage, 0, (4, 4, 4), (7, 1, 1), 0), np.stack([row[i + j]] * 4)),
+    ):
+        write(view, same)
+        assert_array_equal(view.elements(), same)
+        other = same.copy()
+        other.flat[1] += 1
+        with pytest.raises(ShapeError, match="names an element more than once gives it one value"):
+            write(view, other)
+        write(view, other, other == same)
+        assert_array_equal(view.elements(), same)
+
+
+def test_a_result_fills_its_destination_partition_by_partition():
+    """[2, 4] in [2, 3, 4] repeats along axis 1: NumPy would take its partitions for that axis."""
+    target = tile(2, 3, 4)
+    values = np.arange(8, dtype=np.float32).reshape(2, 4)
+    write(target, values)
+    assert_array_equal(target.elements(), np.stack([values] * 3, axis=1))
+    write(tile(4, 6), np.ones((4, 2, 3), np.float32))
+    for wrong in (np.ones((6, 4)), np.ones((4, 5)), np.ones((3, 1)), np.ones((4, 2, 3, 1, 2))):
+        with pytest.raises(ShapeError, match="its destination's shape") as caught:
+            write(tile(4, 6), wrong.astype(np.float32))
+        assert f"values of shape {list(wrong.shape)} for t [4, 6]" in caught.value.received
 
 
 def test_a_dimension_of_size_1_may_have_any_stride():

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import Engine, NkiError, launch
+from difftest.simulator import Engine, NkiError, ShapeError, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
-from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles, written
 
 DATA = normal(4, 3, 5)
 REDUCTIONS = {
@@ -45,6 +45,130 @@ def test_subtract_takes_the_others_from_the_first():
     result = on_tiles(lambda x: nisa.tensor_reduce(np.subtract, x, [1, 2]), DATA)
     flat = DATA.reshape(4, -1).astype(np.float64)
     assert_allclose(result[:, 0], flat[:, 0] - flat[:, 1:].sum(1), rtol=1e-6)
+
+
+def test_a_logical_reduction_is_negated_as_a_number():
+    """Logical operators are arithmetic: negate multiplies their 1 or 0 by -1.0."""
+    values = np.array([[0, 3, 0], [1, 2, 3]], np.float32)
+    both, either = on_tiles(
+        lambda x: tuple(
+            nisa.tensor_reduce(op, x, 1, negate=True) for op in (nl.logical_and, nl.logical_or)
+        ),
+        values,
+    )
+    assert (both[:, 0].tolist(), either[:, 0].tolist()) == ([0, -1], [-1, -1])
+
+
+@pytest.mark.parametrize("op", [np.bitwise_or, np.bitwise_and])
+def test_bits_across_partitions(op):
+    bits = integers(5, 6, low=0, high=2**31, dtype=np.int32)
+    result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits)
+    assert_array_equal(result, op.reduce(bits, axis=0, keepdims=True), strict=True)
+    with pytest.raises(NkiError, match="bitvec operators work on integers"):
+        on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [(nl.abs, np.abs), (nl.logical_not, np.logical_not), (nl.reciprocal, np.reciprocal)],
+)
+def test_tensor_scalar_reduce_with_a_unary_operator(op, expected):
+    """ "Any arithmetic operator" of the table that the Vector Engine has."""
+
+    def compute(x):
+        total = nl.ndarray((4, 1), nl.float32)
+        result = nisa.tensor_scalar_reduce(
+            data=x, op0=op, operand0=0.0, reduce_op=np.add, reduce_res=total
+        )
+        return result, total
+
+    result, total = on_tiles(compute, DATA)
+    wanted = expected(DATA).astype(np.float32)
+    assert_array_equal(result, wanted)
+    assert_allclose(total[:, 0], wanted.sum((1, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", [nl.rsqrt, nl.power])
+def test_tensor_scalar_reduce_has_the_vector_engines_operators(op):
+    with pytest.raises(NkiError, match="tensor_scalar_reduce runs on the Vector Engine"):
+        on_tiles(
+            lambda x: nisa.tensor_scalar_reduce(
+                data=x, op0=op, operand0=2.0, reduce_op=np.add, reduce_res=x[:, 0, 0]
+            ),
+            DATA,
+        )
+
+
+BOUND = {"comp_op0": np.less, "comp_op1": np.less}
+INTO = {  # name: an instruction of x [4, 6] with the second destination ``into``
+    "activation": lambda x, into: nisa.activation(
+        nl.copy, x, reduce_op=np.add, reduce_res=into, reduce_cmd=nisa.reduce_cmd.reset_reduce
+    ),
+    "activation_reduce": lambda x, into: nisa.activation_reduce(
+        nl.copy, x, reduce_op=np.add, reduce_res=into
+    ),
+    "tensor_scalar_reduce": lambda x, into: nisa.tensor_scalar_reduce(
+        data=x, op0=np.add, operand0=0.0, reduce_op=np.add, reduce_res=into
+    ),
+    "range_select": lambda x, into: nisa.range_select(
+        on_true_tile=x, bound0=x[:, 0], bound1=x[:, 1], reduce_res=into, **BOUND
+    ),
+    "select_reduce": lambda x, into: nisa.select_reduce(
+        dst=x, predicate=nl.ones((4, 6), nl.uint8), on_true=x, on_false=0.0, reduce_res=into,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTO)
+@pytest.mark.parametrize("shape", [(4, 6), (1, 4), (1, 1), (4, 2), (5, 1)], ids=str)
+def test_a_reductions_destination_has_one_element_a_partition(name, shape):
+    def compute(x):
+        into = nl.zeros(shape, nl.float32)
+        with pytest.raises(ShapeError) as caught:
+            INTO[name](x, into)
+        return nl.copy(x), into, str(caught.value.received), str(caught.value.limit)
+
+    texts = []
+
+    def kernel(x):
+        *tiles, received, limit = compute(nl.load(x))
+        texts.extend((received, limit))
+        return tuple(written(tile) for tile in tiles)
+
+    data = normal(4, 6)
+    unchanged, zeros = launch(kernel, [data]).outputs
+    assert_array_equal(unchanged, data)
+    assert not zeros.any()
+    assert texts == [f"reduce_res {list(shape)} for data [4, 6]", "shape [4, 1]"]
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_a_reductions_destination_may_be_a_column(name):
+    def compute(x):
+        into = nl.zeros((4, 3), nl.float32)
+        INTO[name](x, into[:, 1])
+        return into
+
+    result = on_tiles(compute, normal(4, 6))
+    assert result[:, 1].all()
+    assert not result[:, [0, 2]].any()
+
+
+def test_the_registers_are_one_for_each_partition():
+    """An instruction over two partitions leaves the other partitions' registers alone."""
+
+    def compute(x):
+        into = nl.zeros((4, 1), nl.float32)
+        run = {"reduce_op": np.add, "reduce_cmd": nisa.reduce_cmd.reduce}
+        nisa.activation(nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.activation(nl.copy, x[0:2], **run)
+        nisa.activation(nl.copy, x, reduce_res=into, **run)
+        return into
+
+    data = normal(4, 6)
+    sums = data.sum(1, keepdims=True) * np.array([[3], [3], [2], [2]])
+    assert_allclose(on_tiles(compute, data), sums, rtol=1e-5)
 
 
 def test_logical_reductions_are_one_or_zero():

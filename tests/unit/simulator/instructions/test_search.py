@@ -128,6 +128,61 @@ def test_nc_stream_shuffle_in_place():
     assert_array_equal(result, data[::-1])
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "rule"),
+    [
+        ((4, 6), np.uint32, "writes dst_idx of 8 elements a partition"),
+        ((4, 1), np.uint32, "writes dst_idx of 8 elements a partition"),
+        ((1, 32), np.uint32, "writes dst_idx of 8 elements a partition"),
+        ((5, 8), np.uint16, "writes dst_idx of 8 elements a partition"),
+        ((4, 8), np.float32, "takes dst_idx of certain dtypes"),
+        ((4, 8), np.int32, "takes dst_idx of certain dtypes"),
+    ],
+)
+def test_the_indices_of_a_replacement_have_a_place_each(shape, dtype, rule):
+    def compute(x):
+        nisa.nc_match_replace8(
+            data=x, vals=nisa.max8(src=x), imm=0.0, dst_idx=nl.zeros(shape, dtype)
+        )
+        return x
+
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, normal(4, 16))
+
+
+@pytest.mark.parametrize("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
+def test_segment_ids_are_integers_from_0(ids):
+    with pytest.raises(NkiError, match="takes integers of at least 0 as segment_ids") as caught:
+        on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), np.array([ids], np.float32))
+    assert f"at element {len(ids) - 1}" in caught.value.received
+
+
+@pytest.mark.parametrize("dtypes", [(np.float16, None), (np.int32, nl.int16)])
+def test_segment_ids_are_of_32_bits(dtypes):
+    with pytest.raises(NkiError, match=r"sequence_bounds takes .* of certain dtypes"):
+        on_tiles(
+            lambda x: nisa.sequence_bounds(segment_ids=x, dtype=dtypes[1]),
+            np.ones((1, 4), dtypes[0]),
+        )
+
+
+@pytest.mark.parametrize("columns", [12, 9])
+def test_a_masked_gather_cuts_the_indices_not_the_data(columns):
+    """The mask is over the indices; what they name may lie anywhere in the partition."""
+    data = normal(4, columns)
+    places = integers(4, 12, low=0, high=columns, dtype=np.uint32)
+    p, f = nl.mgrid[0:4, 0:12]
+
+    def compute(x, i):
+        result = nl.zeros((4, 12), nl.float32)
+        result[...] = nl.gather_flattened(x, i, mask=(p > 0) & (f < 5))
+        return result
+
+    expected = np.zeros((4, 12), np.float32)
+    expected[1:, :5] = np.take_along_axis(data, places.astype(int), 1)[1:, :5]
+    assert_array_equal(on_tiles(compute, data, places), expected)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_sequence_bounds(dtype):
     ids = np.array([[0, 1, 1, 2, 2, 2, 0, 3]], dtype)
