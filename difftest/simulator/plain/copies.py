@@ -199,7 +199,7 @@ def _storable(value: Any, shape: Shape, where: str) -> Tensor:
         filled = Storage(shape, dtype, Space.SBUF).tensor()
         filled.put(np.full(shape, constant(value, dtype)))
         return filled
-    tile = rules.tile()(value, "value", where)
+    tile: Tensor = rules.tile()(value, "value", where)
     if tile.size == elements_of(shape):
         return tile
     if tile.shape[0] not in (1, shape[0]) or tile.ndim > len(shape):
@@ -269,7 +269,7 @@ def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
 
 
 def _dma_side(value: Any, name: str) -> Tensor:
-    checked = rules.view(*rules.DMA)(value, name, "a DMA")
+    checked: Tensor = rules.view(*rules.DMA)(value, name, "a DMA")
     checked.tile()
     return checked
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import ParDim, nc_version
 from difftest.simulator.plain import indices, rules
 from difftest.simulator.plain.copies import constant
@@ -169,7 +169,7 @@ def dropout(data: Tensor, prob: Any, mask: Any, dtype: Any) -> Tensor:
     result = dtype or data.dtype
     if data.dtype.kind in "iub":
         rules.require(
-            result == data.dtype, "dropout of integers keeps their dtype", result, error=TypeError
+            result == data.dtype, "dropout of integers keeps their dtype", result, error=DtypeError
         )
     chance = rules.one_element_each(prob, data, "dropout")
     whole = current().random.random(data.shape, dtype=np.float32)
