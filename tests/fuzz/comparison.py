@@ -124,13 +124,14 @@ def _compare(program: Program, a: Outcome, b: Outcome) -> None:
 
 def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
     if a.refusal is None or b.refusal is None:
-        refused = a.refusal or b.refusal
+        refused, mode = (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)
         rule = refused.rule if refused is not None else ""
-        raise Disagreement(program, f"one refuses: {rule}", f"{a}\n{b}")
+        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
     lines = [_line(error) for error in (a.refusal, b.refusal)]
     if lines[0] != lines[1] and None not in lines:
-        signature = f"refused at different lines: {a.refusal.rule} / {b.refusal.rule}"
-        raise Disagreement(program, signature, f"{a}\n{b}")
+        earlier, mode = (a, b.mode) if (lines[0] or 0) < (lines[1] or 0) else (b, a.mode)
+        rule = earlier.refusal.rule if earlier.refusal is not None else ""
+        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
 
 
 def _line(error: NkiError) -> int | None:
