@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.fuzz.comparison import MODES, Disagreement, check
 from tests.fuzz.program import Program
+from tests.fuzz.reduction import reduced
 from tests.fuzz.strategies import programs
 
 ROUND = 2000
@@ -65,17 +67,16 @@ class Campaign:
         start = time.monotonic()
         end = start + seconds
         while time.monotonic() < end:
-            failure = self._round(seed, end)
+            failure = self.search(seed, ROUND, end)
             if failure is None:
                 seed += 1
-                continue
-            self.statistics.failures[failure.signature] = failure
-            self.report(failure)
+            else:
+                self.report(failure)
         self.statistics.seconds += time.monotonic() - start
         return self.statistics
 
-    def _round(self, seed: int, end: float) -> Disagreement | None:
-        """Programs of one seed up to the first failure of a new kind, shrunk."""
+    def search(self, seed: int, count: int, end: float = math.inf) -> Disagreement | None:
+        """Up to ``count`` programs of one seed until a failure of a new kind, which is shrunk."""
         wanted: list[str] = []
         smallest: list[Disagreement] = []
 
@@ -92,7 +93,7 @@ class Campaign:
                 raise failure
 
         settled = settings(
-            max_examples=ROUND,
+            max_examples=count,
             deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
@@ -101,10 +102,10 @@ class Campaign:
         )
         try:
             settled(hypothesis.seed(seed)(hypothesis.given(programs(self.longest))(test)))()
-        except Disagreement as shrunk:
-            return shrunk
-        except hypothesis.errors.Flaky:
-            return smallest[0]
+        except (Disagreement, hypothesis.errors.Flaky):
+            failure = reduced(smallest[0], self.modes)
+            self.statistics.failures[failure.signature] = failure
+            return failure
         return None
 
     def _failure(self, program: Program) -> Disagreement | None:

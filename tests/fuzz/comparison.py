@@ -116,7 +116,7 @@ def _compare(program: Program, a: Outcome, b: Outcome) -> None:
         if difference:
             raise Disagreement(
                 program,
-                f"value {output.opcode}",
+                f"value {output.opcode} {values[0].dtype}",
                 f"{output.name} (last written by {output.opcode}): {difference}\n"
                 f"{a.mode}: {values[0]!r}\n{b.mode}: {values[1]!r}",
             )
