@@ -1,4 +1,4 @@
-"""The embedded simulator: kernels run on NumPy, anywhere."""
+"""The embedded simulator, in its fast and in its plain mode: kernels run on NumPy, anywhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ class EmbeddedSimulator:
 
     name = "embedded"
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    plain = False
 
     def run(self, call: Call) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections."""
@@ -21,6 +22,7 @@ class EmbeddedSimulator:
                 dict(call.parameters),
                 grid=call.grid,
                 record=False,
+                plain=self.plain,
             )
         except (AssertionError, NkiError) as error:
             return Rejected(error)
@@ -29,3 +31,11 @@ class EmbeddedSimulator:
         if call.outputs:
             return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)))
         return Ran(result.outputs, result.unwritten)
+
+
+class PlainSimulator(EmbeddedSimulator):
+    """The embedded simulator in plain mode: the judge of the fast one, slow and literal."""
+
+    name = "plain"
+    description = "the embedded simulator in plain mode, slow and literal (trn2, unless named)"
+    plain = True

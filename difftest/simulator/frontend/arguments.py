@@ -14,6 +14,12 @@ from difftest.simulator.trace import Engine
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
+class AnyTensor:
+    """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
+
+    __slots__ = ()
+
+
 class ParDim(int):
     """A dimension marked as the partition dimension by ``nl.par_dim``."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import ParDim, nc_version
 from difftest.simulator.plain import indices, rules
@@ -119,7 +119,7 @@ def shared_constant(constant: Any, dtype: Any) -> Tensor:
 
 
 def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> Tensor:
-    data = rounded(array, dtype) if dtype != array.dtype else array
+    data = rounded(array, dtype) if dtype == TFLOAT32 else array.astype(dtype)  # on the host
     storage = Storage(
         array.shape,
         dtype,
@@ -172,15 +172,14 @@ def dropout(data: Tensor, prob: Any, mask: Any, dtype: Any) -> Tensor:
             result == data.dtype, "dropout of integers keeps their dtype", result, error=DtypeError
         )
     chance = rules.one_element_each(prob, data, "dropout")
-    whole = current().random.random(data.shape, dtype=np.float32)
-    drawn = Storage(data.shape, np.dtype(np.float32), Space.SBUF, data=whole).tensor()
     vectors = (chance,) if isinstance(chance, Tensor) else ()
 
-    def compute(x: Array, u: Array, *given: Array) -> Array:
+    def compute(x: Array, *given: Array) -> Array:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
-        return np.where(u >= limit, x, np.zeros_like(x))
+        drawn = current().random.random(len(x), dtype=np.float32)
+        return np.where(drawn >= limit, x, np.zeros_like(x))
 
-    return each_element(data.shape, result, (data, drawn, *vectors), compute, mask)
+    return each_element(data.shape, result, (data, *vectors), compute, mask)
 
 
 # -- indices, loops and the grid ------------------------------------------------------------------

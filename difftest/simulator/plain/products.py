@@ -34,11 +34,12 @@ def _product(stationary: Tensor, moving: Tensor, made: bool) -> Tensor:
     rows, columns = stationary.rows(), moving.rows()
     where, machine = "nc_matmul", current().machine
     rules.same_partitions(where, rows, columns)
-    fits = (
-        rows.shape[1] <= machine.gemm_stationary_fmax
-        and columns.shape[1] <= machine.gemm_moving_fmax
-    )
-    rules.require(fits, f"{where}'s free sizes are limited", stationary, moving, error=LimitError)
+    for one, most in (
+        (rows, machine.gemm_stationary_fmax),
+        (columns, machine.gemm_moving_fmax),
+    ):
+        rule = f"{where} takes this operand of a free size of at most {most}"
+        rules.require(one.shape[1] <= most, rule, one, error=LimitError)
     shape = (rows.shape[1], *moving.shape[1:])
     dst = current().allocate(shape, FLOAT32, Space.PSUM)
     dst.storage.of_matmul = True

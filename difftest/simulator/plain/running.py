@@ -122,9 +122,8 @@ class Run:
         """Raise :class:`LimitError` beyond the partitions of a memory."""
         if partitions > self.machine.partitions:
             raise LimitError(
-                "the partition size of a tile is limited",
+                f"the partition size of a tile is at most {self.machine.partitions}",
                 received=f"{partitions}",
-                limit=f"{self.machine.partitions}",
             )
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tensor:

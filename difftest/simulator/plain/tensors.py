@@ -14,6 +14,7 @@ from difftest.simulator.errors import (
     ShapeError,
     UnwrittenError,
 )
+from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
     Index,
     Offset,
@@ -62,7 +63,7 @@ class Storage:
         return Tensor(self, np.arange(elements_of(shape)).reshape(shape), self.partition)
 
 
-class Tensor(Operators):
+class Tensor(Operators, AnyTensor):
     """A tensor or a part of it: ``positions`` are flat, int64, in the tile's own shape.
 
     ``partition`` is the axis that runs over partitions, None where an index took it away.
