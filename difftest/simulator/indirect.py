@@ -23,6 +23,7 @@ class IndirectTile:
     __slots__ = ("base", "items", "shape")
 
     def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
+        base.check_bounds()
         self.base = base
         self.items = items
         shape: Shape = ()

@@ -46,15 +46,16 @@ def tensor_tensor(
     left = on_chip(data1, "tensor_tensor", "data1")
     right = on_chip(data2, "tensor_tensor", "data2")
     operator = alu_op(op, "tensor_tensor")
+    result = _dtype(dtype, promote(left, right))
     chosen = elementwise.tensor_tensor_engine(
-        left, right, operator, as_engine(engine, "tensor_tensor")
+        left, right, operator, as_engine(engine, "tensor_tensor"), result
     )
     return issue(
         lambda dst, a, b, where: elementwise.tensor_tensor(
             dst, a, b, operator, chosen, where=where
         ),
         elementwise.tensor_tensor_shape(left, right),
-        _dtype(dtype, promote(left, right)),
+        result,
         (left, right),
         mask,
         producer="tensor_tensor",

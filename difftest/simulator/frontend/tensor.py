@@ -396,7 +396,7 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
         left, right = _spread_partitions(left, right)
         if left.space is right.space is Space.PSUM:
             right = copy_to_sbuf(right)
-        engine = tensor_tensor_engine(left, right, op, Engine.UNKNOWN)
+        engine = tensor_tensor_engine(left, right, op, Engine.UNKNOWN, result)
         return issue(
             lambda dst, a, b, where: tensor_tensor(dst, a, b, op, engine, where=where),
             tensor_tensor_shape(left, right, where),
@@ -430,7 +430,7 @@ def _binary_into(target: Tile, op: AluOp, left: Tile, right: Tile | Scalar) -> N
         if left.space is tile.space is Space.PSUM:
             tile = copy_to_sbuf(tile)
         left, tile = _spread_partitions(left, tile)
-        engine = tensor_tensor_engine(left, tile, op, Engine.UNKNOWN)
+        engine = tensor_tensor_engine(left, tile, op, Engine.UNKNOWN, target.dtype)
         if tensor_tensor_shape(left, tile, op.name) != target.tile_shape():
             raise ShapeError(
                 "an update in place keeps its target's shape",

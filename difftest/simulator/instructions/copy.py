@@ -11,19 +11,21 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INTEGERS, Array, is_float, name_of, round_to
-from difftest.simulator.errors import DtypeError, KernelError
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.elementwise import no_gpsimd_in_psum, not_both_in_psum
 from difftest.simulator.instructions.operands import (
     Scalar,
     as_float,
+    check_destination,
     compute_view,
     need_dtype,
     same_elements,
     write,
 )
 from difftest.simulator.instructions.table import instruction
+from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -60,11 +62,25 @@ def tensor_copy_dynamic_src(dst: Tile, src: IndirectTile, engine: Engine) -> Non
     current().emit("tensor_copy_dynamic_src", engine, (dst,), (src.base, *src.index_tiles))
 
 
+def _fills(shape: Shape, target: Shape) -> bool:
+    """Whether a shape broadcasts to ``target``, axis by axis."""
+    return len(shape) == len(target) and all(
+        have in (1, want) for have, want in zip(shape, target, strict=True)
+    )
+
+
 @instruction("tensor_copy_dynamic_dst", Engine.UNKNOWN, *COPY_ENGINES)
 def tensor_copy_dynamic_dst(dst: IndirectTile, src: Tile, engine: Engine) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
+    check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
-    values = np.broadcast_to(compute_view(src).reshape(src.tile_shape()), dst.shape)
+    values = compute_view(src)
+    if not _fills(values.shape, dst.shape):
+        raise ShapeError(
+            "tensor_copy_dynamic_dst takes src of dst's shape, or one that repeats in it",
+            received=f"src {list(src.shape)}, dst {list(dst.shape)}",
+        )
+    values = np.broadcast_to(values, dst.shape)
     dst.elements()[arrays] = round_to(
         _through_engine(values, src, dst.base, engine), dst.base.dtype
     )

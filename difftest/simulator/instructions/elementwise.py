@@ -1,9 +1,9 @@
 """Vector, Scalar and GpSimd Engines, element by element: tensor_tensor, tensor_scalar and kin.
 
 Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
-Bitvec operators take integers as bit patterns. Add, subtract and multiply of 32-bit integers are
-the GpSimd Engine's: exact, and beyond 32 bits they wrap (which is assumed: AWS says "integer add",
-not what its overflow gives). Source: AWS ``nki.isa`` at tag v2.26.0.
+Bitvec operators take integers as bit patterns. Add, subtract and multiply of tiles that are all
+of 32-bit integers, the result too, are the GpSimd Engine's (the rule as v2.32.0 spells it): exact,
+and beyond 32 bits they wrap, which is assumed. Source: AWS ``nki.isa`` at tag v2.26.0.
 """
 
 from __future__ import annotations
@@ -50,15 +50,20 @@ def not_both_in_psum(where: str, **tiles: Tile) -> None:
         )
 
 
-def tensor_tensor_engine(data1: Tile, data2: Tile, op: AluOp, wanted: Engine) -> Engine:
-    """The engine that a tensor_tensor runs on; raises where the operands do not fit it."""
+def tensor_tensor_engine(
+    data1: Tile, data2: Tile, op: AluOp, wanted: Engine, result: np.dtype[Any]
+) -> Engine:
+    """The engine that a tensor_tensor runs on; raises where the operands do not fit it.
+
+    ``result`` is the destination's dtype: integers that become floats are the Vector Engine's.
+    """
     if op.unary:
         raise KernelError(
             "tensor_tensor takes a binary operator",
             received=f"op={op.name}",
             remedy="use nisa.tensor_scalar or nisa.activation",
         )
-    exact = _is_exact(op, data1, data2)
+    exact = _is_exact(op, data1.dtype, data2.dtype, result)
     if op.engines == (Engine.GPSIMD,) or (exact and wanted is not Engine.VECTOR):
         engine = choose_engine("tensor_tensor", wanted, (Engine.GPSIMD,))
     else:
@@ -100,21 +105,9 @@ def same_rank(where: str, *tiles: Tile) -> None:
         )
 
 
-def _is_exact(op: AluOp, data1: Tile, data2: Tile) -> bool:
+def _is_exact(op: AluOp, *dtypes: np.dtype[Any]) -> bool:
     """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
-    return op.name in _EXACT_INTEGER_OPS and all(
-        tile.dtype in WIDE_INTEGERS for tile in (data1, data2)
-    )
-
-
-def _wrapped(result: Array, dst: Tile, data1: Tile, data2: Tile) -> Array:
-    """An integer result's low 32 bits, as the destination or the operands read them.
-
-    int32 with uint32 has no common dtype of 32 bits: a float destination gets the number itself.
-    """
-    if dst.dtype in WIDE_INTEGERS:
-        return result.astype(dst.dtype)
-    return result.astype(data1.dtype) if data1.dtype == data2.dtype else result
+    return op.name in _EXACT_INTEGER_OPS and all(dtype in WIDE_INTEGERS for dtype in dtypes)
 
 
 def _apply(op: AluOp, left: Array, right: Array, *, exact: bool = False) -> Array:
@@ -136,10 +129,10 @@ def tensor_tensor(
         need_integers(
             f"tensor_tensor({op.name})", data1=data1.dtype, data2=data2.dtype, result=dst.dtype
         )
-    exact = engine is Engine.GPSIMD and _is_exact(op, data1, data2)
+    exact = engine is Engine.GPSIMD and _is_exact(op, data1.dtype, data2.dtype, dst.dtype)
     result = _apply(op, compute_view(data1), compute_view(data2), exact=exact)
     if exact:
-        result = _wrapped(result, dst, data1, data2)
+        result = result.astype(dst.dtype)  # the low 32 bits
     write(dst, result, where)
     current().emit("tensor_tensor", engine, (dst,), (data1, data2), op=op.name)
 

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError, launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import DynamicIndex, arange
 from difftest.simulator.indirect import IndirectTile
@@ -114,3 +116,31 @@ def test_a_scatter_marks_what_it_writes():
 def test_indices_broadcast_or_do_not():
     with pytest.raises(ShapeError, match="indices must have shapes that broadcast"):
         stored(TABLE)[tile_of([[1], [2]]), arange(3)[:, None]]
+
+
+@pytest.mark.parametrize("direction", ["gather", "scatter"])
+def test_a_part_that_leaves_its_tensor_is_not_indexed_by_a_tile(direction):
+    """The part's own bounds hold before its indices do."""
+
+    def kernel(x, rows):
+        place = nl.load(rows)
+        part = x[4:12][place[nl.arange(3)[:, None], 0], nl.arange(6)[None, :]]
+        if direction == "gather":
+            nl.load(part)
+        else:
+            nl.store(part, 0.0)
+
+    rows = np.array([[0], [6], [1]], np.int32)
+    with pytest.raises(OutOfBoundsError) as caught:
+        launch(kernel, [np.ones((8, 6), np.float32), rows])
+    assert caught.value.received == "indices 4 to 11 on axis 0 of x [8, 6] float32 in shared_hbm"
+
+
+def test_a_gather_stays_inside_its_destination():
+    def kernel(x, rows):
+        tile = nl.ndarray((8, 6), nl.float32)
+        p, f = nl.arange(3)[:, None], nl.arange(6)[None, :]
+        nisa.dma_copy(dst=tile[6 + p, f], src=x[nl.load(rows)[p, 0], f])
+
+    with pytest.raises(OutOfBoundsError, match="indices 6 to 8 on axis 0"):
+        launch(kernel, [np.ones((8, 6), np.float32), np.zeros((3, 1), np.int32)])

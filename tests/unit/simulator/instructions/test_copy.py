@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import Engine, NkiError, Space, launch
+from difftest.simulator import Engine, NkiError, ShapeError, Space, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, name_of, round_to
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
@@ -298,3 +298,19 @@ def test_a_predicated_copy_of_one_element_into_a_lower_rank():
 
     one = np.full((1, 1, 1), 5, np.float32)
     assert on_tiles(compute, one, one.astype(np.uint8)).tolist() == [[0, 5, 0]]
+
+
+def test_a_dynamic_destination_is_filled_by_a_source_of_its_shape():
+    def compute(x, columns):
+        target = nl.zeros((4, 6), nl.float32)
+        rows = nl.arange(4)[:, None]
+        nisa.tensor_copy_dynamic_dst(dst=target[rows, columns], src=x)
+        return target
+
+    column = np.array([[2]], np.int32)
+    result = on_tiles(compute, normal(4, 1), column)
+    assert_array_equal(result[:, 2], normal(4, 1)[:, 0])
+    for wrong in (normal(4, 3), normal(2, 1), normal(4, 1, 2)):
+        with pytest.raises(ShapeError, match="takes src of dst's shape") as caught:
+            on_tiles(compute, wrong, column)
+        assert caught.value.received == f"src {list(wrong.shape)}, dst [4, 1]"

@@ -180,26 +180,34 @@ def test_integers_of_32_bits_wrap(dtype, name):
         assert_array_equal(result, expected, strict=True)
 
 
-def test_a_wrapped_integer_is_then_cast():
+def test_only_integers_of_32_bits_throughout_are_exact():
+    """Into a float or fewer bits it is the Vector Engine's float32, which saturates."""
     top = np.full((1, 2), 2**31 - 1, np.int32)
     wide, narrow, unsigned = on_tiles(
-        lambda x: (
-            nisa.tensor_tensor(x, x, np.add, dtype=nl.float32),
-            nisa.tensor_tensor(x, x, np.add, dtype=nl.int8),
-            nisa.tensor_tensor(x, x, np.add, dtype=nl.uint32),
+        lambda x: tuple(
+            nisa.tensor_tensor(x, x, np.add, dtype=dtype)
+            for dtype in (nl.float32, nl.int8, nl.uint32)
         ),
         top,
     )
-    assert wide.tolist() == [[-2.0, -2.0]]
-    assert narrow.tolist() == [[-2, -2]]
+    assert wide.tolist() == [[2.0**32] * 2]
+    assert narrow.tolist() == [[127] * 2]
     assert unsigned.tolist() == [[2**32 - 2] * 2]
 
 
-def test_signed_and_unsigned_integers_meet_in_float32():
-    """(int32, uint32) -> float32, as documented: the number is not wrapped, it is rounded."""
+def test_signed_and_unsigned_integers():
+    """(int32, uint32) -> float32, as documented; into a tile of 32-bit integers it is exact."""
     a, b = np.array([[-5]], np.int32), np.array([[2**32 - 1]], np.uint32)
-    result = on_tiles(lambda x, y: nisa.tensor_tensor(x, y, np.add), a, b)
-    assert_array_equal(result, np.array([[2**32 - 6]], np.float32), strict=True)
+
+    def compute(x, y):
+        new = x + y
+        x += y
+        return new, x, nl.add(x, y, dtype=nl.uint32)
+
+    new, signed, unsigned = on_tiles(compute, a, b)
+    assert_array_equal(new, np.array([[2.0**32]], np.float32), strict=True)
+    assert_array_equal(signed, np.array([[-6]], np.int32), strict=True)
+    assert_array_equal(unsigned, np.array([[2**32 - 7]], np.uint32), strict=True)
 
 
 def test_bit_patterns_are_not_cast():
