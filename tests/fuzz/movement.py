@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.fuzz.exactness import Quality
+from tests.fuzz.exactness import Quality, either, total
 from tests.fuzz.masks import mask
 from tests.fuzz.operands import FLOATS, INTEGERS, destination, new_input, operand, shape_of
 from tests.fuzz.program import Line
@@ -153,6 +153,30 @@ def scatter(scene: Scene) -> None:
     scene.wrote(
         Operand("", (), value.dtype, base=value, masked=True), source.quality, "nisa.dma_copy"
     )
+
+
+def atomic_add(scene: Scene) -> None:
+    """``nl.atomic_rmw`` onto rows of a tensor of HBM; a row may be named twice."""
+    choices = scene.choices
+    rows, columns, count = (choices.pick(s) for s in ((4, 3), (3, 2), (2, 3)))
+    dtype = choices.pick(("float32", "bfloat16", "int32"))
+    first = operand(scene, (rows, columns), spaces=("sbuf",), exact=True)
+    added = operand(scene, (count, columns), spaces=("sbuf",), exact=True)
+    value = _in_hbm(scene, (rows, columns), dtype)
+    scene.emit(f"nl.store({value.name}, {first.text})", "nl.store")
+    name = scene.fresh("n")
+    scene.emit(
+        f"{name} = nisa.iota(nl.arange({count})[:, None] * {choices.pick((1, 0))}, dtype=nl.int32)",
+        "nisa.iota",
+    )
+    scene.emit(
+        f"nl.atomic_rmw({value.name}[{name}, nl.arange({columns})[None, :]], {added.text}, "
+        "op=np.add)",
+        "nl.atomic_rmw",
+    )
+    value.readable = True
+    value.quality = total(either(first.quality, added.quality), count + 1).rounded(dtype)
+    value.opcode = "nl.atomic_rmw"
 
 
 def dma_transpose(scene: Scene) -> Operand:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tests.fuzz.elementwise import note_zeros
 from tests.fuzz.exactness import ROUGH, Quality
-from tests.fuzz.operands import FLOATS, INTEGERS, destination, elements, operand, vector
+from tests.fuzz.operands import (
+    FLOATS,
+    INTEGERS,
+    destination,
+    dtype_of,
+    elements,
+    filled,
+    operand,
+    vector,
+)
 from tests.fuzz.scene import Operand, Scene, Shape
 from tests.fuzz.sinks import finish
 
@@ -80,6 +89,45 @@ def gather_flattened(scene: Scene) -> Operand:
         masked=masked,
         opcode="nl.gather_flattened",
     )
+
+
+def _offset(scene: Scene, room: int) -> str:
+    """The name of a tile that holds one offset of at most ``room``, seldom one too large."""
+    name = scene.fresh("n")
+    place = scene.choices.integer(0, room + 1 if scene.choices.chance(5) else room)
+    scene.emit(f"{name} = nisa.memset((1, 1), {place}, dtype=nl.int32)", "nisa.memset")
+    return name
+
+
+def copy_from_offset(scene: Scene) -> Operand:
+    """``nisa.tensor_copy_dynamic_src``: an access whose offset lies in a tile."""
+    partitions, free, count = (scene.choices.pick(sizes) for sizes in ((2, 8), (5, 8), (2, 4)))
+    value = filled(scene, (partitions, free), "float32", "sbuf", exact=True)
+    grid = scene.grid_index((partitions, count))
+    name = _offset(scene, free - count)
+    text = f"nisa.tensor_copy_dynamic_src({value.name}[{grid}.p, {grid}.x + {name}])"
+    return Operand(
+        text,
+        (partitions, count),
+        value.dtype,
+        quality=value.quality,
+        opcode="nisa.tensor_copy_dynamic_src",
+    )
+
+
+def copy_to_offset(scene: Scene) -> None:
+    """``nisa.tensor_copy_dynamic_dst``."""
+    partitions, free, count = (scene.choices.pick(sizes) for sizes in ((2, 8), (5, 8), (2, 4)))
+    source = operand(scene, (partitions, count))
+    value = filled(scene, (partitions, free), dtype_of(scene), "sbuf", exact=True)
+    grid = scene.grid_index((partitions, count))
+    name = _offset(scene, free - count)
+    opcode = "nisa.tensor_copy_dynamic_dst"
+    scene.emit(
+        f"{opcode}(dst={value.name}[{grid}.p, {grid}.x + {name}], src={source.text})", opcode
+    )
+    partly = Operand(value.name, value.shape, value.dtype, base=value, masked=True)
+    scene.wrote(partly, source.quality, opcode)
 
 
 def local_gather(scene: Scene) -> Operand:

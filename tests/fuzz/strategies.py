@@ -45,6 +45,7 @@ EXPRESSIONS: tuple[Callable[[Scene], Operand | None], ...] = (
     searches.match_replace8,
     searches.gather_flattened,
     searches.local_gather,
+    searches.copy_from_offset,
     searches.sequence_bounds,
     searches.dropout,
     searches.rand,
@@ -55,11 +56,13 @@ EFFECTS: tuple[Callable[[Scene], None], ...] = (
     movement.store,
     movement.dma_copy,
     movement.scatter,
+    movement.atomic_add,
     movement.dense_index,
     products.accumulate,
     selections.select_reduce,
     selections.copy_predicated,
     searches.stream_shuffle,
+    searches.copy_to_offset,
     searches.random_seed,
 )
 """Instructions that write to a destination which they are given."""
