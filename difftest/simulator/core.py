@@ -179,8 +179,8 @@ class Core:
                 number,
                 opcode,
                 engine,
-                tuple([_region(tile) for tile in writes]),
-                tuple([_region(tile) for tile in reads]),
+                _regions(writes),
+                _regions(reads),
                 kernel_location(),
                 self.loops,
                 attributes,
@@ -188,6 +188,12 @@ class Core:
             self.trace.events.append(event)
 
 
-def _region(tile: Tile) -> Region:
-    allocation = tile.storage.allocation
-    return Region(allocation, tile.offset, tile.shape, tile.strides, tile.partition_axis)
+def _regions(tiles: tuple[Tile, ...]) -> tuple[Region, ...]:
+    return tuple(
+        [
+            Region(
+                tile.storage.allocation, tile.offset, tile.shape, tile.strides, tile.partition_axis
+            )
+            for tile in tiles
+        ]
+    )
