@@ -38,7 +38,7 @@ class Statistics:
         minutes = max(self.seconds, 1e-9) / 60
         return (
             f"{self.programs} programs ({self.refused} refused), {self.statements} statements, "
-            f"{self.statements / minutes:,.0f} statements a minute in both modes, "
+            f"{self.statements / minutes:,.0f} statements a minute, "
             f"{len(self.opcodes)} opcodes, {len(self.failures)} kinds of failure"
         )
 

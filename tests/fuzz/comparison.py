@@ -96,7 +96,7 @@ def _place(error: BaseException) -> str:
     where = ""
     if inside:
         where = f" in {inside[-1].filename.rpartition('/simulator/')[2]} {inside[-1].name}"
-    calls = re.findall(r"(?:nl|nisa)\.\w+(?=\()", lines[-1]) if lines else []
+    calls = re.findall(r"\b(?:nl|nisa)\.(?!ds\b|arange\b)\w+(?=\()", lines[-1]) if lines else []
     return f"{type(error).__name__}{where}" + (f" from {calls[0]}" if calls else "")
 
 
