@@ -31,11 +31,6 @@ def space(value: Any, name: str, where: str) -> Space:
     return found
 
 
-def needed_dtype(value: Any, name: str, where: str) -> np.dtype[Any]:
-    """A role: a dtype that has no default."""
-    return as_dtype(value)
-
-
 def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     """A role: a shape of positive sizes, and the axis that ``nl.par_dim`` marks, else 0."""
     given = value if isinstance(value, (tuple, list)) else (value,)
@@ -51,7 +46,7 @@ def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     return shape, marked[0] if marked else 0
 
 
-NEW = {"shape": sizes, "dtype": needed_dtype, "buffer": space}
+NEW = {"shape": sizes, "dtype": rules.needed_dtype, "buffer": space}
 
 
 @means("nl.ndarray", **NEW)
@@ -100,7 +95,7 @@ def zeros_like(a: Tensor, dtype: Any, buffer: Space, name: str) -> Tensor:
     "nisa.memset",
     shape=sizes,
     value=rules.number,
-    dtype=needed_dtype,
+    dtype=rules.needed_dtype,
     engine=rules.engine(Engine.VECTOR, Engine.GPSIMD),
 )
 def memset(shape: tuple[Shape, int], value: Any, dtype: Any, mask: Any, engine: Engine) -> Tensor:
@@ -141,7 +136,7 @@ def shared_identity_matrix(n: int, dtype: Any) -> Tensor:
 # -- random numbers -------------------------------------------------------------------------------
 
 
-@means("nl.rand", shape=sizes, dtype=needed_dtype)
+@means("nl.rand", shape=sizes, dtype=rules.needed_dtype)
 def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
     """Uniform random numbers in [0, 1), by NumPy's generator."""
     tensor = current().allocate(shape[0], dtype)

@@ -13,6 +13,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
+    not_modelled,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
@@ -179,7 +180,8 @@ class Tensor(Operators, AnyTensor):
         """The elements repeated to ``shape``: partitions align first, free axes from the last."""
         have = self.shape
         aligned = (*have[:1], *(1,) * (len(shape) - len(have)), *have[1:])
-        common_shape(aligned, shape)
+        if len(have) > len(shape) or common_shape(aligned, shape) != shape:
+            raise ShapeError("an operand repeats along dimensions of size 1", received=f"{self!r}")
         positions = np.broadcast_to(self.positions.reshape(aligned), shape)
         return self._view(positions, self.partition)
 
@@ -367,6 +369,8 @@ def _line(item: Any, size: int) -> range:
     """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
     if isinstance(item, Slice):
         return range(item.start, item.start + item.size)
+    if hasattr(item, "steps"):
+        raise not_modelled("an index made outside the kernel, in plain mode,", f"{item!r:.80}")
     if not isinstance(item, slice):
         raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
     start = 0 if item.start is None else integer(item.start, "a slice's start")
