@@ -146,15 +146,14 @@ def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
 
 @means("nl.random_seed", mask=rules.absent)
 def random_seed(seed: Any, mask: None) -> None:
-    """Seed the launch's generator, with an integer or a tile's first element."""
+    """Seed the launch's generator with an integer of 32 bits, or with a tile that holds one."""
     if isinstance(seed, Tensor):
-        value = float(seed.read().reshape(-1)[0].astype(np.float32))
-        exact = seed.read().reshape(-1)[0]
-        rules.require(np.isfinite(value), "a seed is an integer", value, error=KernelError)
-        number = int(exact)
-    else:
-        number = integer(seed, "a seed")
-    rules.require(number >= 0, "a seed is not negative", number, error=KernelError)
+        held = seed.read().astype(np.float64).reshape(-1)
+        whole = len(held) == 1 and float(held[0]).is_integer()
+        rules.require(whole, "a seed is one integer", seed, error=KernelError)
+        seed = int(held[0])
+    number = integer(seed, "a seed")
+    rules.require(0 <= number < 2**32, "a seed has 32 bits", number, error=KernelError)
     current().random = np.random.default_rng(number)
 
 
