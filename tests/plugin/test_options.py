@@ -10,6 +10,15 @@ def test_the_option_does_not_swallow_the_path_after_it(project, option):
     result.stdout.fnmatch_lines(["difftest: the embedded simulator, in NumPy*"])
 
 
+def test_the_plain_mode_is_a_backend_of_its_own(project):
+    project.add_test()
+    result = project.run("--simulate=plain")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["difftest: the embedded simulator in plain mode*", "add * plain *", "not run: embedded *"]
+    )
+
+
 def test_the_option_works_in_addopts(project):
     project.add_test()
     project.pytester.makeini("[pytest]\npythonpath = .\naddopts = --simulate")

@@ -312,7 +312,7 @@ def load_transpose2d(src: Tensor, mask: None, dtype: Any) -> Tensor:
     return _dma_transpose(src, dtype)
 
 
-@means("nisa.iota", dtype=rules.dtype, mask=rules.absent)
+@means("nisa.iota", dtype=rules.needed_dtype, mask=rules.absent)
 def iota(expr: Any, dtype: Any, mask: None) -> Tensor:
     """The values of an index expression, computed in 32-bit integers."""
     if not isinstance(expr, Index) or expr.ndim < 2:

@@ -31,11 +31,6 @@ def space(value: Any, name: str, where: str) -> Space:
     return found
 
 
-def needed_dtype(value: Any, name: str, where: str) -> np.dtype[Any]:
-    """A role: a dtype that has no default."""
-    return as_dtype(value)
-
-
 def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     """A role: a shape of positive sizes, and the axis that ``nl.par_dim`` marks, else 0."""
     given = value if isinstance(value, (tuple, list)) else (value,)
@@ -51,7 +46,7 @@ def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     return shape, marked[0] if marked else 0
 
 
-NEW = {"shape": sizes, "dtype": needed_dtype, "buffer": space}
+NEW = {"shape": sizes, "dtype": rules.needed_dtype, "buffer": space}
 
 
 @means("nl.ndarray", **NEW)
@@ -100,7 +95,7 @@ def zeros_like(a: Tensor, dtype: Any, buffer: Space, name: str) -> Tensor:
     "nisa.memset",
     shape=sizes,
     value=rules.number,
-    dtype=needed_dtype,
+    dtype=rules.needed_dtype,
     engine=rules.engine(Engine.VECTOR, Engine.GPSIMD),
 )
 def memset(shape: tuple[Shape, int], value: Any, dtype: Any, mask: Any, engine: Engine) -> Tensor:
@@ -141,7 +136,7 @@ def shared_identity_matrix(n: int, dtype: Any) -> Tensor:
 # -- random numbers -------------------------------------------------------------------------------
 
 
-@means("nl.rand", shape=sizes, dtype=needed_dtype)
+@means("nl.rand", shape=sizes, dtype=rules.needed_dtype)
 def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
     """Uniform random numbers in [0, 1), by NumPy's generator."""
     tensor = current().allocate(shape[0], dtype)
@@ -151,15 +146,14 @@ def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
 
 @means("nl.random_seed", mask=rules.absent)
 def random_seed(seed: Any, mask: None) -> None:
-    """Seed the launch's generator, with an integer or a tile's first element."""
+    """Seed the launch's generator with an integer of 32 bits, or with a tile that holds one."""
     if isinstance(seed, Tensor):
-        value = float(seed.read().reshape(-1)[0].astype(np.float32))
-        exact = seed.read().reshape(-1)[0]
-        rules.require(np.isfinite(value), "a seed is an integer", value, error=KernelError)
-        number = int(exact)
-    else:
-        number = integer(seed, "a seed")
-    rules.require(number >= 0, "a seed is not negative", number, error=KernelError)
+        held = seed.read().astype(np.float64).reshape(-1)
+        whole = len(held) == 1 and float(held[0]).is_integer()
+        rules.require(whole, "a seed is one integer", seed, error=KernelError)
+        seed = int(held[0])
+    number = integer(seed, "a seed")
+    rules.require(0 <= number < 2**32, "a seed has 32 bits", number, error=KernelError)
     current().random = np.random.default_rng(number)
 
 

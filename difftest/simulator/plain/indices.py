@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.plain.rounding import Array
 
 Shape = tuple[int, ...]
@@ -214,6 +214,8 @@ def mask_over(mask: Any, shape: Shape) -> Array:
         return np.ones(shape, dtype=np.bool_)
     if isinstance(mask, (bool, np.bool_)):
         return np.full(shape, bool(mask))
+    if hasattr(mask, "terms"):
+        raise not_modelled("a mask made outside the kernel, in plain mode,", f"{mask!r:.80}")
     if not isinstance(mask, Mask):
         raise KernelError("a mask is made of comparisons of indices", received=f"{mask!r:.80}")
     try:

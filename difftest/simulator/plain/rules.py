@@ -82,6 +82,11 @@ def dtype(value: Any, name: str, where: str) -> np.dtype[Any] | None:
     return None if value is None else as_dtype(value)
 
 
+def needed_dtype(value: Any, name: str, where: str) -> np.dtype[Any]:
+    """A dtype that has no default."""
+    return as_dtype(value)
+
+
 def absent(value: Any, name: str, where: str) -> None:
     """An argument that neither mode models."""
     if value not in (None, False):

@@ -326,7 +326,7 @@ def nc_stream_shuffle(src: Tensor, dst: Tensor, shuffle_mask: Any, dtype: None, 
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
-            line = Tensor(target.storage, target.positions[p : p + 1], 0, repeats=dst.repeats)
+            line = Tensor(target.storage, target.positions[p : p + 1], 0)
             line.write(values[wanted : wanted + 1])
 
 

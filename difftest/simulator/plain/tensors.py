@@ -13,6 +13,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
+    not_modelled,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
@@ -72,11 +73,11 @@ class Tensor(Operators, AnyTensor):
     __array_ufunc__ = None
 
     def __init__(
-        self, storage: Storage, positions: Array, partition: int | None, *, repeats: bool = False
+        self, storage: Storage, positions: Array, partition: int | None, *, scattered: bool = False
     ) -> None:
         self.storage, self.positions, self.partition = storage, positions, partition
-        self.repeats = repeats
-        """Made by broadcast_to, so that it cannot be written."""
+        self.scattered = scattered
+        """Named by a tile of indices: of several values for one element the last one counts."""
 
     shape = property(lambda self: self.positions.shape)
     ndim = property(lambda self: self.positions.ndim)
@@ -144,10 +145,16 @@ class Tensor(Operators, AnyTensor):
         chosen = np.ones(self.shape, dtype=np.bool_) if where is None else where
         if not self.storage.mutable:
             raise KernelError("a kernel does not write to its parameters", received=repr(self))
-        if self.repeats:
-            raise ShapeError("a broadcast view cannot be written", received=repr(self))
         self.check_bounds(chosen)
-        self.storage.data.reshape(-1)[self.positions[chosen]] = elements[chosen]
+        data, given = self.storage.data.reshape(-1), np.ascontiguousarray(elements[chosen])
+        data[self.positions[chosen]] = given
+        bits = f"u{given.itemsize}"
+        lost = data[self.positions[chosen]].view(bits) != given.view(bits)
+        if lost.any() and not self.scattered:
+            raise ShapeError(
+                "a destination that names an element more than once gives it one value",
+                received=repr(self),
+            )
         self.storage.written.reshape(-1)[self.positions[chosen]] = True
 
     def put(self, values: Array, where: Array | None = None) -> None:
@@ -157,7 +164,7 @@ class Tensor(Operators, AnyTensor):
     # -- views -------------------------------------------------------------------------------
 
     def _view(self, positions: Array, partition: int | None) -> Tensor:
-        return Tensor(self.storage, positions, partition, repeats=self.repeats)
+        return Tensor(self.storage, positions, partition, scattered=self.scattered)
 
     def tile(self) -> Tensor:
         """The same elements with the partitions first and at least two dimensions."""
@@ -179,7 +186,8 @@ class Tensor(Operators, AnyTensor):
         """The elements repeated to ``shape``: partitions align first, free axes from the last."""
         have = self.shape
         aligned = (*have[:1], *(1,) * (len(shape) - len(have)), *have[1:])
-        common_shape(aligned, shape)
+        if len(have) > len(shape) or common_shape(aligned, shape) != shape:
+            raise ShapeError("an operand repeats along dimensions of size 1", received=f"{self!r}")
         positions = np.broadcast_to(self.positions.reshape(aligned), shape)
         return self._view(positions, self.partition)
 
@@ -294,8 +302,7 @@ class Tensor(Operators, AnyTensor):
         if not fits or (missing and not self.in_hbm and whole.shape[0] != 1):
             raise ShapeError("broadcast_to repeats dimensions of size 1", received=f"{self!r}")
         positions = np.broadcast_to(whole.positions, wanted)
-        grew = positions.size != whole.size
-        return Tensor(self.storage, positions, whole.partition, repeats=self.repeats or grew)
+        return whole._view(positions, whole.partition)
 
     def expand_dims(self, axis: Any) -> Tensor:
         """A free dimension of size 1 inserted at ``axis``."""
@@ -324,7 +331,8 @@ class Indirect:
         """The tile that it names now; positions out of bounds are OUTSIDE."""
         indices = [np.array(_indirect_values(item)) for item in self.items]
         picked = self.base._pick(indices, 0)
-        return Tensor(self.base.storage, np.broadcast_to(picked.positions, self.shape), 0)
+        positions = np.broadcast_to(picked.positions, self.shape)
+        return Tensor(self.base.storage, positions, 0, scattered=True)
 
 
 def _index_shape(tile: Tensor) -> Shape:
@@ -367,6 +375,8 @@ def _line(item: Any, size: int) -> range:
     """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
     if isinstance(item, Slice):
         return range(item.start, item.start + item.size)
+    if hasattr(item, "steps"):
+        raise not_modelled("an index made outside the kernel, in plain mode,", f"{item!r:.80}")
     if not isinstance(item, slice):
         raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
     start = 0 if item.start is None else integer(item.start, "a slice's start")

@@ -87,6 +87,31 @@ def test_a_dense_index_beside_an_integer_is_a_destination():
     assert_array_equal(into(fill), expected)
 
 
+def test_an_element_named_twice_takes_one_value():
+    def once(tile, source):
+        tile[:, 0:1].broadcast_to((4, 6))[...] = source[:, 2:3].broadcast_to((4, 6))
+
+    assert_array_equal(into(once)[:, 0], ROWS[:, 2])
+
+    def twice(tile, source):
+        tile[:, 0:1].broadcast_to((4, 6))[...] = source
+
+    with pytest.raises(ShapeError, match="more than once"):
+        into(twice)
+
+
+def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
+    def kernel(x, places):
+        out = nl.ndarray((6, 6), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[nl.load(places), nl.arange(6)[None, :]], nl.load(x))
+        return out
+
+    places = np.array([[1], [3], [1], [0]], np.int32)
+    result = launch(kernel, [ROWS, places], plain=True)
+    assert_array_equal(result.outputs[0][[0, 1, 3]], ROWS[[3, 2, 1]])
+    assert_array_equal(result.unwritten[0][:, 0], [False, False, True, False, True, True])
+
+
 def test_integers_of_32_bits_wrap():
     three, five = np.full((1, 1), 3, np.uint32), np.full((1, 1), 5, np.uint32)
     assert plainly(nl.subtract, three, five) == 4294967294
