@@ -1,4 +1,4 @@
-"""The embedded simulator: kernels run on NumPy, anywhere."""
+"""The embedded simulator, in its fast and in its plain mode: kernels run on NumPy, anywhere."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class EmbeddedSimulator:
 
     name = "embedded"
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    plain = False
 
     def run(self, call: Call) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
@@ -39,6 +40,7 @@ class EmbeddedSimulator:
                 dict(call.parameters),
                 grid=call.grid,
                 record=call.record,
+                plain=self.plain,
             )
         except NotModelledError as error:
             return Unsupported(error)
@@ -65,3 +67,11 @@ def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
         if is_own(entry, kernel):
             return False
     return False
+
+
+class PlainSimulator(EmbeddedSimulator):
+    """The embedded simulator in plain mode: the judge of the fast one, slow and literal."""
+
+    name = "plain"
+    description = "the embedded simulator in plain mode, slow and literal (trn2, unless named)"
+    plain = True

@@ -7,7 +7,7 @@ Options, and the ini keys that take their place where a conftest or another plug
 declaring its option):
 
 ==============================  =====================  ==========================
-``--simulate[=embedded|sdk]``   ``difftest_simulate``  auto, embedded, sdk or no
+``--simulate[=SIMULATOR]``      ``difftest_simulate``  auto, embedded, plain, sdk or no
 ``--device``                    ``difftest_device``    yes or no
 ``--case JSON``
 ``--difftest-report FILE``

@@ -90,7 +90,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         backends = select_backends(request.simulate, request.device)
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
-    if any(backend.name == "embedded" for backend in backends):
+    if any(backend.name in ("embedded", "plain") for backend in backends):
         from difftest.host.installation import embedded_with_predictions
 
         modules = embedded_with_predictions()

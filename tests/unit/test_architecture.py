@@ -104,6 +104,31 @@ ANALYSIS = Rule(
         "difftest.simulator.machine",
     ),
 )
+# The judge of the fast mode shares with it names, signatures, dtypes, the machine and the errors,
+# and none of the code that computes.
+PLAIN = Rule(
+    "difftest/simulator/plain/**/*.py",
+    (
+        "numpy",
+        "ml_dtypes",
+        "difftest.simulator.plain",
+        "difftest.simulator.errors",
+        "difftest.simulator.machine",
+        "difftest.simulator.trace.Engine",
+        "difftest.simulator.trace.Space",
+        *(
+            f"difftest.simulator.dtypes.{name}"
+            for name in (
+                *("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT8_E4M3", "FLOAT8_E5M2", "TFLOAT32"),
+                *("BOOL", "INT32", "FLOATS", "INTEGERS", "DTYPES"),
+                *("as_dtype", "is_float", "is_integer", "name_of"),
+            )
+        ),
+        "difftest.simulator.frontend.arguments",
+        "difftest.simulator.frontend.destination",
+        "difftest.simulator.frontend.dispatch",
+    ),
+)
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
 TIMING = Rule(
     "difftest/timing/**/*.py",
@@ -125,7 +150,7 @@ NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, ANALYSIS, TIMING, PLUGIN, NRTPY_HOST, PROBES]
+RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, PLUGIN, NRTPY_HOST, PROBES]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -146,6 +171,7 @@ LAYERS = (
     "instructions.operands",
     "instructions",
     "frontend",
+    "plain",
     "launch",
     "",  # the package itself, which gathers its public names
 )
@@ -286,6 +312,24 @@ def planted(root: Path, file: str, source: str) -> Path:
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.timing", "difftest.timing"),
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.simulators", "difftest.simulators"),
         (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "from difftest.simulator.dtypes import round_to",
+            "difftest.simulator.dtypes.round_to",
+        ),
+        (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "from difftest.simulator.instructions import alu",
+            "difftest.simulator.instructions.alu",
+        ),
+        (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "def f():\n    from difftest.simulator.tile import Tile",
+            "difftest.simulator.tile.Tile",
+        ),
+        (
             TIMING,
             "difftest/timing/a.py",
             "from difftest.simulator.tile import Tile",
@@ -338,6 +382,7 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
     [
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
         (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
+        (PLAIN, "difftest/simulator/plain/a.py", "from difftest.simulator.trace import Space"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
         (TIMING, "difftest/timing/a.py", "from difftest.analysis.footprint import footprint"),
         (ANALYSIS, "difftest/analysis/a.py", "from difftest.simulator.trace import Trace"),

@@ -265,7 +265,7 @@ def loop_reduce(
     no_extras("nl.loop_reduce", kwargs)
     if mask is not None:
         raise KernelError("nl.loop_reduce takes no mask here", received=f"mask={mask!r}")
-    target = assignment_target("nl.loop_reduce")
+    target = assignment_target("nl.loop_reduce", Tensor)
     if dtype is not None and as_dtype(dtype) != target.dtype:
         raise KernelError(
             "nl.loop_reduce reduces into its destination's dtype",

@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.index import DynamicIndex, Index, Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies
@@ -45,7 +46,7 @@ from difftest.simulator.trace import Engine, Space
 Dst = TypeVar("Dst", bound=Tile)
 
 
-class Tensor(Tile):
+class Tensor(Tile, AnyTensor):
     """A tensor or a part of it, with ``nki.tensor``'s methods and Python's operators."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ from difftest.backends.base import Call, Crashed, Ran, Rejected, poisoned
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import close_backend
-from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.backends.sdk import ClassicSimulator, NewerSimulator
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
@@ -27,6 +27,7 @@ FLOAT32 = np.dtype("float32")
 
 BACKENDS = {
     "embedded": lambda: EmbeddedSimulator(),
+    "plain": lambda: PlainSimulator(),
     "classic simulator": lambda: ClassicSimulator(detect_sdk().classic),
     "newer simulator": lambda: NewerSimulator(detect_sdk().newer),
     "classic device": lambda: device_backend().backend_for(CLASSIC),
