@@ -38,7 +38,7 @@ def drawn_cases(spec):
 @pytest.mark.parametrize("name", TESTS)
 def test_cases(benchmark, name):
     module, test = TESTS[name]
-    spec = getattr(importlib.import_module(f"tests.kernels.{module}"), test).difftest.harness.spec
+    spec = getattr(importlib.import_module(f"tests.kernels.{module}"), test).difftest.spec
     runner = Runner((EmbeddedSimulator(),))
     drawn = drawn_cases(spec)
     position = 0

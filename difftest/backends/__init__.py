@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difftest.backends.base import Backend, BackendMissingError
 
-SIMULATORS = ("auto", "embedded", "sdk")
+SIMULATORS = ("auto", "embedded", "plain", "sdk")
 
 
 def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
@@ -27,7 +27,7 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
         backends.append(device_backend())
     if simulate == "auto":
         simulate = "sdk" if _sdk_has_simulator() else "embedded"
-    if simulate == "embedded" and device:
+    if simulate in ("embedded", "plain") and device:
         raise BackendMissingError(
             "the embedded simulator and the device cannot share a run: for the one, neuronxcc is "
             "the embedded modules, for the other the SDK.\n"
@@ -41,6 +41,10 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
         from difftest.backends.embedded import EmbeddedSimulator
 
         backends.insert(0, EmbeddedSimulator())
+    elif simulate == "plain":
+        from difftest.backends.embedded import PlainSimulator
+
+        backends.insert(0, PlainSimulator())
     return tuple(backends)
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.rounding import is_float
+
+if TYPE_CHECKING:
+    from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -34,6 +37,7 @@ class Call:
     outputs : arrays that the kernel writes in place, poisoned (see :func:`poisoned`).
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
+    record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
     """
 
     kernel: Callable[..., Any]
@@ -41,6 +45,7 @@ class Call:
     outputs: tuple[Array, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
+    record: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,12 @@ class Ran:
     outputs : the outputs that were passed, if any were, else what the kernel returned.
     unwritten : for each output None, or a mask that is True where it was never written; empty if
         the backend cannot tell.
+    trace : what the kernel did; None if none was wanted, or the backend has none.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Mask | None, ...] = ()
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +73,27 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Crashed:
-    """Something broke that is no rule: a bug, whatever the reference says."""
+class Unsupported:
+    """The backend lacks what the kernel uses: whether the kernel is correct is not known."""
 
     error: BaseException
 
 
-Outcome: TypeAlias = Ran | Rejected | Crashed
+@dataclass(frozen=True)
+class Crashed:
+    """Something broke that is no rule: a bug, whatever the reference says.
+
+    ``in_backend`` says that it is a bug of the backend itself, not of the kernel.
+    """
+
+    error: BaseException
+    in_backend: bool = False
+
+
+Outcome: TypeAlias = Ran | Rejected | Unsupported | Crashed
+
+SLIPS = (NameError, AttributeError, ZeroDivisionError, ImportError)
+"""Errors of Python in which no backend states a rule: raised by a kernel, they are bugs in it."""
 
 
 class Backend(Protocol):

@@ -1,9 +1,23 @@
-"""The embedded simulator: kernels run on NumPy, anywhere."""
+"""The embedded simulator, in its fast and in its plain mode: kernels run on NumPy, anywhere."""
 
 from __future__ import annotations
 
-from difftest.backends.base import Call, Crashed, Outcome, Ran, Rejected, still_poisoned
-from difftest.simulator import NkiError, launch
+from collections.abc import Callable
+from typing import Any
+
+from difftest.backends.base import (
+    Call,
+    Crashed,
+    Outcome,
+    Ran,
+    Rejected,
+    Unsupported,
+    still_poisoned,
+)
+from difftest.harness.frames import entries, is_own
+from difftest.simulator import NkiError, NotModelledError, launch
+from difftest.simulator.capacity import SpillWarning
+from difftest.simulator.errors import is_inside
 
 
 class EmbeddedSimulator:
@@ -11,21 +25,53 @@ class EmbeddedSimulator:
 
     name = "embedded"
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    plain = False
 
     def run(self, call: Call) -> Outcome:
-        """Run the kernel; its own assertions and the machine's rules are rejections."""
+        """Run the kernel; its own assertions and the machine's rules are rejections.
+
+        What the simulator does not model is neither right nor wrong. Any other error is a bug: of
+        the simulator, if it comes out of its code, else of the kernel's Python.
+        """
         try:
             result = launch(
                 call.kernel,
                 (*call.inputs, *call.outputs),
                 dict(call.parameters),
                 grid=call.grid,
-                record=False,
+                record=call.record,
+                plain=self.plain,
             )
-        except (AssertionError, NkiError) as error:
+        except NotModelledError as error:
+            return Unsupported(error)
+        except NkiError as error:
             return Rejected(error)
-        except Exception as error:  # a bug in the kernel's Python: becomes a failure, not hidden
+        except SpillWarning as error:  # where the user made warnings errors
             return Crashed(error)
+        except Exception as error:  # becomes a failure, not hidden
+            in_backend = is_defect(error, call.kernel)
+            if isinstance(error, AssertionError) and not in_backend:
+                return Rejected(error)
+            return Crashed(error, in_backend)
+        trace = result.trace if call.record else None
         if call.outputs:
-            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)))
-        return Ran(result.outputs, result.unwritten)
+            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace)
+        return Ran(result.outputs, result.unwritten, trace)
+
+
+def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
+    """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
+    for entry in entries(error):
+        if is_inside(entry.tb_frame.f_code):
+            return True
+        if is_own(entry, kernel):
+            return False
+    return False
+
+
+class PlainSimulator(EmbeddedSimulator):
+    """The embedded simulator in plain mode: the judge of the fast one, slow and literal."""
+
+    name = "plain"
+    description = "the embedded simulator in plain mode, slow and literal (trn2, unless named)"
+    plain = True

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.backends.base import (
+    SLIPS,
     Array,
     Backend,
     BackendMissingError,
@@ -20,6 +21,7 @@ from difftest.backends.base import (
     Outcome,
     Ran,
     Rejected,
+    Unsupported,
     as_outputs,
     still_poisoned,
 )
@@ -65,7 +67,8 @@ class ClassicSimulator:
         """Run the kernel; whatever the SDK raises is taken as its refusal.
 
         The SDK documents no base class for its errors, so that a rejection and a bug in the
-        kernel's Python cannot be told apart, but for Python's own NameError and AttributeError.
+        kernel's Python cannot be told apart, but for some of Python's own (``SLIPS``); and a
+        NotImplementedError says that it lacks something.
         """
         kernel = launched(call)
         arguments = (*call.inputs, *call.outputs)
@@ -145,8 +148,10 @@ def outcome_of(call: Call, run: Callable[[], object]) -> Outcome:
     """What came of running a kernel in this process."""
     try:
         returned = run()
-    except (NameError, AttributeError) as error:
+    except SLIPS as error:
         return Crashed(error)
+    except NotImplementedError as error:
+        return Unsupported(error)
     except Exception as error:
         return Rejected(error)
     outputs = outputs_of(call, returned)

@@ -73,7 +73,7 @@ def _data(spec: KernelSpec) -> dict[str, Random]:
 
 def _time(spec: KernelSpec, case: Case) -> tuple[float, int]:
     """Seconds of one simulation, and the number of its instructions."""
-    arrays = case.inputs(spec)
+    arrays = spec.inputs_of(case)
     began = time.perf_counter()
     launch(spec.kernel, arrays, record=False)
     seconds = time.perf_counter() - began

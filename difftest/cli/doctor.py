@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from difftest.backends.device.diagnosis import Finding
+    from difftest.backends.device.diagnosis import Diagnosis
 
 _MARKS = {True: "ok", False: "--", None: "  "}
 
@@ -22,18 +22,18 @@ def doctor(context: click.Context) -> None:
     """
     from difftest.backends.device.diagnosis import diagnose
 
-    findings = diagnose()
-    for line in _lines(findings):
+    diagnoses = diagnose()
+    for line in _lines(diagnoses):
         click.echo(line)
-    works = any(one.subject == "--device" and one.works for one in findings)
+    works = any(one.subject == "--device" and one.works for one in diagnoses)
     context.exit(0 if works else 1)
 
 
-def _lines(findings: list[Finding]) -> list[str]:
-    """Each finding with its reason, and with what to do where something is to be done."""
-    width = max(len(one.subject) for one in findings)
+def _lines(diagnoses: list[Diagnosis]) -> list[str]:
+    """Each diagnosis with its reason, and with what to do where something is to be done."""
+    width = max(len(one.subject) for one in diagnoses)
     lines = []
-    for one in findings:
+    for one in diagnoses:
         lines.append(f"{_MARKS[one.works]}  {one.subject:<{width}}  {one.reason}")
         lines += [
             f"{'':<{width + 4}}  {'-> ' if not i else '   '}{text}"

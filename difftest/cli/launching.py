@@ -14,7 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
-from difftest.harness.case import CaseError, case_from_json
+from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.host.shipped import import_shipped
 from difftest.plugin.collection import kernel_test_of
@@ -83,7 +83,7 @@ def arguments_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str,
         raise click.BadParameter(str(error)) from None
     dtype = as_dtype(spec.output_dtype or case.dtype)
     outputs = [np.zeros(spec.shape(name, case.values), dtype) for name in spec.outputs]
-    return [*case.inputs(spec), *outputs], dict(spec.parameters_of(case.values))
+    return [*spec.inputs_of(case), *outputs], dict(spec.parameters_of(case.values))
 
 
 def parse_shape(text: str) -> tuple[int, ...]:

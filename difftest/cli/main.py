@@ -12,6 +12,7 @@ from difftest.cli.measure import measure
 from difftest.cli.profile import profile
 from difftest.cli.run import run
 from difftest.cli.timing import timing
+from difftest.cli.trace import trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,5 +27,6 @@ main.add_command(bench)
 main.add_command(grade)
 main.add_command(timing)
 main.add_command(profile)
+main.add_command(trace)
 main.add_command(doctor)
 main.add_command(measure)

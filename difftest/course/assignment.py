@@ -22,7 +22,6 @@ FILTER = 3
 SMALL = (32, 16)
 LARGE = (224, 224)
 MAX_POOL = 2
-PERFORMANCE_CHANNELS = 256
 PERFORMANCE_BATCH = 1
 PERFORMANCE_CHANNELS = 256
 """Both input and output channels of each performance test."""
@@ -73,7 +72,7 @@ class PerformanceTest:
     def arguments(self, random: np.random.RandomState) -> tuple[Array, Array, Array]:
         """X, W and bias, one image, drawn in the starter code's order."""
         shapes = (
-            (1, PERFORMANCE_CHANNELS, *self.image),
+            (PERFORMANCE_BATCH, PERFORMANCE_CHANNELS, *self.image),
             (PERFORMANCE_CHANNELS, PERFORMANCE_CHANNELS, FILTER, FILTER),
             (PERFORMANCE_CHANNELS,),
         )

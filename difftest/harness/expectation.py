@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +9,8 @@ from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected
+from difftest.harness.reference import ReferenceRefusal, call_reference
+from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec, SpecError
 from difftest.harness.tolerance import Tolerance, is_exact_in
 
@@ -19,13 +19,16 @@ Float64 = NDArray[np.float64]
 
 
 def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Expected, ...]:
-    """Each output as the reference has it. Whatever the reference raises goes through.
+    """Each output as the reference has it.
 
     Raises
     ------
+    ReferenceRefusal : the reference refuses the case.
+    ReferenceDefect : the reference, or ``magnitude``, is wrong.
     SpecError : ``magnitude`` does not fit the reference's outputs.
     """
-    values = _outputs(_call(spec, spec.reference, case, inputs))
+    arrays = dict(zip(spec.inputs, inputs, strict=True))
+    values = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
     magnitudes = _magnitudes(spec, case, inputs, values)
     accumulation = np.dtype(spec.accumulation)
     dtype = np.dtype(spec.output_dtype or case.dtype)
@@ -44,28 +47,22 @@ def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Exp
     )
 
 
-def _call(
-    spec: KernelSpec, function: Callable[..., Any], case: Case, inputs: tuple[Array, ...]
-) -> object:
-    """Call the reference with the inputs and those of the parameters that it has."""
-    accepted = inspect.signature(function).parameters
-    parameters = spec.parameters_of(case.values)
-    return function(
-        *inputs, **{name: value for name, value in parameters.items() if name in accepted}
-    )
-
-
-def _outputs(returned: object) -> tuple[Float64, ...]:
-    several = returned if isinstance(returned, tuple) else (returned,)
-    return tuple(np.asarray(array).astype(np.float64) for array in several)
-
-
 def _magnitudes(
     spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
 ) -> tuple[Float64, ...]:
     """The magnitudes, at least as large as the values; where they are not finite, the values'."""
+    arrays = dict(zip(spec.inputs, map(np.abs, inputs), strict=True))
     function = spec.magnitude or spec.reference
-    magnitudes = _outputs(_call(spec, function, case, tuple(map(np.abs, inputs))))
+    role = "function" if spec.magnitude else "reference"
+    try:
+        magnitudes = call_reference(function, arrays, spec.parameters_of(case.values), role)
+    except ReferenceRefusal as refusal:
+        error = refusal.error
+        raise SpecError(
+            f"magnitude: the {role} {name_of(function)} refuses the absolute values of inputs that "
+            f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
+            "function that takes them and returns the sums of absolute values"
+        ) from error
     if [array.shape for array in magnitudes] != [array.shape for array in values]:
         raise SpecError(
             f"magnitude: received shapes {[array.shape for array in magnitudes]}; accepted: those "

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from difftest.backends.base import Outcome, Ran, Rejected
+from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
+from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import (
     BothRejected,
@@ -21,6 +22,14 @@ from difftest.harness.verdict import (
 )
 
 _LABEL = 13
+_ONE_SIDED = {
+    ("kernel", "refused"): "the kernel refuses what its reference accepts",
+    ("reference", "refused"): "the reference refuses what the kernel accepts",
+    ("kernel", "crashed"): "the kernel broke down, which is no refusal",
+    ("backend", "crashed"): "the backend broke down; this is a bug of its own, not the kernel's",
+    ("backend", "unsupported"): "the backend cannot run the kernel",
+}
+"""Who failed and how, in words."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +49,32 @@ def failure_text(
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
 
-    ::
-
-        vector_add_tiled disagrees with its reference
-          case:        ROW_CHUNK=1, n=2, float32
-          a_vec:       (2,) Zeros()
-          b_vec:       (2,) Ones()
-          embedded:    values differ by more than rounding explains
-          first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
-          allowed:     exactly 1.0
-          wrong:       1 of 2 elements, all in [1:2], which ends with axis 0
-          run again:   pytest --simulate tests/kernels/test_vector_add.py::test_tiled --case '...'
+    >>> from difftest.harness.compare import compare
+    >>> from difftest.harness.expectation import expect
+    >>> from difftest.harness.recipes import Ones, Zeros
+    >>> import numpy as np
+    >>> def add(a, b): ...
+    >>> spec = KernelSpec(
+    ...     kernel=add,
+    ...     reference=lambda a, b: a + b,
+    ...     domain={"n": (2,)},
+    ...     inputs={"a": "n", "b": "n"},
+    ... )
+    >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
+    >>> verdict = compare(expect(spec, case, spec.inputs_of(case)), [np.float32([1, 0])])
+    >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
+    >>> print(failure_text(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
+    add disagrees with its reference
+      case:        n=2, float32
+      a:           (2,) Zeros()
+      b:           (2,) Ones()
+      embedded:    values differ, and nothing here rounds: each must be equal
+      first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
+      allowed:     exactly 1.0
+      wrong:       1 of 2 elements, filling [1:2], the tail of axis 0
+      run again:   pytest --simulate test_add.py::test_add --case '{"values":{"n":2},...}'
     """
-    values = ", ".join(f"{name}={value}" for name, value in case.values.items())
-    rows = [("case", f"{values}, {case.dtype}")]
-    rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
+    rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
         rows += _verdict_rows(backend, verdict)
     if again is not None:
@@ -62,6 +82,29 @@ def failure_text(
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
     where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
     return "\n".join([f"{spec.name} disagrees with its reference{where}", *map(_row, rows)])
+
+
+def defect_text(
+    spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
+) -> str:
+    """The report of a reference that can judge nothing, for it is wrong itself."""
+    rows = [
+        *_case_rows(spec, case),
+        ("rule", defect.rule),
+        ("received", textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()),
+        ("where", defect.where),
+        ("remedy", defect.remedy),
+        ("run again", again.command(case) if again else ""),
+    ]
+    title = f"{spec.name} cannot be judged: {defect.happened}"
+    return "\n".join([title, *(_row(row) for row in rows if row[1])])
+
+
+def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:
+    values = ", ".join(f"{name}={value}" for name, value in case.values.items())
+    rows = [("case", f"{values}, {case.dtype}")]
+    rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
+    return rows
 
 
 def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
@@ -72,8 +115,11 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
         happened = "accepted it"
     elif isinstance(outcome, Rejected):
         happened = f"refused it, but said {_describe(outcome.error)}"
+    elif isinstance(outcome, Unsupported):
+        happened = f"cannot run it: {_describe(outcome.error)}"
     else:
-        happened = f"broke down: {_describe(outcome.error)}"
+        broke = "broke down itself" if outcome.in_backend else "broke down"
+        happened = f"{broke}: {_describe(outcome.error)}"
     rows = [
         ("case", values),
         ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
@@ -94,10 +140,8 @@ def _verdict_rows(backend: str, verdict: Verdict) -> list[tuple[str, str]]:
             return [(backend, f"agrees on {elements} elements, {how}")]
         case Mismatch():
             return [(backend, verdict.message), *_mismatch_rows(verdict)]
-        case OneSided("kernel", error):
-            return [(backend, f"the kernel refuses what its reference accepts: {_describe(error)}")]
-        case OneSided(_, error):
-            return [(backend, f"the reference refuses what the kernel accepts: {_describe(error)}")]
+        case OneSided(failed, error, how):
+            return [(backend, f"{_ONE_SIDED[failed, how]}: {_describe(error)}")]
         case BothRejected(_, error):
             return [(backend, f"kernel and reference both refuse: {_describe(error)}")]
         case Inconclusive(reason):

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Backend, Call, Crashed, Outcome, Rejected, poisoned
+from difftest.backends.base import (
+    Backend,
+    Call,
+    Crashed,
+    Outcome,
+    Ran,
+    Rejected,
+    Unsupported,
+    poisoned,
+)
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.expectation import expect
 from difftest.harness.recipes import Random
-from difftest.harness.report import Reproduction, failure_text, rejection_text
-from difftest.harness.spec import KernelSpec, Rejection, SpecError
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
+from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
-from difftest.harness.verdict import BothRejected, OneSided, Verdict, is_failure
+from difftest.harness.verdict import BothRejected, Inconclusive, OneSided, Verdict, is_failure
+
+if TYPE_CHECKING:
+    from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
 
@@ -45,6 +59,28 @@ class DifferentialFailure(AssertionError):
         return failure_text(self.spec, self.case, self.verdicts, self._again)
 
 
+class BrokenReferenceError(AssertionError):
+    """The reference cannot judge a case: it broke down, or wrote to its arguments.
+
+    Attributes
+    ----------
+    spec, case : what was run.
+    defect : what is wrong with the reference.
+    """
+
+    def __init__(
+        self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.defect = defect
+        self._again = again
+        super().__init__()
+
+    def __str__(self) -> str:
+        return defect_text(self.spec, self.case, self.defect, self._again)
+
+
 class NotRejectedError(AssertionError):
     """A backend did not refuse what it must refuse."""
 
@@ -55,11 +91,23 @@ class NothingComparedError(AssertionError):
 
 @dataclass(repr=False)
 class Runner:
-    """The backends of a session, and the tally of the test that runs."""
+    """The backends of a session, and the tally of the test that runs.
+
+    Attributes
+    ----------
+    backends : what runs each case.
+    tally : counts of the test that runs.
+    again : how to run the test again.
+    record : whether to ask the backends for traces.
+    traces : of the last case that was checked, by the name of the backend; only of backends that
+        have traces and ran the kernel to its end.
+    """
 
     backends: tuple[Backend, ...]
     tally: Tally = field(default_factory=Tally)
     again: Reproduction | None = None
+    record: bool = False
+    traces: dict[str, Trace] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -79,13 +127,19 @@ class Runner:
         Raises
         ------
         DifferentialFailure : one of them is wrong.
+        BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
-        inputs = case.inputs(spec)
-        expected = expected_of(spec, case, inputs)
+        inputs = spec.inputs_of(case)
+        expected = expected_of(spec, case, inputs, self.again)
         verdicts = {}
+        self.traces = {}
         for backend in self.backends:
-            verdict = judge(expected, backend.run(make_call(spec, case, inputs)))
+            call = replace(make_call(spec, case, inputs), record=self.record)
+            outcome = backend.run(call)
+            if isinstance(outcome, Ran) and outcome.trace is not None:
+                self.traces[backend.name] = outcome.trace
+            verdict = judge(expected, outcome)
             self.tally.count(spec.name, backend.name, verdict)
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
@@ -106,7 +160,7 @@ class Runner:
             {name: Random(seed) for seed, name in enumerate(spec.inputs)},
         )
         for backend in self.backends:
-            call = make_call(spec, case, case.inputs(spec, rejection.shapes), rejection.shapes)
+            call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = backend.run(call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
@@ -120,7 +174,7 @@ def make_call(
     inputs: tuple[Array, ...],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Call:
-    """The call of a case, its arrays copied: what one backend does to them no other sees."""
+    """The call of a case, all that it holds copied: what one backend does to them no other sees."""
     dtype = np.dtype(spec.output_dtype or case.dtype)
     shapes = shapes or {}
     return Call(
@@ -130,27 +184,40 @@ def make_call(
             poisoned(shapes.get(name) or spec.shape(name, case.values), dtype)
             for name in spec.outputs
         ),
-        parameters=spec.parameters_of(case.values),
+        parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
     )
 
 
 def expected_of(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], again: Reproduction | None
 ) -> tuple[Expected, ...] | Exception:
-    """What the reference says, or the error with which it refuses the case."""
+    """What the reference says, or the error with which it refuses the case.
+
+    Raises
+    ------
+    BrokenReferenceError : it can say nothing.
+    """
+    __tracebackhide__ = True
     try:
         return expect(spec, case, inputs)
-    except SpecError:
-        raise
-    except Exception as error:
-        return error
+    except ReferenceRefusal as refusal:
+        return refusal.error
+    except ReferenceDefect as defect:
+        raise BrokenReferenceError(spec, case, defect, again) from defect.__cause__
 
 
 def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:
     """The verdict on one outcome."""
     if isinstance(outcome, Crashed):
-        return OneSided("kernel", outcome.error)
+        return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
+    if isinstance(outcome, Unsupported):
+        if not isinstance(expected, Exception):
+            return OneSided("backend", outcome.error, "unsupported")
+        return Inconclusive(
+            "the reference refuses, and the backend cannot run the kernel: "
+            f"{type(outcome.error).__name__}: {outcome.error}"
+        )
     if isinstance(expected, Exception):
         if isinstance(outcome, Rejected):
             return BothRejected(expected, outcome.error)
@@ -191,7 +258,7 @@ class BoundCase:
     @property
     def inputs(self) -> tuple[Array, ...]:
         """The input arrays, made anew at each access."""
-        return self.case.inputs(self.spec)
+        return self.spec.inputs_of(self.case)
 
     def check(self) -> None:
         """Run the case on each backend and compare it with the reference.
@@ -199,6 +266,7 @@ class BoundCase:
         Raises
         ------
         DifferentialFailure : they disagree.
+        BrokenReferenceError : the reference broke down, or wrote to its arguments.
         """
         __tracebackhide__ = True
         self.verdicts = self.runner.check(self.spec, self.case)

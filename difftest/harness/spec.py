@@ -9,10 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
+from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.rounding import is_float
+from difftest.harness.signature import arguments_for, array_names, name_of, shown, signature_of
 from difftest.simulator.dtypes import NAMES, TFLOAT32
+
+Array = NDArray[Any]
 
 Value: TypeAlias = int | float | str | bool
 """What a name of the domain may stand for."""
@@ -55,9 +59,12 @@ class KernelSpec:
 
     Attributes
     ----------
-    kernel : called with the inputs and the outputs in order, and the parameters by name.
-    reference : called with the inputs in order and those parameters that it has; returns an array,
-        or a tuple of arrays, one for each output; best in float64.
+    kernel : called with the inputs and the outputs in order, and the parameters by name. They are
+        named as the kernel names them.
+    reference : called with the inputs, and those parameters that it has. If it has a parameter of
+        each input's name, they are passed by name; else by position, in the order of ``inputs``.
+        Returns an array, or a tuple of arrays, one for each output; best in float64. It may only
+        read its arguments, and refuses a case by an assert or a ValueError of its own.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
         earlier names; so shapes are constructed, never filtered.
     inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``.
@@ -100,7 +107,8 @@ class KernelSpec:
         _check_dimensions(self)
         _check_dtypes(self)
         _check_explicit(self)
-        _check_signature(self)
+        _check_kernel(self)
+        _check_references(self)
         if self.kernel is self.reference:
             raise SpecError(
                 f"reference: received {self.name}, the kernel itself; accepted: an independent "
@@ -110,12 +118,23 @@ class KernelSpec:
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return str(getattr(self.kernel, "__name__", None) or type(self.kernel).__name__)
+        return name_of(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
         tokens = ({**self.inputs, **self.outputs})[argument].split()
         return tuple(int(token) if token.isdigit() else int(values[token]) for token in tokens)
+
+    def inputs_of(
+        self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> tuple[Array, ...]:
+        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
+        dtype = np.dtype(case.dtype)
+        shapes = shapes or {}
+        return tuple(
+            case.data[name].build(shapes.get(name) or self.shape(name, case.values), dtype)
+            for name in self.inputs
+        )
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``tolerance``)."""
@@ -231,11 +250,10 @@ def _check_explicit(spec: KernelSpec) -> None:
             )
 
 
-def _check_signature(spec: KernelSpec) -> None:
-    """The call must fit the kernel's signature, where it shows one."""
-    try:
-        signature = inspect.signature(spec.kernel)
-    except (TypeError, ValueError):
+def _check_kernel(spec: KernelSpec) -> None:
+    """The call must fit the kernel's signature, where it shows one; so must the arrays' names."""
+    signature = signature_of(spec.kernel)
+    if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
     arrays = (*spec.inputs, *spec.outputs)
     try:
@@ -245,3 +263,31 @@ def _check_signature(spec: KernelSpec) -> None:
             f"kernel: {spec.name}{signature} cannot be called with the arrays "
             f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
         ) from None
+    names = array_names(signature, spec.parameters)[: len(arrays)]
+    if names != arrays[: len(names)]:
+        number = len(spec.inputs)
+        role = "inputs" if names[:number] != arrays[:number] else "outputs"
+        raise SpecError(
+            f"{role}: received the names {', '.join(getattr(spec, role))} for the kernel "
+            f"{shown(spec.kernel)} and the reference {shown(spec.reference)}; accepted: the "
+            f"kernel's own names in its order, {', '.join(names)}, the inputs before the outputs, "
+            "for the kernel is called by position"
+        )
+
+
+def _check_references(spec: KernelSpec) -> None:
+    """The reference and the magnitude take the inputs, by name or by position."""
+    for role, function in (("reference", spec.reference), ("magnitude", spec.magnitude)):
+        if function is None:
+            continue
+        try:
+            arguments_for(function, spec.inputs, dict.fromkeys(spec.parameters))
+        except TypeError as error:
+            names = ", ".join(spec.inputs)
+            raise SpecError(
+                f"{role}: {shown(function)} cannot be called with the inputs ({names}) of the "
+                f"kernel {shown(spec.kernel)} and the parameters ({', '.join(spec.parameters)}): "
+                f"{error}; accepted: a function that has all names of the inputs, in any order, or "
+                "that takes the arrays in their order and has none of the names at another place, "
+                f"such as lambda {names}: ..."
+            ) from None

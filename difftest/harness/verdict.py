@@ -66,13 +66,19 @@ class BothRejected:
 
 @dataclass(frozen=True)
 class OneSided:
-    """One accepts the case and the other does not, or the kernel broke down: always a bug.
+    """One accepts the case and the other does not, or something broke down: always a failure.
 
-    ``failed`` is "kernel" or "reference".
+    Attributes
+    ----------
+    failed : "kernel", "reference" or "backend".
+    error : what it raised.
+    how : it "refused" what the other accepts; it "crashed", whatever the reference says; or the
+        kernel is "unsupported" by the backend.
     """
 
     failed: str
     error: BaseException
+    how: str = "refused"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def kernel_test_of(function: object) -> KernelTest | None:
 
 def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]:
     """Test functions for the spec's examples and rejections, one test id each."""
-    from difftest.harness.case import explicit_cases
+    from difftest.harness.explicit import explicit_cases
 
     cases = list(explicit_cases(test.spec))
     if cases:

@@ -7,7 +7,7 @@ Options, and the ini keys that take their place where a conftest or another plug
 declaring its option):
 
 ==============================  =====================  ==========================
-``--simulate[=embedded|sdk]``   ``difftest_simulate``  auto, embedded, sdk or no
+``--simulate[=SIMULATOR]``      ``difftest_simulate``  auto, embedded, plain, sdk or no
 ``--device``                    ``difftest_device``    yes or no
 ``--case JSON``
 ``--difftest-report FILE``
@@ -129,7 +129,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import DifferentialFailure, NotRejectedError
+    from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, NotRejectedError
     from difftest.plugin.run_report import CASE
 
     runner.start(reproduction_of(item, session.request))
@@ -137,7 +137,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     except NotRejectedError as error:
         pytest.fail(str(error), pytrace=False)
-    except DifferentialFailure as failure:
+    except (BrokenReferenceError, DifferentialFailure) as failure:
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

@@ -17,7 +17,7 @@ DEVICE = "--device"
 CASE = "--case"
 SIMULATE_KEY = "difftest_simulate"
 DEVICE_KEY = "difftest_device"
-CHOICES = ("auto", "embedded", "sdk")
+CHOICES = ("auto", "embedded", "plain", "sdk")
 """Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
 
 

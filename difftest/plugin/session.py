@@ -90,7 +90,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         backends = select_backends(request.simulate, request.device)
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
-    if any(backend.name == "embedded" for backend in backends):
+    if any(backend.name in ("embedded", "plain") for backend in backends):
         from difftest.host.installation import embedded_with_predictions
 
         modules = embedded_with_predictions()
@@ -136,7 +136,7 @@ def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> N
     ------
     pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
     """
-    from difftest.harness.case import CaseError, case_from_json
+    from difftest.harness.explicit import CaseError, case_from_json
     from difftest.plugin.collection import kernel_test_of
 
     selected = [

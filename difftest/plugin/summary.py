@@ -16,10 +16,11 @@ COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inc
 def table_text(tally: Tally, width: int) -> list[str]:
     """The counts of each kernel on each backend.
 
-    ::
-
-        kernel            backend   cases  elements  bit for bit  rejections  ...
-        matrix_transpose  embedded     50   2097152           50           1
+    >>> counts = Counts(cases=50, elements=2097152, exact=50, rejections=1)
+    >>> for line in table_text(Tally({("matrix_transpose", "embedded"): counts}), width=100):
+    ...     print(line)
+    kernel            backend   cases  elements  bit for bit  rejections  both reject  inconclusive
+    matrix_transpose  embedded     50   2097152           50           1            0             0
     """
     from rich.console import Console
     from rich.table import Table

@@ -20,6 +20,8 @@ from difftest.simulator.errors import (
 from difftest.simulator.launch import LaunchResult, launch
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace_json import trace_to_json
+from difftest.simulator.trace_reader import TraceFormatError, trace_from_json
 
 __all__ = [
     "MACHINES",
@@ -42,6 +44,9 @@ __all__ = [
     "ShapeError",
     "Space",
     "Trace",
+    "TraceFormatError",
     "UnwrittenError",
     "launch",
+    "trace_from_json",
+    "trace_to_json",
 ]

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, kernel_stack
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, empty_on_chip, poison
-from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Engine,
+    Event,
+    Iteration,
+    Region,
+    Space,
+    Trace,
+)
 
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
+
+Operands = Sequence[tuple[str, "Tile"]]
+"""Tiles with their roles."""
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
 _CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
@@ -62,10 +74,13 @@ class Core:
         self.grid = grid
         self.program: Shape = (0,) * len(grid)
         self.record = record
-        self.trace = Trace()
+        self.trace = Trace(machine=machine.name, grid=grid)
+        self.moved: dict[int, Allocation] = {}
+        """Number of an event -> the result that it only takes to its destination, for
+        :func:`difftest.simulator.fuse.fuse_moves`."""
         self.instructions = 0
         """Number of instructions issued so far; an event's number."""
-        self.loops: tuple[tuple[int, int], ...] = ()
+        self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
@@ -153,46 +168,67 @@ class Core:
         self,
         opcode: str,
         engine: Engine,
-        writes: tuple[Tile, ...],
-        reads: tuple[Tile, ...] = (),
+        writes: Operands,
+        reads: Operands,
+        attributes: Attributes,
         *,
+        partial: Sequence[Tile] = (),
         moved: Tile | None = None,
-        **attributes: Any,
     ) -> None:
         """Count, and record if asked to, one instruction.
 
-        ``moved`` is the operand that it only takes to its destination: see
-        :func:`difftest.simulator.fuse.fuse_moves`.
+        Parameters
+        ----------
+        writes, reads : its operands, each with its role.
+        partial : those of them of which not every element is touched.
+        moved : the one that it only takes to its destination: see
+            :func:`difftest.simulator.fuse.fuse_moves`.
         """
         number = self.instructions
         self.instructions = number + 1
         if moved is not None:
             moved.storage.allocation.moves += 1
-            attributes["moved"] = moved.storage.allocation
-        for tile in reads:
+        for _, tile in reads:
             allocation = tile.storage.allocation
             allocation.reads += 1
             allocation.last = number
-        for tile in writes:
+        for _, tile in writes:
             allocation = tile.storage.allocation
             allocation.writes += 1
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
-        if self.record:
-            event = Event(
+        if not self.record:
+            return
+        if moved is not None:
+            self.moved[number] = moved.storage.allocation
+        self.trace.events.append(
+            Event(
                 number,
                 opcode,
                 engine,
-                tuple([_region(tile) for tile in writes]),
-                tuple([_region(tile) for tile in reads]),
-                kernel_location(),
+                _regions(writes, partial),
+                _regions(reads, partial),
+                kernel_stack(),
                 self.loops,
+                self.program,
                 attributes,
             )
-            self.trace.events.append(event)
+        )
 
 
-def _region(tile: Tile) -> Region:
-    allocation = tile.storage.allocation
-    return Region(allocation, tile.offset, tile.shape, tile.strides, tile.partition_axis)
+def _regions(operands: Operands, partial: Sequence[Tile]) -> tuple[Region, ...]:
+    return tuple(
+        [
+            Region(
+                tile.storage.allocation,
+                tile.offset,
+                tile.shape,
+                tile.strides,
+                tile.partition_axis,
+                role,
+                not (partial and any(tile is other for other in partial)),
+            )
+            for role, tile in operands
+        ]
+    )

@@ -13,16 +13,36 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_INSIDE: dict[CodeType, bool] = {}
-"""Whether a code object is the simulator's own: asked for every instruction of a trace."""
+_LAUNCH = _PACKAGE + "launch.py"
+
+
+class _Code:
+    """What is known of a code object: asked for each frame of each instruction of a trace."""
+
+    __slots__ = ("code", "in_launch", "inside", "lines")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code  # keeps it alive, so that its id stays its own
+        self.inside = code.co_filename.startswith(_PACKAGE)
+        self.in_launch = code.co_filename == _LAUNCH
+        self.lines: dict[int, Location] = {}
+        """Offset of a bytecode instruction -> its line. CPython would count through a table."""
+
+
+_CODES: dict[int, _Code] = {}
+"""By id: the hash of a code object reads all of its bytecode."""
+
+
+def _known(code: CodeType) -> _Code:
+    known = _CODES.get(id(code))
+    if known is None:
+        known = _CODES[id(code)] = _Code(code)
+    return known
 
 
 def is_inside(code: CodeType) -> bool:
     """Whether a code object belongs to the simulator, not to a kernel."""
-    inside = _INSIDE.get(code)
-    if inside is None:
-        inside = _INSIDE[code] = code.co_filename.startswith(_PACKAGE)
-    return inside
+    return _known(code).inside
 
 
 class Location(NamedTuple):
@@ -44,10 +64,35 @@ def kernel_location() -> Location | None:
     """The innermost line outside the simulator: the kernel's line that is being executed."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not is_inside(frame.f_code):
-            return Location(frame.f_code.co_filename, frame.f_lineno)
+        known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
+        if not known.inside:
+            return _line(frame, known)
         frame = frame.f_back
     return None
+
+
+def kernel_stack() -> tuple[Location, ...]:
+    """The lines outside the simulator that are being executed, innermost first, up to the launch.
+
+    Where nothing was launched they go on to the outermost frame.
+    """
+    lines = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
+        if not known.inside:
+            lines.append(known.lines.get(frame.f_lasti) or _line(frame, known))
+        elif known.in_launch:
+            break
+        frame = frame.f_back
+    return tuple(lines)
+
+
+def _line(frame: FrameType, known: _Code) -> Location:
+    line = known.lines.get(frame.f_lasti)
+    if line is None:
+        line = known.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
+    return line
 
 
 class NkiError(Exception):

@@ -1,61 +1,48 @@
 """From the classic API's two steps to the hardware's one.
 
 In the classic API an instruction returns a tile and ``dst[...] = instruction(...)`` puts it where
-it belongs; the hardware's instruction writes to ``dst`` directly, and ``psum += nc_matmul(...)``
-accumulates in PSUM. The kernel runs in two steps here too; this pass joins them in the trace.
+it belongs; the hardware's instruction writes to ``dst`` directly. The kernel runs in two steps here
+too; this pass joins them in the trace.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
-from difftest.simulator.trace import Allocation, Event, Trace
+from difftest.simulator.trace import Allocation, Event
 
 
-def fuse_moves(trace: Trace) -> None:
+def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Event]:
     """Join each result that was only moved to its destination with the instruction that made it.
 
-    The two must be adjacent in program order. A joined accumulation has the attribute
-    ``accumulate`` and reads its destination.
+    The two must be adjacent in program order, and an instruction is joined with one move at most.
+    A product that was only accumulated elsewhere is left out: the matmul that accumulates has an
+    event of its own.
+
+    Parameters
+    ----------
+    events : in program order; those that are joined are changed.
+    moved : number of an event -> the result that it only takes to its destination.
     """
-    events: list[Event] = []
-    for event in trace.events:
-        if _absorbed(event):
-            continue
-        source = event.attributes.get("moved")
-        if source is not None and events and _joins(events[-1], source):
-            events[-1] = _join(events[-1], event, source)
-            continue
-        if source is not None:
-            rest = {key: value for key, value in event.attributes.items() if key != "moved"}
-            event = replace(event, attributes=rest)
-        events.append(event)
-    trace.events = events
+    fused: list[Event] = []
+    joined = False
+    """Whether the last of them has been joined with its move."""
+    for event in events:
+        source = moved.get(event.number)
+        if source is not None and fused and not joined and _made(fused[-1], source):
+            _join(fused[-1], event)
+            joined = True
+        elif not event.writes[0].allocation.is_absorbed:
+            fused.append(event)
+            joined = False
+    return fused
 
 
-def _absorbed(event: Event) -> bool:
-    """Whether it is a product that only a later matmul, the same with a destination, added up."""
-    made = event.writes[0].allocation
-    return made.absorbed > 0 and made.reads == 0 and made.writes == 1
+def _made(producer: Event, source: Allocation) -> bool:
+    return source.is_temporary and producer.writes[0].allocation is source
 
 
-def _joins(producer: Event, source: Allocation) -> bool:
-    return (
-        source.is_temporary
-        and producer.writes[0].allocation is source
-        and "joined" not in producer.attributes
-    )
-
-
-def _join(producer: Event, move: Event, source: Allocation) -> Event:
-    accumulates = bool(move.attributes.get("accumulate"))
-    attributes = {**producer.attributes, "joined": True}
-    if accumulates:
-        attributes["accumulate"] = True
-    kept = tuple(region for region in move.reads if region.allocation is not source)
-    return replace(
-        producer,
-        writes=move.writes + producer.writes[1:],
-        reads=producer.reads + kept,
-        attributes=attributes,
-    )
+def _join(producer: Event, move: Event) -> None:
+    made, target = producer.writes[0], move.writes[0]
+    written = target._replace(role=made.role, whole=made.whole and target.whole)
+    producer.writes = (written, *producer.writes[1:])

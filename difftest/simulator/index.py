@@ -21,13 +21,6 @@ Shape = tuple[int, ...]
 Affine = Union["Index", SupportsIndex]
 
 
-class ParDim(int):
-    """A dimension marked as the partition dimension by ``nl.par_dim``."""
-
-    def __repr__(self) -> str:
-        return f"par_dim({int(self)})"
-
-
 def as_integer(value: object, what: str) -> int:
     """``value`` as a Python integer.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.frontend.typing import is_mutable
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import Storage
+from difftest.simulator.plain.api import Run
 from difftest.simulator.trace import Trace
 
 
@@ -48,6 +49,7 @@ def launch(
     grid: tuple[int, ...] = (),
     machine: Machine | None = None,
     record: bool = True,
+    plain: bool = False,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``, one after the other.
 
@@ -59,6 +61,7 @@ def launch(
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
+    plain : whether to run in plain mode, slowly and literally, which keeps no trace.
 
     Raises
     ------
@@ -74,20 +77,23 @@ def launch(
     target = as_kernel(kernel)
     function = target.function
     grid = grid_shape(grid) or target.grid
-    core = Core(target.machine if machine is None else machine, grid, record=record, tile=Tensor)
-    with core.running():
+    chosen = target.machine if machine is None else machine
+    core = Core(chosen, grid, record=record, tile=Tensor)
+    core.trace.kernel = getattr(function, "__qualname__", "")
+    mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
+    with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
-        arguments = _Arguments(core, function, by_reference=target.by_reference)
+        arguments = _Arguments(mode, function, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         returned = None
         for program in itertools.product(*(range(size) for size in grid)):
-            core.start_program(program)
+            mode.start_program(program)
             returned = function(*call.args, **call.kwargs)
-        core.occupancy.check(core.trace.allocations)
-        outputs = _outputs(_flatten(returned))
+        mode.check_capacity()
+        outputs = mode.outputs(_flatten(returned))
     arguments.copy_back()
-    fuse_moves(core.trace)
+    core.trace.events = fuse_moves(core.trace.events, core.moved)
     return LaunchResult(
         tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
     )
@@ -116,14 +122,40 @@ def _bind(
     return bound
 
 
+class _Fast:
+    """What a launch asks of the fast mode; :class:`Run` answers the same of the plain one."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.start_program = core.start_program
+
+    def running(self) -> contextlib.AbstractContextManager[object]:
+        """The functions of the API run fast where nothing else is said."""
+        return contextlib.nullcontext()
+
+    def argument(self, array: Array, name: str, mutable: bool) -> Tensor:
+        """An array as an HBM tensor; it is not copied."""
+        return Tensor.whole(self.core.adopt(array, name=name, mutable=mutable))
+
+    def check_capacity(self) -> None:
+        """Whether the tensors live at one time fit their memories."""
+        self.core.occupancy.check(self.core.trace.allocations)
+
+    def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+        """The returned tensors as arrays of their own, and where each was never written."""
+        return _outputs(returned)
+
+
 class _Arguments:
     """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
 
-    def __init__(self, core: Core, function: Callable[..., Any], *, by_reference: bool) -> None:
-        self.core = core
+    def __init__(
+        self, mode: _Fast | Run, function: Callable[..., Any], *, by_reference: bool
+    ) -> None:
+        self.mode = mode
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
-        self.copies: list[tuple[Array, Storage]] = []
+        self.copies: list[tuple[Array, Array]] = []
 
     def convert(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -134,7 +166,7 @@ class _Arguments:
             return {key: self.convert(name, item) for key, item in value.items()}
         return value
 
-    def _tensor(self, name: str, array: Array) -> Tensor:
+    def _tensor(self, name: str, array: Array) -> Any:
         as_dtype(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
@@ -150,18 +182,16 @@ class _Arguments:
             )
         mutable = mutable or (self.by_reference and array.flags.writeable)
         data = np.ascontiguousarray(array).reshape(array.shape)
-        storage = self.core.adopt(data, name=name, mutable=mutable)
         if mutable:
             if np.shares_memory(data, array):
                 data = data.copy()
-                storage.data = data
-            self.copies.append((array, storage))
-        return Tensor.whole(storage)
+            self.copies.append((array, data))
+        return self.mode.argument(data, name, mutable)
 
     def copy_back(self) -> None:
         """Give mutable arguments' new values to the caller's arrays, once all went well."""
-        for array, storage in self.copies:
-            array[...] = storage.data
+        for array, data in self.copies:
+            array[...] = data
 
 
 def _flatten(returned: Any) -> list[Any]:

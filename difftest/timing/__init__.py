@@ -1,7 +1,20 @@
 """How long a kernel would take on the device: a timeline predicted from its trace.
 
->>> prediction = predict(launch(kernel, args).trace, TRN2, dge=True)  # doctest: +SKIP
->>> prediction.get_latency_percentile(50)  # doctest: +SKIP
+>>> import numpy as np
+>>> from difftest.simulator import TRN2, launch
+>>> from difftest.simulator.frontend.install import embedded
+>>> with embedded():
+...     import neuronxcc.nki as nki
+...     import neuronxcc.nki.language as nl
+>>> @nki.jit
+... def double(x):
+...     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+...     nl.store(out, nl.load(x) * 2)
+...     return out
+>>> x = np.ones((128, 512), np.float32)
+>>> prediction = predict(launch(double, [x]).trace, TRN2, dge=True)
+>>> round(prediction.get_latency_percentile(50), 1)  # microseconds
+16.5
 
 Every number is a prediction, made from costs that are measured, documented or assumed: each says
 which. Reads the trace alone and touches no data.

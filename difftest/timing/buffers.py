@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from difftest.simulator.trace import Allocation, Space
-from difftest.timing.program import Instruction, Program
+from difftest.timing.program import LoweredInstruction, Program
 
 
 class Memory:
@@ -75,7 +75,7 @@ class Buffers:
         return self.memories[allocation.space].release(allocation)
 
 
-def live_peak(instructions: Iterable[Instruction], space: Space, memory: Memory) -> int:
+def live_peak(instructions: Iterable[LoweredInstruction], space: Space, memory: Memory) -> int:
     """The most bytes a partition of ``space`` that are live at once in program order."""
     live = peak = 0
     for one in instructions:

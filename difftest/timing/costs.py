@@ -154,12 +154,12 @@ def _tensor_tensor(event: Event) -> str:
 
 
 def _memset(event: Event) -> str:
-    zero = event.attributes.get("value") == 0
+    zero = event.attributes.value == 0
     return "2-byte sbuf" if zero and _narrow(event) and _space(event) == "sbuf" else ANY
 
 
 def _activation(event: Event) -> str:
-    copies = event.attributes.get("op") in COPIES
+    copies = event.attributes.op in COPIES
     return f"copy {_space(event)}" if copies else ANY
 
 

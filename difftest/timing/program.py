@@ -16,11 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
+from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
-from difftest.timing.dependences import Dependences
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 
@@ -42,7 +42,7 @@ class Timed:
 
 
 @dataclass(eq=False, slots=True)
-class Instruction:
+class LoweredInstruction:
     """One instruction of the program."""
 
     index: int
@@ -80,7 +80,7 @@ class Program:
 
     machine: Machine
     clockwork: Clockwork
-    instructions: list[Instruction]
+    instructions: list[LoweredInstruction]
     users: dict[int, int]
     """On-chip allocation -> how many instructions touch it."""
     allocations: dict[int, Allocation]
@@ -88,7 +88,7 @@ class Program:
     """Events that the compiler drops."""
 
     @cached_property
-    def unknown(self) -> list[Instruction]:
+    def unknown(self) -> list[LoweredInstruction]:
         """The instructions of which no cost is known."""
         return [
             one
@@ -108,7 +108,7 @@ class _Builder:
         self.clockwork = clockwork(machine)
         self.costs: CostTable = cost_table(machine)
         self.dependences = Dependences()
-        self.instructions: list[Instruction] = []
+        self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
         self.last: dict[int, int] = {}
@@ -119,7 +119,7 @@ class _Builder:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
-            if event.opcode == "nc_matmul" and event.attributes.get("accumulate")
+            if event.opcode == "nc_matmul" and event.attributes.accumulate
         }
         removed = 0
         self._load_identities(trace)
@@ -151,13 +151,11 @@ class _Builder:
             hbm = _identity(number, Space.PRIVATE_HBM, side, dtype, event)
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[dtype.name] = sbuf
-            load = Event(
-                -1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.location, ()
-            )
+            load = Event(-1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.stack)
             self._add(load, implied=True)
 
     def _add(self, event: Event, *, implied: bool = False) -> None:
-        one = Instruction(len(self.instructions), event, event.engine, implied=implied)
+        one = LoweredInstruction(len(self.instructions), event, event.engine, implied=implied)
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
@@ -182,7 +180,7 @@ class _Builder:
         time = self.clockwork.cycles(engine, cost.cycles * free_elements(event))
         return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
 
-    def _touch(self, one: Instruction, regions: tuple[Region, ...]) -> None:
+    def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:
         """Count a use of each on-chip tensor, and note those that had none before."""
         tensors, opened = [], []
         for allocation in {r.allocation.id: r.allocation for r in regions}.values():
@@ -208,7 +206,7 @@ class _Builder:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    if event.opcode != "memset" or event.attributes.get("value") != 0:
+    if event.opcode != "memset" or event.attributes.value != 0:
         return False
     target = event.writes[0].allocation
     return target.space is Space.PSUM and target.id in accumulated

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from difftest.analysis.intervals import covered
 from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing.evidence import Evidence
-from difftest.timing.intervals import covered
 from difftest.timing.prediction import Prediction
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Span
 
 ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
@@ -240,7 +240,7 @@ def unit(span: Span) -> str:
     return "dma" if span.instruction.transfer else span.engine.value
 
 
-def _place(one: Instruction) -> str:
+def _place(one: LoweredInstruction) -> str:
     if one.implied:
         return "(identity for transposes)"
     location = one.event.location

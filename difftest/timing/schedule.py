@@ -15,7 +15,7 @@ from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
 from difftest.timing.dma import DmaEngines
-from difftest.timing.program import Instruction, Program
+from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.sharing import Sharing
 from difftest.timing.tensor_engine import TensorEngine
 
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 class Span:
     """When one instruction ran; ns from the start of the kernel's own part."""
 
-    instruction: Instruction
+    instruction: LoweredInstruction
     engine: Engine
     """Where it ran; for a DMA the engine that triggered it."""
     start: float
@@ -244,7 +244,7 @@ class _Scheduler:
         assert span is not None
         return span
 
-    def _enqueue(self, one: Instruction) -> None:
+    def _enqueue(self, one: LoweredInstruction) -> None:
         ready = self.ready_at[one.index]
         if one.engine is Engine.UNKNOWN:
             engine = self.sharing.choose(one, ready)
@@ -258,9 +258,9 @@ class _Scheduler:
         heapq.heappush(unit.coming, (ready, one.index))
         self._arm(unit, max(ready, unit.free))
 
-    def _generates(self, one: Instruction) -> bool:
+    def _generates(self, one: LoweredInstruction) -> bool:
         """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
-        return self.dge and one.event.attributes.get("dge") != "none"
+        return self.dge and one.event.attributes.dge != "none"
 
     def _arm(self, unit: _Unit, time: float) -> None:
         if time < unit.wake:
@@ -299,7 +299,7 @@ class _Scheduler:
             return -1
         return heapq.heappop(unit.ready)
 
-    def _issue(self, unit: _Unit, one: Instruction, now: float) -> None:
+    def _issue(self, unit: _Unit, one: LoweredInstruction, now: float) -> None:
         span = Span(
             one,
             unit.engine,
@@ -329,7 +329,7 @@ class _Scheduler:
         self.spans[one.index] = span
         self._done(one, span)
 
-    def _issue_dma(self, unit: _Unit, one: Instruction, span: Span) -> None:
+    def _issue_dma(self, unit: _Unit, one: LoweredInstruction, span: Span) -> None:
         transfer = one.transfer
         assert transfer is not None
         figures = self.clockwork
@@ -347,7 +347,7 @@ class _Scheduler:
         if one.is_store:
             self.store_spans.append(span)
 
-    def _done(self, one: Instruction, span: Span) -> None:
+    def _done(self, one: LoweredInstruction, span: Span) -> None:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
         for index, is_data in self.followers[one.index]:
             self._follow(index, is_data, one, span)
@@ -363,7 +363,7 @@ class _Scheduler:
         if self.progress and self.scheduled % _STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
 
-    def _follow(self, index: int, is_data: bool, one: Instruction, span: Span) -> None:
+    def _follow(self, index: int, is_data: bool, one: LoweredInstruction, span: Span) -> None:
         producer = Engine.DMA if one.transfer is not None else span.engine
         consumer = self.instructions[index].engine
         if producer is consumer and producer is not Engine.DMA:
@@ -405,12 +405,13 @@ class _Scheduler:
         return max(end, now)
 
 
-def _table(one: Instruction) -> str:
+def _table(one: LoweredInstruction) -> str:
     """The table of activation functions that it needs; copies are in every table."""
-    return str(one.event.attributes.get("op", "copy")) if one.opcode == "activation" else "copy"
+    op = one.event.attributes.op if one.opcode == "activation" else None
+    return op or "copy"
 
 
-def _trigger_engine(one: Instruction) -> Engine:
+def _trigger_engine(one: LoweredInstruction) -> Engine:
     """The engine that waits for an instruction's operands."""
     if one.transfer is not None:
         return Engine.GPSIMD if one.is_store else Engine.SYNC

@@ -11,7 +11,7 @@ from __future__ import annotations
 from difftest.simulator.trace import Engine
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import free_elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 
 MIN_CYCLES = 64
 """The least that any instruction takes (ISA: MIN_II)."""
@@ -26,7 +26,7 @@ class Sharing:
         self._scalar_free = clockwork.table_load.value
         """When the scalar engine will have done what it was given."""
 
-    def choose(self, one: Instruction, ready: float) -> Engine:
+    def choose(self, one: LoweredInstruction, ready: float) -> Engine:
         """The engine of a copy that is ready at ``ready``."""
         engine = Engine.SCALAR
         if self._scalar_free > ready + self.clockwork.cycles(engine, MIN_CYCLES):
@@ -36,14 +36,14 @@ class Sharing:
         self.add(engine, one, ready)
         return engine
 
-    def add(self, engine: Engine, one: Instruction, ready: float) -> None:
+    def add(self, engine: Engine, one: LoweredInstruction, ready: float) -> None:
         """Count an instruction on the engine that it will run on."""
         if engine in self.planned:
             self.planned[engine] = max(self.planned[engine], ready) + self._plan(one, engine)
         if engine is Engine.SCALAR:
             self._scalar_free = max(self._scalar_free, ready) + one.times[engine].interval
 
-    def _plan(self, one: Instruction, engine: Engine) -> float:
+    def _plan(self, one: LoweredInstruction, engine: Engine) -> float:
         time = self.clockwork.cycles(engine, max(MIN_CYCLES, free_elements(one.event)))
         timed = one.times.get(engine)
         if engine is Engine.SCALAR and timed is not None and timed.cost is not None:

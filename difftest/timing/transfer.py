@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from difftest.analysis.footprint import footprint
 from difftest.simulator.trace import Event, Region
 from difftest.timing.clockwork import Clockwork
-from difftest.timing.footprint import footprint
 
 INDIRECT = frozenset({"dma_gather", "dma_scatter"})
 

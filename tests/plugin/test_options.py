@@ -10,6 +10,15 @@ def test_the_option_does_not_swallow_the_path_after_it(project, option):
     result.stdout.fnmatch_lines(["difftest: the embedded simulator, in NumPy*"])
 
 
+def test_the_plain_mode_is_a_backend_of_its_own(project):
+    project.add_test()
+    result = project.run("--simulate=plain")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["difftest: the embedded simulator in plain mode*", "add * plain *", "not run: embedded *"]
+    )
+
+
 def test_the_option_works_in_addopts(project):
     project.add_test()
     project.pytester.makeini("[pytest]\npythonpath = .\naddopts = --simulate")
@@ -21,8 +30,8 @@ def test_another_value_is_a_usage_error_that_names_those_accepted(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            "*error: argument --simulate/--simulate=auto/--simulate=embedded/--simulate=sdk: "
-            "ignored explicit argument 'hardware'"
+            "*error: argument --simulate/--simulate=auto/--simulate=embedded/--simulate=plain/"
+            "--simulate=sdk: ignored explicit argument 'hardware'"
         ]
     )
 
@@ -32,7 +41,7 @@ def test_help_names_the_options(project):
     result.stdout.fnmatch_lines(
         [
             "kernels against their references (difftest):",
-            "*--simulate, --simulate=auto, --simulate=embedded, --simulate=sdk",
+            "*--simulate, --simulate=auto, --simulate=embedded, --simulate=plain, --simulate=sdk",
             "*--device*",
             "*--case=JSON*",
             "*difftest_simulate*",
@@ -106,7 +115,7 @@ def test_a_key_of_another_value_is_a_usage_error(project):
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: difftest_simulate = yes: accepted are auto, embedded, sdk, no"]
+        ["ERROR: difftest_simulate = yes: accepted are auto, embedded, plain, sdk, no"]
     )
 
 

@@ -146,7 +146,8 @@ def test_a_test_whose_every_case_is_refused_by_both_fails(project):
     result = run_body(
         project,
         "SPEC['domain'] = {'n': (500,)}\n"
-        "SPEC['reference'] = lambda a, b: 1 // 0\n"
+        "def refusing(a, b):\n    assert len(a) < 500\n"
+        "SPEC['reference'] = refusing\n"
         "@kernel_test(kernel=add, **SPEC)\n"
         "def test_add(case):\n    case.check()\n",
     )
@@ -234,3 +235,25 @@ def test_junit_properties_carry_the_counts(project):
     project.run("--simulate", "--junitxml=report.xml", "-o", "junit_family=xunit1")
     text = (project.pytester.path / "report.xml").read_text()
     assert '<property name="difftest" value="{&quot;rows&quot;: [[&quot;add&quot;' in text
+
+
+def test_a_reference_that_works_in_place_fails_a_broken_kernel_that_would_pass(project):
+    result = run_body(
+        project,
+        "import numpy as np\n"
+        "def relu_sum(a, b):\n    return np.maximum(a, 0, out=a) + b\n"
+        "SPEC['reference'] = relu_sum\n"
+        "@kernel_test(kernel=add, **SPEC)\n"
+        "def test_add(case):\n    case.check()\n",
+        "--difftest-report=report.json",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*add cannot be judged: the reference relu_sum wrote to its argument a",
+            "E*where:*return np.maximum(a, 0, out=a) + b",
+            "E*run again:   pytest --simulate*test_body.py::test_add --case *",
+        ]
+    )
+    (test,) = json.loads((project.pytester.path / "report.json").read_text())["tests"]
+    assert test["case"]["values"] == {"n": 1}

@@ -94,6 +94,41 @@ REFERENCE = Rule("reference/**/*.py", ("numpy", "reference"))
 KERNELS = Rule("kernels/**/*.py", ("neuronxcc", "kernels"))
 # The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
 SIMULATOR = Rule("difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "difftest.simulator"))
+# What can be said of a trace without knowing how long anything takes: it sees the trace alone.
+ANALYSIS = Rule(
+    "difftest/analysis/**/*.py",
+    (
+        "numpy",
+        "difftest.analysis",
+        "difftest.simulator.trace",
+        "difftest.simulator.machine",
+    ),
+)
+# The judge of the fast mode shares with it names, signatures, dtypes, the machine and the errors,
+# and none of the code that computes.
+PLAIN = Rule(
+    "difftest/simulator/plain/**/*.py",
+    (
+        "numpy",
+        "ml_dtypes",
+        "difftest.simulator.plain",
+        "difftest.simulator.errors",
+        "difftest.simulator.machine",
+        "difftest.simulator.trace.Engine",
+        "difftest.simulator.trace.Space",
+        *(
+            f"difftest.simulator.dtypes.{name}"
+            for name in (
+                *("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT8_E4M3", "FLOAT8_E5M2", "TFLOAT32"),
+                *("BOOL", "INT32", "FLOATS", "INTEGERS", "DTYPES"),
+                *("as_dtype", "is_float", "is_integer", "name_of"),
+            )
+        ),
+        "difftest.simulator.frontend.arguments",
+        "difftest.simulator.frontend.destination",
+        "difftest.simulator.frontend.dispatch",
+    ),
+)
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
 TIMING = Rule(
     "difftest/timing/**/*.py",
@@ -102,6 +137,7 @@ TIMING = Rule(
         "rich",
         "matplotlib",
         "difftest.timing",
+        "difftest.analysis",
         "difftest.simulator.trace",
         "difftest.simulator.machine",
     ),
@@ -114,7 +150,7 @@ NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, TIMING, PLUGIN, NRTPY_HOST, PROBES]
+RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, PLUGIN, NRTPY_HOST, PROBES]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -123,6 +159,8 @@ LAYERS = (
     "trace",
     "fuse",
     "dtypes",
+    "trace_json",
+    "trace_reader",
     "descriptor",
     "capacity",
     "memory",
@@ -138,6 +176,7 @@ LAYERS = (
     "instructions.gate",
     "instructions",
     "frontend",
+    "plain",
     "launch",
     "",  # the package itself, which gathers its public names
 )
@@ -190,6 +229,30 @@ def imports_of_tree(root: Path) -> list[str]:
     ]
 
 
+def circles(root: Path, package: str) -> list[str]:
+    """The modules of a package that import each other, for types alone or when loaded."""
+    files = sorted(root.glob(f"{package}/**/*.py"))
+    if not files:
+        return [f"no file matches {package}: the rule holds nothing"]
+    graph: dict[str, set[str]] = {}
+    for file in files:
+        for one in imports(root, file):
+            graph.setdefault(one.importer, set())
+            if not one.deferred:
+                graph[one.importer] |= {one.name, one.name.rpartition(".")[0]}
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            fresh = (graph[left.pop()] & graph.keys()) - found
+            found |= fresh
+            left += fresh
+        return found
+
+    return [f"{module} imports itself, on the way" for module in graph if module in reached(module)]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.files)
 def test_rule_holds(rule):
     assert rule.violations(ROOT) == []
@@ -208,6 +271,11 @@ def test_each_layer_is_there():
 
 def test_the_wheel_needs_nothing_of_the_source_tree():
     assert imports_of_tree(ROOT) == []
+
+
+@pytest.mark.parametrize("package", ["difftest/harness", "difftest/backends", "difftest/timing"])
+def test_no_modules_import_each_other(package):
+    assert circles(ROOT, package) == []
 
 
 # Each rule must be able to fail: trees with one planted violation each.
@@ -249,12 +317,42 @@ def planted(root: Path, file: str, source: str) -> Path:
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.timing", "difftest.timing"),
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.simulators", "difftest.simulators"),
         (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "from difftest.simulator.dtypes import round_to",
+            "difftest.simulator.dtypes.round_to",
+        ),
+        (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "from difftest.simulator.instructions import alu",
+            "difftest.simulator.instructions.alu",
+        ),
+        (
+            PLAIN,
+            "difftest/simulator/plain/a.py",
+            "def f():\n    from difftest.simulator.tile import Tile",
+            "difftest.simulator.tile.Tile",
+        ),
+        (
             TIMING,
             "difftest/timing/a.py",
             "from difftest.simulator.tile import Tile",
             "difftest.simulator.tile.Tile",
         ),
         (TIMING, "difftest/timing/a.py", "from difftest import simulator", "difftest.simulator"),
+        (
+            ANALYSIS,
+            "difftest/analysis/a.py",
+            "from difftest.timing.schedule import Span",
+            "difftest.timing.schedule.Span",
+        ),
+        (
+            ANALYSIS,
+            "difftest/analysis/a.py",
+            "from difftest.simulator.memory import Storage",
+            "difftest.simulator.memory.Storage",
+        ),
         (PLUGIN, "difftest/plugin/hooks.py", "import numpy", "numpy"),
         (
             PLUGIN,
@@ -289,7 +387,10 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
     [
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
         (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
+        (PLAIN, "difftest/simulator/plain/a.py", "from difftest.simulator.trace import Space"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
+        (TIMING, "difftest/timing/a.py", "from difftest.analysis.footprint import footprint"),
+        (ANALYSIS, "difftest/analysis/a.py", "from difftest.simulator.trace import Trace"),
         (
             PLUGIN,
             "difftest/plugin/hooks.py",
@@ -354,3 +455,18 @@ def test_a_planted_import_of_the_tree_is_found(tmp_path, source, name):
 
 def test_a_package_without_files_fails(tmp_path):
     assert imports_of_tree(tmp_path) == ["no file matches difftest: the rule holds nothing"]
+
+
+@pytest.mark.parametrize("importing", ["from a.case import Case", "from a import case"])
+@pytest.mark.parametrize("way", ["{}", "if TYPE_CHECKING:\n    {}"])
+def test_a_planted_circle_is_found(tmp_path, importing, way):
+    planted(tmp_path, "a/case.py", way.format("import a.spec"))
+    (tmp_path / "a/spec.py").write_text("import a.strategies")
+    (tmp_path / "a/strategies.py").write_text(importing)
+    assert len(circles(tmp_path, "a")) == 3
+    (tmp_path / "a/strategies.py").write_text(f"def f():\n    {importing}")
+    assert circles(tmp_path, "a") == []
+
+
+def test_a_circle_in_no_package_fails(tmp_path):
+    assert circles(tmp_path, "a") == ["no file matches a: the rule holds nothing"]

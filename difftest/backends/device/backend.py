@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from difftest.backends.base import (
+    SLIPS,
     Array,
     Backend,
     BackendMissingError,
@@ -179,11 +180,11 @@ class _Job:
 
 
 def outcome_of(call: Call, result: Any | Failure) -> Outcome:
-    """The outcome of a job: an error of the runtime is a crash, another one a refusal."""
+    """The outcome of a job: an error of the runtime is a crash, most others are refusals."""
     if isinstance(result, Failure):
         from difftest.backends.device.worker import WorkerDiedError, WorkerHungError
 
-        broke = (NameError, AttributeError, WorkerDiedError, WorkerHungError)
+        broke = (*SLIPS, WorkerDiedError, WorkerHungError)
         at_run_time = result.fault is not None and result.fault.code.startswith("NRT")
         if isinstance(result.cause, broke) or at_run_time:
             return Crashed(result.error)

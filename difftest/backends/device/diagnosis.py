@@ -1,4 +1,4 @@
-"""What is installed here, as findings: each with its reason, and with what to do about it."""
+"""What is installed here, as diagnoses: each with its reason, and with what to do about it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOOLS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked for.
 
     Attributes
@@ -46,55 +46,55 @@ class Finding:
     remedy: tuple[str, ...] = ()
 
 
-def diagnose() -> list[Finding]:
-    """All findings, from the computer to the backends."""
+def diagnose() -> list[Diagnosis]:
+    """All diagnoses, from the computer to the backends."""
     sdk = detect_sdk()
     return [
         _computer(),
         _package("classic SDK", sdk.classic, "neuronx-cc"),
         _package("newer SDK", sdk.newer, "nki and neuronx-cc"),
-        *(Finding("", None, lack) for lack in sdk.lacks()),
+        *(Diagnosis("", None, lack) for lack in sdk.lacks()),
         _driver(),
         _runtime(),
         _cores(),
         *_tools(),
         _nrtpy(),
         *_variables(),
-        Finding("--simulate=embedded", True, "part of this package: works everywhere"),
+        Diagnosis("--simulate=embedded", True, "part of this package: works everywhere"),
         _simulator(sdk),
         _device(sdk),
-        Finding(
+        Diagnosis(
             "measurements", None, "no path to a device has ever run on one: it is written from docs"
         ),
     ]
 
 
-def _computer() -> Finding:
+def _computer() -> Diagnosis:
     name = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     if sys.platform == "linux" and platform.machine() == "x86_64":
-        return Finding("computer", True, name)
-    return Finding(
+        return Diagnosis("computer", True, name)
+    return Diagnosis(
         "computer", False, f"{name}: the SDK is for Linux on x86-64", ("use an EC2 instance",)
     )
 
 
-def _package(subject: str, detection: Detection, packages: str) -> Finding:
+def _package(subject: str, detection: Detection, packages: str) -> Diagnosis:
     if detection.module is not None:
-        return Finding(subject, True, detection.found)
+        return Diagnosis(subject, True, detection.found)
     remedy: tuple[str, ...] = (
         f"install {packages} from AWS's own package index, which the setup guide names:",
         SETUP_GUIDE,
     )
     if "stub" in detection.found or "WRONG PACKAGE" in detection.found:
         remedy = ("pip uninstall the stub first", *remedy)
-    return Finding(subject, False, detection.found, remedy)
+    return Diagnosis(subject, False, detection.found, remedy)
 
 
-def _driver() -> Finding:
+def _driver() -> Diagnosis:
     devices = device.find_devices()
     if devices:
-        return Finding("driver", True, ", ".join(devices))
-    return Finding(
+        return Diagnosis("driver", True, ", ".join(devices))
+    return Diagnosis(
         "driver",
         False,
         f"{device.DEVICE_NODES} shows no neuron0: no device, or no driver",
@@ -105,10 +105,10 @@ def _driver() -> Finding:
     )
 
 
-def _runtime() -> Finding:
+def _runtime() -> Diagnosis:
     if RUNTIME.exists():
-        return Finding("runtime", True, str(RUNTIME))
-    return Finding(
+        return Diagnosis("runtime", True, str(RUNTIME))
+    return Diagnosis(
         "runtime",
         False,
         f"no {RUNTIME}",
@@ -116,20 +116,20 @@ def _runtime() -> Finding:
     )
 
 
-def _cores() -> Finding:
+def _cores() -> Diagnosis:
     try:
         cores = find_cores()
     except NoCoreError as error:
         first, *rest = str(error).splitlines()
-        return Finding("NeuronCores", False, first, tuple(line.strip() for line in rest))
+        return Diagnosis("NeuronCores", False, first, tuple(line.strip() for line in rest))
     where = "NEURON_RT_VISIBLE_CORES" if os.environ.get("NEURON_RT_VISIBLE_CORES") else "neuron-ls"
     if where == "neuron-ls" and shutil.which(where) is None:
         where = "taken for granted, without neuron-ls"
-    return Finding("NeuronCores", None, f"{', '.join(map(str, cores))} ({where})")
+    return Diagnosis("NeuronCores", None, f"{', '.join(map(str, cores))} ({where})")
 
 
-def _tools() -> list[Finding]:
-    findings = []
+def _tools() -> list[Diagnosis]:
+    diagnoses = []
     for tool, purpose in _TOOLS.items():
         found = shutil.which(tool)
         remedy = (
@@ -141,11 +141,11 @@ def _tools() -> list[Finding]:
             )
         )
         reason = f"{found or 'not on PATH'}: {purpose}"
-        findings.append(Finding(tool, found is not None, reason, remedy))
-    return findings
+        diagnoses.append(Diagnosis(tool, found is not None, reason, remedy))
+    return diagnoses
 
 
-def _nrtpy() -> Finding:
+def _nrtpy() -> Diagnosis:
     """Whether the second environment imports nrtpy, which is asked for its version alone."""
     remedy = (
         "from SDK 2.32: a second environment (Python 3.11 to 3.14) with nrtpy from AWS's index,",
@@ -154,9 +154,9 @@ def _nrtpy() -> Finding:
     try:
         python = read_settings().nrtpy_python
     except SettingError as error:
-        return Finding("nrtpy", False, str(error))
+        return Diagnosis("nrtpy", False, str(error))
     if python is None:
-        return Finding("nrtpy", False, f"{NRTPY_PYTHON} is not set", remedy)
+        return Diagnosis("nrtpy", False, f"{NRTPY_PYTHON} is not set", remedy)
     try:
         asked = subprocess.run(
             [python, "-c", "import nrtpy; print(getattr(nrtpy, '__version__', 'of no version'))"],
@@ -165,35 +165,35 @@ def _nrtpy() -> Finding:
             timeout=_NRTPY_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("nrtpy", False, f"{python}: {error}", remedy)
+        return Diagnosis("nrtpy", False, f"{python}: {error}", remedy)
     if asked.returncode:
         why = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return Finding("nrtpy", False, f"{python}: {why}", remedy)
-    return Finding("nrtpy", True, f"{asked.stdout.strip()} of {python}")
+        return Diagnosis("nrtpy", False, f"{python}: {why}", remedy)
+    return Diagnosis("nrtpy", True, f"{asked.stdout.strip()} of {python}")
 
 
-def _variables() -> list[Finding]:
-    findings = []
+def _variables() -> list[Diagnosis]:
+    diagnoses = []
     for name, purpose in VARIABLES.items():
         value = os.environ.get(name)
-        findings.append(Finding(name, None, f"{value or 'not set'}: {purpose}"))
-    return findings
+        diagnoses.append(Diagnosis(name, None, f"{value or 'not set'}: {purpose}"))
+    return diagnoses
 
 
-def _simulator(sdk: Sdk) -> Finding:
+def _simulator(sdk: Sdk) -> Diagnosis:
     try:
         backend = sdk_simulator(sdk)
     except BackendMissingError as error:
-        return Finding("--simulate=sdk", False, str(error).splitlines()[0], _found(error))
-    return Finding("--simulate=sdk", True, backend.description)
+        return Diagnosis("--simulate=sdk", False, str(error).splitlines()[0], _found(error))
+    return Diagnosis("--simulate=sdk", True, backend.description)
 
 
-def _device(sdk: Sdk) -> Finding:
+def _device(sdk: Sdk) -> Diagnosis:
     try:
         backend = device.device_backend(sdk)
     except BackendMissingError as error:
-        return Finding("--device", False, str(error).splitlines()[0], _found(error))
-    return Finding("--device", True, f"{backend.description}; pytest --device will say")
+        return Diagnosis("--device", False, str(error).splitlines()[0], _found(error))
+    return Diagnosis("--device", True, f"{backend.description}; pytest --device will say")
 
 
 def _found(error: BackendMissingError) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ ROUNDS, MOST_ROUNDS = 3, 9
 
 
 @dataclass(frozen=True)
-class Latency:
+class MeasuredLatency:
     """One measurement on a device. Times in microseconds.
 
     Attributes
@@ -35,7 +35,7 @@ class Latency:
         return self.percentiles[99]
 
 
-def latency_of(durations: Sequence[float], metric: str, *, warmup: int) -> Latency:
+def latency_of(durations: Sequence[float], metric: str, *, warmup: int) -> MeasuredLatency:
     """The percentiles of durations, microseconds; each is one of them, the next higher one.
 
     Raises
@@ -45,7 +45,7 @@ def latency_of(durations: Sequence[float], metric: str, *, warmup: int) -> Laten
     if not durations or not all(0 < one < float("inf") for one in durations):
         raise ValueError(f"durations: received {list(durations)}; accepted: positive numbers")
     values = np.percentile(np.asarray(durations), PERCENTILES, method="higher")
-    return Latency(
+    return MeasuredLatency(
         metric,
         dict(zip(PERCENTILES, map(float, values), strict=True)),
         warmup,
@@ -64,7 +64,7 @@ class Steady:
     rounds : how many were made.
     """
 
-    latency: Latency
+    latency: MeasuredLatency
     spread: float
     rounds: int
 
@@ -74,9 +74,9 @@ class Steady:
         return self.spread < QUIET_SPREAD
 
 
-def measure_steadily(measure: Callable[[], Latency]) -> Steady:
+def measure_steadily(measure: Callable[[], MeasuredLatency]) -> Steady:
     """Measure until the p99 of three rounds in a row agree, at most nine times."""
-    found: list[Latency] = []
+    found: list[MeasuredLatency] = []
     while True:
         found.append(measure())
         last = sorted(found[-ROUNDS:], key=lambda one: one.p99)

@@ -64,6 +64,7 @@ class DeviceRunner(Runner):
         ------
         DifferentialFailure : a backend is wrong.
         Difference : the device is wrong where no simulator is.
+        BrokenReferenceError : the reference is wrong.
         """
         __tracebackhide__ = True
         if self._difference is not None:
@@ -87,8 +88,8 @@ class DeviceRunner(Runner):
         self, spec: KernelSpec, case: Case
     ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
         """The verdicts on one case, and what to raise for them."""
-        inputs = case.inputs(spec)
-        expected = expected_of(spec, case, inputs)
+        inputs = spec.inputs_of(case)
+        expected = expected_of(spec, case, inputs, self.again)
         simulators = self._shrinking_on or self.simulators
         verdicts: dict[str, Verdict] = {}
         outcomes: dict[str, Outcome] = {}
@@ -123,7 +124,7 @@ class DeviceRunner(Runner):
         outcomes: dict[str, Outcome],
     ) -> None:
         """Run one backend, judge and count it."""
-        outcome = backend.run(make_call(spec, case, case.inputs(spec)))
+        outcome = backend.run(make_call(spec, case, spec.inputs_of(case)))
         verdict = judge(expected, outcome)
         if backend is self.device and isinstance(outcome, Ran) and isinstance(expected, tuple):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"

@@ -147,15 +147,21 @@ class StageResult:
     def lines(self) -> list[str]:
         """The result for people.
 
-        ::
+        The numbers of this example show the form; they were not measured.
 
-            224x224, float16, no pool: full
-              measured:     p99 930.0 us (nc_latency of nki.benchmark, 5 + 20 executions)
-              predicted:    p99 952.1 us (by the timing model, not measured)
-              limits:       1365 us relaxed, 1002 us full (the course's assignment, Part 2)
-              tensor bound: 739.3 us
-              before:       941.0 us, now -1.2 %
-              noise:        spread 0.2 % over 3 rounds
+        >>> from difftest.backends.device.latency import MeasuredLatency
+        >>> limit = next(one for one in CONVOLUTIONS if one.name == "224x224, float16, no pool")
+        >>> latency = MeasuredLatency("nc_latency of nki.benchmark", {99: 930.0}, 5, 20)
+        >>> steady, predicted = Steady(latency, 0.002, 3), Predicted(952.1, 739.3)
+        >>> for line in StageResult(limit, steady, predicted, before=941.0).lines():
+        ...     print(line)
+        224x224, float16, no pool: full
+          measured:     p99 930.0 us (nc_latency of nki.benchmark, 5 + 20 executions)
+          predicted:    p99 952.1 us (by the timing model, not measured)
+          limits:       1365 us relaxed, 1002 us full (the course's assignment, Part 2)
+          tensor bound: 739.3 us
+          before:       941.0 us, now -1.2%
+          noise:        spread 0.2% over 3 rounds
         """
         limit = self.threshold
         rows = [("measured", self._measured()), ("predicted", self._predicted())]

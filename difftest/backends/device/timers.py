@@ -25,7 +25,7 @@ from difftest.backends.device.backend import Device, device_backend
 from difftest.backends.device.cache import CompileCache, cache_folder
 from difftest.backends.device.core import DeviceError, Failure, NeuronCore
 from difftest.backends.device.handover import HandedOver, named_inputs, prepare_artifacts
-from difftest.backends.device.latency import PERCENTILES, Latency, latency_of
+from difftest.backends.device.latency import PERCENTILES, MeasuredLatency, latency_of
 from difftest.backends.device.selftest import check_device
 from difftest.backends.device.settings import NRTPY_PYTHON
 from difftest.backends.dialect import dialect_of
@@ -38,7 +38,7 @@ TOOLS = ("neuron-explorer", "neuron-profile")
 class Timer(Protocol):
     """Measures one kernel's latency."""
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> Latency:
+    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
         """Time the kernel on the call's inputs.
 
         Raises
@@ -56,7 +56,7 @@ class ClassicTimer:
         self._benchmark = benchmark
         self._core = core
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> Latency:
+    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
         def job() -> dict[int, float]:
             timed = self._benchmark(warmup=warmup, iters=iterations)(launched(call))
             timed(*call.inputs, **call.parameters)
@@ -68,7 +68,7 @@ class ClassicTimer:
         if isinstance(result, Failure):
             raise DeviceError(f"nki.benchmark failed: {result.error}") from result.cause
         percentiles: Mapping[int, float] = result
-        return Latency(self.metric, percentiles, warmup, iterations)
+        return MeasuredLatency(self.metric, percentiles, warmup, iterations)
 
 
 class NrtpyTimer:
@@ -79,7 +79,7 @@ class NrtpyTimer:
     def __init__(self, device: HandedOver) -> None:
         self._device = device
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> Latency:
+    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
         try:
             durations = self._device.benchmark(call, warmup=warmup, iterations=iterations)
         except Exception as error:  # nrtpy's, the runtime's or its process's
@@ -99,7 +99,7 @@ class CaptureTimer:
         self._tool = tool
         self._device = device
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> Latency:
+    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
         neff = self._device.neff(call)
         if neff is None:
             raise DeviceError("there is no NEFF to profile: NKI_ARTIFACTS_DIR left none")

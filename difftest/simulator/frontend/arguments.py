@@ -14,6 +14,19 @@ from difftest.simulator.trace import Engine
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
+class AnyTensor:
+    """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
+
+    __slots__ = ()
+
+
+class ParDim(int):
+    """A dimension marked as the partition dimension by ``nl.par_dim``."""
+
+    def __repr__(self) -> str:
+        return f"par_dim({int(self)})"
+
+
 class engine(IntEnum):
     """``nki.isa.engine``."""
 

@@ -11,9 +11,11 @@ import linecache
 import sys
 from functools import lru_cache
 from types import FrameType
+from typing import TypeVar
 
 from difftest.simulator.errors import KernelError, is_inside
-from difftest.simulator.frontend.tensor import Tensor
+
+T = TypeVar("T")
 
 
 @lru_cache(maxsize=64)
@@ -32,8 +34,8 @@ def _caller() -> FrameType:
     return frame
 
 
-def assignment_target(where: str) -> Tensor:
-    """The tensor that the kernel's current statement assigns to.
+def assignment_target(where: str, kind: type[T]) -> T:
+    """The tensor, of class ``kind``, that the kernel's current statement assigns to.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def assignment_target(where: str) -> Tensor:
             value = eval(code, frame.f_globals, frame.f_locals)
         except NameError:
             value = None
-        if isinstance(value, Tensor):
+        if isinstance(value, kind):
             return value
     raise KernelError(
         f"{where} reduces into the tile on the left of its assignment",

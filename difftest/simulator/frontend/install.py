@@ -14,9 +14,8 @@ from types import ModuleType, TracebackType
 
 from difftest.simulator.frontend import compiler, isa, kernel, language
 from difftest.simulator.frontend import typing as nki_typing
-from difftest.simulator.frontend.arguments import absent
+from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.benchmark import Predictor, benchmark_with
-from difftest.simulator.frontend.tensor import Tensor
 
 ROOT = "neuronxcc"
 LEVEL = "OFF"
@@ -38,7 +37,7 @@ def _nki(predictor: Predictor | None) -> ModuleType:
     for name in ("jit", "trace", "simulate_kernel", "baremetal"):
         setattr(module, name, getattr(kernel, name))
     module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]
-    module.tensor = Tensor  # type: ignore[attr-defined]
+    module.tensor = AnyTensor  # type: ignore[attr-defined]
     for name, part in _PARTS.items():
         setattr(module, name, part)
     return module

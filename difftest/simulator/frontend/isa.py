@@ -26,6 +26,7 @@ from difftest.simulator.frontend.arguments import (
     reduce_cmd,
 )
 from difftest.simulator.frontend.creation import as_shape
+from difftest.simulator.frontend.dispatch import make_dispatching
 from difftest.simulator.frontend.gather import (
     local_gather,
     max8,
@@ -333,3 +334,5 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+make_dispatching("nisa", globals(), __all__)

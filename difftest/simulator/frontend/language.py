@@ -30,6 +30,7 @@ from difftest.simulator.frontend.creation import (
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.dispatch import make_dispatching
 from difftest.simulator.frontend.gather import gather_flattened
 from difftest.simulator.frontend.grid import nc, spmd_dim
 from difftest.simulator.frontend.loops import (
@@ -184,3 +185,5 @@ __all__ = [
     *ACTIVATION,
     *REDUCTION,
 ]
+
+make_dispatching("nl", globals(), __all__)

@@ -10,27 +10,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, kernel_location
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
-def _iterate(kind: str, args: tuple[int, ...]) -> Iterator[int]:
+def _iterate(kind: LoopKind, args: tuple[int, ...]) -> Iterator[int]:
     core = current()
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     if not known or (len(args) == 3 and int(args[2]) == 0):
         raise KernelError(
-            f"{kind} takes integers: ([start,] stop[, step])",
+            f"nl.{kind.value}_range takes integers: ([start,] stop[, step])",
             received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
             remedy="use // instead of / for a trip count",
         )
-    number = core.loop_count
+    loop = Loop(core.loop_count, kind, kernel_location())
     core.loop_count += 1
     outer = core.loops
     try:
-        for i in range(*(int(a) for a in args)):
-            core.loops = (*outer, (number, i))
-            yield i
+        for number, value in enumerate(range(*(int(a) for a in args))):
+            core.loops = (*outer, Iteration(loop, number, value))
+            yield value
     finally:
         core.loops = outer
 
@@ -38,18 +39,18 @@ def _iterate(kind: str, args: tuple[int, ...]) -> Iterator[int]:
 def affine_range(*args: int, **kwargs: object) -> Iterator[int]:
     """A loop whose iterations do not depend on each other; run in order here."""
     no_extras("nl.affine_range", kwargs)
-    return _iterate("nl.affine_range", args)
+    return _iterate(LoopKind.AFFINE, args)
 
 
 def sequential_range(*args: int, **kwargs: object) -> Iterator[int]:
     """A loop whose iterations run in order."""
     no_extras("nl.sequential_range", kwargs)
-    return _iterate("nl.sequential_range", args)
+    return _iterate(LoopKind.SEQUENTIAL, args)
 
 
 def static_range(*args: int) -> Iterator[int]:
     """A loop that is unrolled when the kernel is traced."""
-    return _iterate("nl.static_range", args)
+    return _iterate(LoopKind.STATIC, args)
 
 
 def program_id(axis: int) -> int:

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.destination import assignment_target
 from difftest.simulator.frontend.issue import issue
 from difftest.simulator.frontend.operators import binary, on_chip, tile_or_number, unary, update
+from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
@@ -216,7 +217,7 @@ def loop_reduce(
     no_extras("nl.loop_reduce", kwargs)
     if mask is not None:
         raise KernelError("nl.loop_reduce takes no mask here", received=f"mask={mask!r}")
-    target = assignment_target("nl.loop_reduce")
+    target = assignment_target("nl.loop_reduce", Tensor)
     if dtype is not None and as_dtype(dtype) != target.dtype:
         raise KernelError(
             "nl.loop_reduce reduces into its destination's dtype",

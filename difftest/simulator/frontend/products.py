@@ -70,4 +70,5 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     )
     accumulate(target, added.engine_values(), written(added))
     added.storage.allocation.absorbed += 1
-    core.emit(call.name, call.engine, (target,), (*operands, target), **call.facts)
+    reads = (("stationary", made.stationary), ("moving", made.moving), ("dst", target))
+    core.emit(call.name, call.engine, (("dst", target),), reads, call.attributes)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.issue import issue, written
 from difftest.simulator.frontend.operators import binary, unary, update
 from difftest.simulator.frontend.products import Product, accumulate_product
@@ -21,7 +22,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 
-class Tensor(Tile):
+class Tensor(Tile, AnyTensor):
     """A tensor or a part of it, with ``nki.tensor``'s methods and Python's operators."""
 
     __slots__ = ()

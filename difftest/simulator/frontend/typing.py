@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.arguments import AnyTensor
 
 
 class _Annotation:
@@ -20,7 +20,7 @@ class _Annotation:
         return _Annotation(self.name, mutable=self.mutable, shape=sizes)
 
     def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, Tensor)
+        return isinstance(instance, AnyTensor)
 
     def __repr__(self) -> str:
         return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")

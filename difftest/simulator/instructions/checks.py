@@ -23,7 +23,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.machine import Machine
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
 _WITHOUT_DATA = (Takes.INDEX, Takes.MASK)
@@ -69,7 +69,7 @@ def check(
     call.result = instruction.result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
-    call.facts = instruction.facts(call)
+    call.attributes = Attributes(**instruction.facts(call))
     call.reads_dst = instruction.reads_dst(call)
     return call
 

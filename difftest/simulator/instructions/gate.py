@@ -18,7 +18,7 @@ from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Attributes, Engine
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -55,25 +55,13 @@ def issue(
     """
     core = current()
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
-    reads = [tile for operand in operands for tile in _touched(operand)]
     if dst is None:
         dst = new_tile(core, call)
-    elif call.reads_dst:
-        reads.append(dst.base if isinstance(dst, IndirectTile) else dst)
     if instruction.in_place:
         instruction.meaning(call, dst, *operands, where=where)
-        writes: tuple[Tile, ...] = ()
     else:
-        writes = _compute(call, dst, operands, others, where)
-    if isinstance(dst, IndirectTile):
-        reads.extend(dst.index_tiles)
-        writes = (dst.base,)
-    else:
-        writes = (dst, *writes)
-    facts = call.facts
-    if instruction.notes is not None:
-        facts = {**facts, **instruction.notes(*operands)}
-    core.emit(instruction.name, call.engine, writes, tuple(reads), moved=moved, **facts)
+        where = _compute(call, dst, operands, others, where)
+    _record(core, call, operands, dst, others, where, moved)
     return dst
 
 
@@ -83,35 +71,60 @@ def _compute(
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
-) -> tuple[Tile, ...]:
-    """Write what the instruction means to ``dst`` and to the further destinations; the latter."""
+) -> Array | None:
+    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
     values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
-    written: list[Tile] = []
     if type(results) is tuple:
         results, *rest = results
         for tile, made in zip(others, rest, strict=True):
             if tile is not None:
                 check_destination(tile)
-                written.append(tile)
+                check_destination(dst)
                 write(tile, made)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
-    return tuple(written)
+    return where
 
 
-def _touched(operand: Any) -> tuple[Tile, ...]:
-    """The tiles that an instruction reads for an operand."""
-    if isinstance(operand, Tile):
-        return (operand,)
-    if isinstance(operand, IndirectTile):
-        return (operand.base, *operand.index_tiles)
-    return ()
+def _record(
+    core: Core,
+    call: Call,
+    operands: tuple[Any, ...],
+    dst: Tile | IndirectTile,
+    others: tuple[Tile | None, ...],
+    where: Array | None,
+    moved: Tile | None,
+) -> None:
+    """Tell the launch what was read and written, by role."""
+    instruction = call.instruction
+    writes = [("dst", dst.base if isinstance(dst, IndirectTile) else dst)]
+    reads: list[tuple[str, Tile]] = []
+    partial: list[Tile] = [] if where is None else [writes[0][1]]
+    for role, operand in zip(instruction.operands, operands, strict=True):
+        if isinstance(operand, Tile):
+            reads.append((role.name, operand))
+        elif isinstance(operand, IndirectTile):
+            reads.append((role.name, operand.base))
+            reads.extend(("index", tile) for tile in operand.index_tiles)
+            partial.append(operand.base)
+    if call.reads_dst:
+        reads.append(writes[0])
+    if isinstance(dst, IndirectTile):
+        reads.extend(("index", tile) for tile in dst.index_tiles)
+        partial.append(dst.base)
+    for role, other in zip(instruction.destinations[1:], others, strict=False):
+        if other is not None:
+            writes.append((role.name, other))
+    attributes: Attributes = call.attributes
+    if instruction.notes is not None:
+        attributes = attributes._replace(**instruction.notes(*operands))
+    core.emit(call.name, call.engine, writes, reads, attributes, partial=partial, moved=moved)
 
 
 def prepare(

@@ -21,7 +21,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Attributes, Engine, Space
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
 SBUF_ONLY = (Space.SBUF,)
@@ -95,10 +95,10 @@ class Call:
     """
 
     __slots__ = (
+        "attributes",
         "destinations",
         "dtype",
         "engine",
-        "facts",
         "instruction",
         "machine",
         "operands",
@@ -124,7 +124,7 @@ class Call:
         self.dtype = dtype
         self.engine: Engine = Engine.UNKNOWN
         self.result: Result = Result((), np.dtype(np.float32))
-        self.facts: dict[str, Any] = {}
+        self.attributes = Attributes()
         """What the trace records of it besides its operands."""
         self.reads_dst = False
 

@@ -14,7 +14,6 @@ from difftest.timing.advice.copies import (
     redundant_copies,
     single_elements,
 )
-from difftest.timing.advice.finding import Finding, Units, ranked
 from difftest.timing.advice.helpers import unused_helpers
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
 from difftest.timing.advice.tensor import (
@@ -24,9 +23,10 @@ from difftest.timing.advice.tensor import (
     wide_operands,
 )
 from difftest.timing.advice.waits import waits
+from difftest.timing.advice.worth import Advice, Units, ranked
 from difftest.timing.schedule import Schedule
 
-Detector = Callable[[Schedule, Units], Iterator[Finding]]
+Detector = Callable[[Schedule, Units], Iterator[Advice]]
 
 DETECTORS: tuple[Detector, ...] = (
     unused_data,
@@ -44,11 +44,11 @@ DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def advise(schedule: Schedule) -> list[Finding]:
+def advise(schedule: Schedule) -> list[Advice]:
     """All findings on a schedule, the largest first."""
     units = Units(schedule)
     findings = [finding for detector in DETECTORS for finding in detector(schedule, units)]
     return ranked(findings, schedule.end / 1e3)
 
 
-__all__ = ["DETECTORS", "Finding", "advise", "unused_helpers"]
+__all__ = ["DETECTORS", "Advice", "advise", "unused_helpers"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.advice.finding import Finding, Removed, Units, by_line
+from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.costs import free_elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
@@ -15,7 +15,7 @@ FEW = 4
 MANY = 16
 
 
-def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Copies inside SBUF whose readers could read the original.
 
     Their readers run on engines that take slices, casts and broadcasts of SBUF themselves. A copy
@@ -24,21 +24,19 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
     readers = _readers(schedule.program.instructions)
     writers = _writers(schedule.program.instructions)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
-    for location, spans in by_line(copies).items():
+    for spans in by_line(copies).values():
         removed = Removed()
         for span in spans:
             removed.add(span)
-        lost, work = units.without(removed.times)
-        yield Finding(
-            kind="redundant copies",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers could take "
-            "the originals",
-            remedy="give the reader a slice of the tile itself: instructions take strided and "
-            "broadcast operands, and cast on their own",
+        worth = units.without(removed.times)
+        yield advice_on(
+            spans,
+            "redundant-copies",
+            worth,
+            happened=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers "
+            "could take the originals",
+            rule="instructions take strided and broadcast operands, and cast on their own",
+            remedy="give the reader a slice of the tile itself",
         )
 
 
@@ -52,8 +50,8 @@ def _made(spans: list[Span]) -> str:
     return "change nothing"
 
 
-def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
-    readers: dict[int, list[Instruction]] = {}
+def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredInstruction]]:
+    readers: dict[int, list[LoweredInstruction]] = {}
     for one in instructions:
         for region in one.event.reads:
             if region.allocation.space is Space.SBUF:
@@ -61,7 +59,7 @@ def _readers(instructions: list[Instruction]) -> dict[int, list[Instruction]]:
     return readers
 
 
-def _writers(instructions: list[Instruction]) -> dict[int, int]:
+def _writers(instructions: list[LoweredInstruction]) -> dict[int, int]:
     """Tensor -> how many instructions write it."""
     writers: dict[int, int] = {}
     for one in instructions:
@@ -71,7 +69,7 @@ def _writers(instructions: list[Instruction]) -> dict[int, int]:
 
 
 def _is_redundant(
-    span: Span, readers: dict[int, list[Instruction]], writers: dict[int, int]
+    span: Span, readers: dict[int, list[LoweredInstruction]], writers: dict[int, int]
 ) -> bool:
     one = span.instruction
     if one.opcode != "tensor_copy":
@@ -85,7 +83,7 @@ def _is_redundant(
     return bool(uses) and all(use.transfer is None for use in uses)
 
 
-def single_elements(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Instructions that a loop issues for a few elements at a time."""
     small = [
         span
@@ -94,7 +92,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Finding]:
         and span.instruction.matmul is None
         and 0 < free_elements(span.instruction.event) <= FEW
     ]
-    for location, spans in by_line(small).items():
+    for spans in by_line(small).values():
         targets = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
@@ -102,21 +100,20 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Finding]:
         removed = Removed()
         for span in spans:
             removed.add(span, 1.0 - kept)
-        lost, work = units.without(removed.times)
+        worth = units.without(removed.times)
         opcode = spans[0].instruction.opcode
-        yield Finding(
-            kind="element by element",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} x {opcode} handle {FEW} elements a partition or fewer, into "
+        yield advice_on(
+            spans,
+            "element-by-element",
+            worth,
+            happened=f"{len(spans):,} x {opcode} handle {FEW} elements a partition or fewer, into "
             f"{len(targets):,} tiles",
+            rule="every instruction costs the same overhead, however few elements it has",
             remedy="replace the loop by one instruction on a slice, strided if need be",
         )
 
 
-def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Products added up by the vector engine where PSUM adds for nothing."""
     products = {
         one.event.writes[0].allocation.id
@@ -124,35 +121,34 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Finding]:
         if one.opcode == "nc_matmul"
     }
     sums = [span for span in schedule.spans if _adds_product(span.instruction, products)]
-    for location, spans in by_line(sums).items():
+    for spans in by_line(sums).values():
         totals = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(spans) < 2 * len(totals):
             continue
         removed = Removed()
         for span in spans:
             removed.add(span, 1.0 - len(totals) / len(spans))
-        lost, work = units.without(removed.times)
-        yield Finding(
-            kind="sums outside PSUM",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} products are added to tiles in SBUF, one instruction each",
+        worth = units.without(removed.times)
+        yield advice_on(
+            spans,
+            "sums-outside-psum",
+            worth,
+            happened=f"{len(spans):,} products are added to tiles in SBUF, one instruction each",
+            rule="matmuls that write to one PSUM tile in a row add up there, at no cost",
             remedy="accumulate in PSUM: total += nc_matmul(...) into nl.zeros(..., "
             "buffer=nl.psum) in one loop costs no instruction",
         )
 
 
-def _adds_product(one: Instruction, products: set[int]) -> bool:
-    if one.opcode != "tensor_tensor" or one.event.attributes.get("op") != "add":
+def _adds_product(one: LoweredInstruction, products: set[int]) -> bool:
+    if one.opcode != "tensor_tensor" or one.event.attributes.op != "add":
         return False
     target = one.event.writes[0].allocation
     sources = {region.allocation.id for region in one.event.reads}
     return target.space is Space.SBUF and target.id in sources and bool(sources & products)
 
 
-def busy_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """An engine that is the limit while another could take a part of its instructions."""
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
@@ -168,17 +164,14 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Finding]:
         if not movable:
             continue
         share = min((busy - spare) / 2, sum(span.busy for span in movable))
-        lost, work = units.without({engine.value: share})
-        lines = by_line(movable)
-        location = max(lines, key=lambda line: sum(span.busy for span in lines[line]))
-        yield Finding(
-            kind="uneven engines",
-            location=location,
-            count=len(movable),
-            lost=lost,
-            work=work,
-            text=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
+        worth = units.without({engine.value: share})
+        yield advice_on(
+            movable,
+            "uneven-engines",
+            worth,
+            happened=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
             f"{other.value} engine {spare / end:.0%}",
+            rule="the Vector and the Scalar Engine run side by side, and both copy",
             remedy=f"give a part of these to the {other.value} engine: nisa.tensor_copy(..., "
             f"engine=nisa.{other.value}_engine)",
         )

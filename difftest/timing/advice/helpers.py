@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Location
-from difftest.timing.advice.finding import Finding
 
 
 def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
@@ -37,14 +37,12 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         frontier += names
     return [
         Finding(
-            kind="unused helper",
-            location=Location(file, node.lineno),
-            count=1,
-            lost=0.0,
-            work=0.0,
-            text=f"{name} is defined and never called by the module's kernels",
+            id="unused-helper",
+            severity=Severity.NOTE,
+            locations=(Location(file, node.lineno),),
+            happened=f"{name} is defined and never called by the module's kernels",
+            rule="a kernel's module holds what its kernels use",
             remedy="call it where the kernel does the same by hand, or remove it",
-            symptom=True,
         )
         for name, node in functions.items()
         if name not in reached

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region
-from difftest.timing.advice.finding import Finding, Removed, Units, by_line
-from difftest.timing.footprint import Footprint, footprint
+from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.schedule import Schedule, Span
 
 UNUSED = 0.25
@@ -29,10 +29,10 @@ MASK_LIMIT = 1 << 27
 Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-def unused_data(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads of which a large part is never read."""
     reads = _reads(schedule)
-    for location, spans in by_line(_loads(schedule)).items():
+    for spans in by_line(_loads(schedule)).values():
         removed, unused, loaded = Removed(), 0, 0
         for span in spans:
             target = span.instruction.event.writes[0]
@@ -41,15 +41,14 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Finding]:
             size = _bytes(target)
             unused, loaded = unused + int(part * size), loaded + size
         if loaded and unused / loaded >= UNUSED:
-            lost, work = units.without(removed.times)
-            yield Finding(
-                kind="unused data",
-                location=location,
-                count=len(spans),
-                lost=lost,
-                work=work,
-                text=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs load "
-                "is never read",
+            worth = units.without(removed.times)
+            yield advice_on(
+                spans,
+                "unused-data",
+                worth,
+                happened=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs "
+                "load is never read",
+                rule="a load takes the DMA engines' time for each byte, whether it is used or not",
                 remedy="load the part that the next instructions use: slice the source, not the "
                 "tile",
                 moves_data=True,
@@ -106,9 +105,9 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
     mask[offsets[(offsets >= 0) & (offsets < mask.size)]] = True
 
 
-def loaded_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines that load the same bytes of a tensor more than once."""
-    for location, spans in by_line(_loads(schedule)).items():
+    for spans in by_line(_loads(schedule)).values():
         tensors: dict[int, list[Span]] = {}
         for span in spans:
             source = span.instruction.event.reads[0].allocation
@@ -123,15 +122,14 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
             removed = Removed()
             for span in group:
                 removed.add(span, 1.0 - distinct / loaded)
-            lost, work = units.without(removed.times)
-            yield Finding(
-                kind="loaded again",
-                location=location,
-                count=len(group),
-                lost=lost,
-                work=work,
-                text=f"{_mib(distinct)} of {source.name or 'a tensor'} are loaded "
+            worth = units.without(removed.times)
+            yield advice_on(
+                group,
+                "loaded-again",
+                worth,
+                happened=f"{_mib(distinct)} of {source.name or 'a tensor'} are loaded "
                 f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
+                rule="what stays in SBUF need not come from HBM a second time",
                 remedy="move the load out of the loops that do not change its address, or load "
                 "larger blocks and slice them in SBUF",
                 moves_data=True,
@@ -151,12 +149,12 @@ def _distinct(source: Allocation, regions: list[Region]) -> int:
     return int(mask.sum())
 
 
-def small_dmas(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.clockwork
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
-    for location, spans in by_line(dmas).items():
+    for spans in by_line(dmas).values():
         transfers = [span.instruction.transfer for span in spans if span.instruction.transfer]
         rows = sum(transfer.rows for transfer in transfers)
         moved = sum(transfer.bytes for transfer in transfers)
@@ -167,17 +165,15 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Finding]:
         for span in spans:
             removed.add(span)
         busy = removed.times
-        lost, work = units.without(
-            {unit: max(0.0, time - moved / full) for unit, time in busy.items()}
-        )
-        yield Finding(
-            kind="small DMAs",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} DMAs move {moved / len(spans):,.0f} bytes each, "
+        worth = units.without({unit: max(0.0, time - moved / full) for unit, time in busy.items()})
+        yield advice_on(
+            spans,
+            "small-dmas",
+            worth,
+            happened=f"{len(spans):,} DMAs move {moved / len(spans):,.0f} bytes each, "
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
+            rule="the DMA engines come near their full rate with long rows and at least "
+            f"{SMALL} bytes a partition",
             remedy="gather what is stored, or load what is gathered, in SBUF, and move rows of "
             "2 KiB or more, several tiles in one DMA",
             moves_data=True,

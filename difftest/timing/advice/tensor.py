@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from difftest.simulator.trace import Engine, Region, Space
-from difftest.timing.advice.finding import Finding, Removed, Units, by_line
+from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
-from difftest.timing.program import Instruction
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
 EMPTY = 0.5
@@ -16,12 +16,12 @@ EMPTY = 0.5
 TENSOR = Engine.TENSOR.value
 
 
-def transposed_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Transposes of data that were transposed before, and the copies around them."""
     origins = _Origins(schedule.program.instructions)
     turned = [span for span in schedule.spans if span.instruction.opcode == "nc_transpose"]
     helpers = _copies_around(schedule)
-    for location, spans in by_line(turned).items():
+    for spans in by_line(turned).values():
         seen: set[Hashable] = set()
         removed, repeated = Removed(), 0
         for span in spans:
@@ -35,14 +35,13 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
                 removed.add(helper)
         if repeated < len(seen):
             continue
-        lost, work = units.without(removed.times)
-        yield Finding(
-            kind="transposed again",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} transposes of {len(seen):,} different tiles",
+        worth = units.without(removed.times)
+        yield advice_on(
+            spans,
+            "transposed-again",
+            worth,
+            happened=f"{len(spans):,} transposes of {len(seen):,} different tiles",
+            rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
@@ -51,8 +50,8 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Finding]:
 class _Origins:
     """Where the data of a region came from, so that equal data have equal origins."""
 
-    def __init__(self, instructions: list[Instruction]) -> None:
-        self.writers: dict[int, list[Instruction]] = {}
+    def __init__(self, instructions: list[LoweredInstruction]) -> None:
+        self.writers: dict[int, list[LoweredInstruction]] = {}
         for one in instructions:
             for region in one.event.writes:
                 self.writers.setdefault(region.allocation.id, []).append(one)
@@ -90,7 +89,7 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     return found
 
 
-def strided_weights(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Matmuls that wait for weights whose elements lie apart."""
     intervals = schedule.program.clockwork.weights_interval
     clock = schedule.program.clockwork.clocks[Engine.TENSOR].value
@@ -101,7 +100,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Finding]:
         and work.strided
         and span.instruction.opcode == "nc_matmul"
     ]
-    for location, spans in by_line(strided).items():
+    for spans in by_line(strided).values():
         removed = Removed()
         for span in spans:
             work = span.instruction.matmul
@@ -109,23 +108,22 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Finding]:
             streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
             removed.take(TENSOR, work.passes * wait)
-        lost, total = units.without(removed.times)
-        if not total:
+        worth = units.without(removed.times)
+        if not worth[1]:
             continue
-        yield Finding(
-            kind="strided weights",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=total,
-            text=f"{len(spans):,} matmuls take longer to load their weights, whose elements lie "
-            "apart, than to multiply",
+        yield advice_on(
+            spans,
+            "strided-weights",
+            worth,
+            happened=f"{len(spans):,} matmuls take longer to load their weights, whose elements "
+            "lie apart, than to multiply",
+            rule="weights whose elements lie apart take longer to load than adjacent ones",
             remedy="keep the stationary operand's elements adjacent: order the cache so that the "
             "output channels are its last axis",
         )
 
 
-def empty_psum(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Matmuls with few columns, whose PSUM tiles could hold several of them."""
     program = schedule.program
     bank = program.machine.psum_fmax
@@ -136,7 +134,7 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Finding]:
         and span.instruction.matmul
         and elements(span.instruction.event.reads[1]) < EMPTY * bank
     ]
-    for location, spans in by_line(narrow).items():
+    for spans in by_line(narrow).values():
         tiles = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(tiles) < 2:
             continue
@@ -145,15 +143,14 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Finding]:
         for span in spans:
             columns += elements(span.instruction.event.reads[1])
             removed.take(TENSOR, max(0.0, span.busy - _streaming(span, program.clockwork, bank)))
-        lost, work = units.without(removed.times)
-        yield Finding(
-            kind="empty PSUM tiles",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work,
-            text=f"{len(spans):,} matmuls fill {columns / len(spans):,.0f} of {bank} columns of a "
-            f"PSUM bank ({columns / len(spans) / bank:.0%})",
+        worth = units.without(removed.times)
+        yield advice_on(
+            spans,
+            "empty-psum-tiles",
+            worth,
+            happened=f"{len(spans):,} matmuls fill {columns / len(spans):,.0f} of {bank} columns "
+            f"of a PSUM bank ({columns / len(spans) / bank:.0%})",
+            rule="a matmul has a fixed overhead, and a full PSUM bank spreads it furthest",
             remedy="multiply several rows at once: a moving operand may have more than one free "
             f"axis, {bank} elements together",
         )
@@ -169,7 +166,7 @@ def _streaming(span: Span, clockwork: Clockwork, bank: int) -> float:
     return work.passes * (work.rows + overhead * columns / bank) / clock
 
 
-def wide_operands(schedule: Schedule, units: Units) -> Iterator[Finding]:
+def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """float32 matmuls whose operands were cast from two bytes: four passes for one."""
     narrow = _cast_to_float32(schedule.program.instructions)
     wide = [
@@ -179,24 +176,23 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Finding]:
         and work.four_byte
         and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
     ]
-    for location, spans in by_line(wide).items():
+    for spans in by_line(wide).values():
         removed = Removed()
         for span in spans:
             removed.add(span, 0.75)
-        lost, work_time = units.without(removed.times)
-        yield Finding(
-            kind="float32 operands",
-            location=location,
-            count=len(spans),
-            lost=lost,
-            work=work_time,
-            text=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast from "
-            "two bytes",
+        worth = units.without(removed.times)
+        yield advice_on(
+            spans,
+            "float32-operands",
+            worth,
+            happened=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast "
+            "from two bytes",
+            rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",
             remedy="multiply in the input's dtype: PSUM accumulates in float32 all the same",
         )
 
 
-def _cast_to_float32(instructions: list[Instruction]) -> set[int]:
+def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
     narrow: set[int] = set()
     for one in instructions:

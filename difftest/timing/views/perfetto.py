@@ -12,7 +12,7 @@ import itertools
 from typing import Any
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.occupancy import occupancy
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import ENGINES, Report, weakest
 from difftest.timing.schedule import Span
 
@@ -37,7 +37,7 @@ def perfetto(report: Report) -> dict[str, Any]:
     events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
     events += _arrows(report, places)
     for space in (Space.SBUF, Space.PSUM):
-        for step in occupancy(schedule, space).steps:
+        for step in memory_usage(schedule, space).steps:
             taken = {"bytes a partition": step.bytes}
             name = space.value.upper()
             events.append({"ph": "C", "pid": CORE, "name": name, "ts": step.time, "args": taken})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.occupancy import occupancy
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import Report
 from difftest.timing.schedule import Span
 
@@ -173,7 +173,7 @@ def _rate(spans: list[Span], edges: Values) -> Values:
 
 
 def _memory(axis: Any, report: Report, space: Space, end: float) -> None:
-    taken = occupancy(report.prediction.schedule, space)
+    taken = memory_usage(report.prediction.schedule, space)
     times = [step.time for step in taken.steps]
     kib = [step.bytes / 1024 for step in taken.steps]
     axis.stairs(

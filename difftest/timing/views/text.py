@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.occupancy import occupancy
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import ENGINES, Line, Report
 from difftest.timing.roofline import roofline
 
@@ -104,7 +104,7 @@ def memories(report: Report) -> RenderableType:
     table.add_column("Bytes", justify="right")
     table.add_column("Created at", overflow="fold")
     for space in (Space.SBUF, Space.PSUM):
-        taken = occupancy(report.prediction.schedule, space)
+        taken = memory_usage(report.prediction.schedule, space)
         share = f"at {taken.peak_time:,.1f} us, {taken.peak / taken.capacity:.0%} of it"
         table.add_row(space.value.upper(), share, f"{taken.peak:,}", "", style="bold")
         for holder in taken.holders[:5]:

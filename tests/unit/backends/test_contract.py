@@ -4,6 +4,8 @@ The SDK and the device are not at hand: a package that stands in for the SDK giv
 simulator's functions under the SDK's documented names.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from difftest.backends.base import Call, Crashed, Ran, Rejected, poisoned
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import close_backend
-from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.backends.sdk import ClassicSimulator, NewerSimulator
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
@@ -25,6 +27,7 @@ FLOAT32 = np.dtype("float32")
 
 BACKENDS = {
     "embedded": lambda: EmbeddedSimulator(),
+    "plain": lambda: PlainSimulator(),
     "classic simulator": lambda: ClassicSimulator(detect_sdk().classic),
     "newer simulator": lambda: NewerSimulator(detect_sdk().newer),
     "classic device": lambda: device_backend().backend_for(CLASSIC),
@@ -150,3 +153,25 @@ def test_inputs_stay_what_they_were(backend):
     values = ones(3, 2)
     backend.run(Call(kernel=scale, inputs=(values,)))
     assert np.array_equal(values, ones(3, 2))
+
+
+def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
+    call = Call(kernel=scale, inputs=(ones(3, 2),))
+    assert backend.run(call).trace is None
+    outcome = backend.run(replace(call, record=True))
+    assert np.array_equal(outcome.outputs[0], 2 * ones(3, 2))
+    if backend.name == "embedded":
+        assert [event.opcode for event in outcome.trace] == [
+            "dma_copy",
+            "tensor_scalar",
+            "dma_copy",
+        ]
+    else:
+        assert outcome.trace is None
+
+
+def test_a_trace_of_an_output_that_is_passed(backend):
+    result = poisoned((3, 2), FLOAT32)
+    call = Call(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
+    trace = backend.run(call).trace
+    assert (trace is not None) == (backend.name == "embedded")

@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from difftest.backends import select_backends
-from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, Rejected, poisoned
+from difftest.backends.base import (
+    BackendMissingError,
+    Call,
+    Crashed,
+    Ran,
+    Rejected,
+    Unsupported,
+    poisoned,
+)
 from difftest.backends.detection import detect_sdk
 from difftest.backends.sdk import ClassicSimulator, NewerSimulator, sdk_simulator
 from tests.unit.backends.sdk_standin import (
@@ -100,7 +108,15 @@ def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(AssertionError, Rejected), (SyntaxError, Rejected), (NameError, Crashed)],
+    [
+        (AssertionError, Rejected),
+        (SyntaxError, Rejected),
+        (NameError, Crashed),
+        (AttributeError, Crashed),
+        (ZeroDivisionError, Crashed),
+        (ImportError, Crashed),
+        (NotImplementedError, Unsupported),
+    ],
 )
 def test_errors_become_outcomes(simulator, error, outcome):
     def failing(a):

@@ -3,9 +3,10 @@ import shlex
 import pytest
 
 from difftest.backends.base import Crashed, Ran, Rejected
-from difftest.harness.case import Case, case_from_json
+from difftest.harness.case import Case
 from difftest.harness.compare import compare
 from difftest.harness.expectation import expect
+from difftest.harness.explicit import case_from_json
 from difftest.harness.recipes import Fill, Ones, Zeros
 from difftest.harness.report import Reproduction, describe_box, failure_text, rejection_text
 from difftest.harness.spec import Rejection
@@ -18,7 +19,7 @@ AGAIN = Reproduction("tests/test_add.py::test_add", ("--simulate",))
 
 
 def test_the_whole_report_of_a_mismatch():
-    a, b = CASE.inputs(SPEC)
+    a, b = SPEC.inputs_of(CASE)
     verdict = compare(expect(SPEC, CASE, (a, b)), [b * 0 + 1])
     assert failure_text(SPEC, CASE, {"plain": verdict}, AGAIN).splitlines() == [
         "add disagrees with its reference",

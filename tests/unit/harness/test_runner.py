@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from difftest.backends.base import Crashed, Ran, Rejected
+from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.recipes import Ones, Zeros
 from difftest.harness.runner import (
@@ -13,7 +15,8 @@ from difftest.harness.runner import (
 )
 from difftest.harness.spec import Rejection, SpecError
 from difftest.harness.tally import Counts
-from difftest.harness.verdict import BothRejected, Match, Mismatch, OneSided
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from difftest.simulator import Trace
 from tests.unit.standin import PlainBackend, add, add_spec
 
 CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Zeros()})
@@ -101,8 +104,19 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
         (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
         (ERROR, Ran(()), OneSided("reference", ERROR)),
         ((), Rejected(ERROR), OneSided("kernel", ERROR)),
-        ((), Crashed(ERROR), OneSided("kernel", ERROR)),
-        (ERROR, Crashed(ERROR), OneSided("kernel", ERROR)),
+        ((), Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
+        (ERROR, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
+        ((), Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
+        (ERROR, Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
+        ((), Unsupported(ERROR), OneSided("backend", ERROR, "unsupported")),
+        (
+            ERROR,
+            Unsupported(ERROR),
+            Inconclusive(
+                "the reference refuses, and the backend cannot run the kernel: "
+                "AssertionError: n must be even"
+            ),
+        ),
     ],
 )
 def test_refusals_are_judged(expected, outcome, verdict):
@@ -113,7 +127,7 @@ def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():
     def into(a, b, result): ...
 
     spec = add_spec(into, outputs={"result": "n 2"}, output_dtype="bfloat16")
-    (result,) = make_call(spec, CASE, CASE.inputs(spec)).outputs
+    (result,) = make_call(spec, CASE, spec.inputs_of(CASE)).outputs
     assert (result.shape, result.dtype) == ((4, 2), np.dtype("bfloat16"))
     assert np.isnan(result).all()
 
@@ -159,8 +173,56 @@ def test_a_crash_is_no_rejection():
         check_rejection(even_add, match="segment", backend=Breaks())
 
 
+def test_what_a_backend_cannot_run_is_no_rejection():
+    class Lacks:
+        name = description = "lacks"
+
+        def run(self, call):
+            return Unsupported(NotImplementedError("segment"))
+
+    with pytest.raises(NotRejectedError, match="cannot run it: NotImplementedError: segment"):
+        check_rejection(even_add, match="segment", backend=Lacks())
+
+
 def test_a_rejection_may_change_a_shape_and_a_dtype():
     def strict_add(a, b):
         assert a.shape == b.shape, f"lengths differ: {a.shape} {b.shape} {a.dtype}"
 
     check_rejection(strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16")
+
+
+class Records(PlainBackend):
+    """Keeps a trace if it is asked to; its own is enough to know it by."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.trace = Trace(kernel=name)
+
+    def run(self, call):
+        outcome = super().run(call)
+        recorded = isinstance(outcome, Ran) and call.record
+        return replace(outcome, trace=self.trace) if recorded else outcome
+
+
+def test_traces_of_the_last_case_by_backend():
+    first, second = Records("first"), Records("second")
+    recording = Runner((first, PlainBackend("plain"), second), record=True)
+    recording.check(add_spec(), CASE)
+    assert recording.traces == {"first": first.trace, "second": second.trace}
+    with pytest.raises(DifferentialFailure):
+        recording.check(add_spec(refusing_add), CASE)
+    assert recording.traces == {}
+
+
+def test_a_wrong_kernel_leaves_its_trace():
+    backend = Records("one")
+    recording = Runner((backend,), record=True)
+    with pytest.raises(DifferentialFailure):
+        recording.check(add_spec(broken_add), CASE)
+    assert recording.traces == {"one": backend.trace}
+
+
+def test_nothing_is_recorded_unless_asked_for():
+    quiet = Runner((Records("one"),))
+    quiet.check(add_spec(), CASE)
+    assert quiet.traces == {}

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -31,6 +32,34 @@ def test_shapes_come_from_names_and_numbers():
     assert spec.shape("result", values) == (5, 3)
     assert spec.parameters_of(values) == {"TILE": 1}
     assert spec.name == "matrix_product"
+
+
+MATRIX_AND_VECTOR = Case({"m": 2, "n": 3}, "bfloat16", {"a": Ones(), "b": Ones()})
+
+
+def matrix_and_vector():
+    return add_spec(
+        domain={"m": (1, 2), "n": (1, 3)},
+        inputs={"a": "m n", "b": "n"},
+        dtypes=("float32", "bfloat16"),
+    )
+
+
+def test_inputs_have_the_shapes_and_the_dtype():
+    a, b = matrix_and_vector().inputs_of(MATRIX_AND_VECTOR)
+    assert (a.shape, b.shape) == ((2, 3), (3,))
+    assert a.dtype == b.dtype == np.dtype("bfloat16")
+
+
+def test_inputs_are_made_anew():
+    spec = matrix_and_vector()
+    first, again = spec.inputs_of(MATRIX_AND_VECTOR)[0], spec.inputs_of(MATRIX_AND_VECTOR)[0]
+    assert not np.shares_memory(first, again)
+
+
+def test_inputs_may_take_other_shapes():
+    _, b = matrix_and_vector().inputs_of(MATRIX_AND_VECTOR, {"b": (5,)})
+    assert b.shape == (5,)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +164,87 @@ VALUES = "TILE, M, K"
 def test_a_contradiction_is_one_clear_error(changes, message):
     with pytest.raises(SpecError, match=re.escape(message)):
         product_spec(**changes)
+
+
+def subtract(minuend, subtrahend): ...
+
+
+def subtract_reference(minuend, subtrahend): ...
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{"subtrahend": "n", "minuend": "n"}, {"minuend": "n", "x": "n"}, {"x": "n", "y": "n"}],
+)
+def test_inputs_bear_the_kernels_names_in_its_order(inputs):
+    message = (
+        f"inputs: received the names {', '.join(inputs)} for the kernel "
+        "subtract(minuend, subtrahend) and the reference subtract_reference(minuend, subtrahend); "
+        "accepted: the kernel's own names in its order, minuend, subtrahend, the inputs before "
+        "the outputs, for the kernel is called by position"
+    )
+    with pytest.raises(SpecError, match=re.escape(message)):
+        add_spec(subtract, reference=subtract_reference, inputs=inputs)
+
+
+@pytest.mark.parametrize("outputs", [{"out": "M 3"}, {"TILE": "M 3"}])
+def test_outputs_bear_the_kernels_names(outputs):
+    with pytest.raises(SpecError, match=r"outputs: received the names .* lhsT, rhs, result, the"):
+        product_spec(outputs=outputs, parameters=())
+
+
+def test_a_kernel_that_takes_its_output_first_is_refused():
+    def into(result, a, b): ...
+
+    with pytest.raises(
+        SpecError, match=r"inputs: .* kernel into\(result, a, b\).* the inputs before"
+    ):
+        add_spec(into, outputs={"result": "n"})
+
+
+def test_a_kernel_of_any_arrays_has_no_names_to_compare():
+    add_spec(lambda *arrays: None)
+    add_spec(lambda a, *arrays: None)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        lambda a, b: None,
+        lambda b, a: None,
+        lambda x, y: None,
+        lambda a, other: None,
+        lambda a, b, axis=0: None,
+        lambda *, b, a: None,
+        lambda a, *rest: None,
+        lambda *arrays: None,
+    ],
+)
+def test_a_reference_takes_the_inputs_by_name_or_by_position(reference):
+    assert add_spec(reference=reference).reference is reference
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        (lambda b, other: None, "'b' is number 2 of the inputs and number 1 of its arrays"),
+        (lambda other, a: None, "'a' is number 1 of the inputs and number 2 of its arrays"),
+        (lambda b, *rest: None, "'b' is number 2 of the inputs and number 1 of its arrays"),
+        (lambda a: None, "it takes 1 of the 2 inputs"),
+        (lambda: None, "it takes 0 of the 2 inputs"),
+        (lambda a, b, axis: None, "missing a required argument: 'axis'"),
+        (lambda a, b, *, axis: None, "missing a required"),
+    ],
+)
+@pytest.mark.parametrize("role", ["reference", "magnitude"])
+def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why):
+    message = (
+        rf"{role}: <lambda>\(.*\) cannot be called with the inputs \(a, b\) of the kernel "
+        rf"add\(a, b\) and the parameters \(\): {re.escape(why)}.*; accepted: a function that has "
+        r"all names of the inputs, in any order, or that .* such as lambda a, b: \.\.\."
+    )
+    with pytest.raises(SpecError, match=message):
+        add_spec(**{role: reference})
 
 
 def test_a_kernel_is_not_its_own_reference():

@@ -22,7 +22,7 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
-from difftest.simulator.errors import is_inside, kernel_location, not_modelled
+from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, not_modelled
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 
@@ -75,6 +75,34 @@ def test_the_location_is_the_innermost_line_outside_the_simulator():
     assert here.file == __file__
     assert here.text == "here = kernel_location()"
     assert str(here) == f"{__file__}:{here.line}: here = kernel_location()"
+
+
+def called():
+    return helper()
+
+
+def helper():
+    return [kernel_stack() for _ in range(2)][-1]
+
+
+def test_the_stack_is_the_kernels_lines_up_to_the_launch():
+    stacks = []
+    launch(lambda: stacks.append(called()))
+    texts = [line.text for line in stacks[0]]
+    assert texts[-3:] == [
+        "return [kernel_stack() for _ in range(2)][-1]",
+        "return helper()",
+        "launch(lambda: stacks.append(called()))",
+    ]
+    assert set(texts[:-3]) <= {texts[-3]}  # the comprehension's own frame, before Python 3.12
+    assert {line.file for line in stacks[0]} == {__file__}
+
+
+def test_a_stack_knows_the_lines_of_one_function_apart():
+    here = kernel_stack()[0]
+    there = kernel_stack()[0]
+    assert there.line == here.line + 1
+    assert kernel_stack()[0].line == here.line + 3
 
 
 def test_whether_code_is_the_simulators():

@@ -8,6 +8,8 @@ import pytest
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.fuse import fuse_moves
+from difftest.simulator.trace import Allocation, Attributes, Event, Region
 from tests.unit.simulator.on_tiles import normal
 
 STATIONARY, MOVING = normal(2, 16, 8), normal(2, 16, 20)
@@ -18,7 +20,7 @@ def events_of(kernel, *arrays):
 
 
 def summary(events):
-    return [(event.opcode, event.attributes.get("accumulate", False)) for event in events]
+    return [(event.opcode, event.attributes.accumulate) for event in events]
 
 
 def matmul(a, b):
@@ -117,7 +119,6 @@ def test_what_is_a_copy_stays_one(body, opcodes):
 
     events = events_of(kernel, STATIONARY[0])
     assert [event.opcode for event in events] == ["dma_copy", *opcodes]
-    assert all("moved" not in event.attributes for event in events)
 
 
 def _used_twice(x):
@@ -155,9 +156,56 @@ def test_an_accumulation_of_anything_else_is_an_addition():
 
     events = events_of(kernel, STATIONARY[0])
     assert [event.opcode for event in events] == ["memset", "dma_copy", "tensor_tensor"]
-    assert events[-1].attributes == {"op": "add"}
+    assert events[-1].attributes == Attributes(op="add")
 
 
 def test_values_are_those_of_the_two_steps():
     expected = np.einsum("kpm,kpn->mn", STATIONARY, MOVING)
     np.testing.assert_allclose(launch(matmul, [STATIONARY, MOVING]).outputs[0], expected, atol=1e-5)
+
+
+def made_and_moved(*, accumulate=False, partial=False):
+    """A matmul and the move of its result, as they are before they are joined."""
+    shape, strides = (8, 20), (20, 1)
+    product, total = (
+        Allocation(number, Space.PSUM, shape, np.dtype(np.float32), 0, None) for number in (0, 1)
+    )
+    product.writes = product.reads = product.moves = 1
+    result = Region(product, 0, shape, strides, role="dst")
+    target = Region(total, 0, shape, strides, role="dst", whole=not partial)
+    operands = (target._replace(role="data1"), result._replace(role="data2"))
+    events = [
+        Event(0, "nc_matmul", Engine.TENSOR, (result,), ()),
+        Event(
+            1,
+            "tensor_tensor",
+            Engine.VECTOR,
+            (target,),
+            operands if accumulate else operands[1:],
+            attributes=Attributes(op="add", accumulate=accumulate),
+        ),
+    ]
+    return events, {1: product}, target
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_joined_instruction_keeps_its_roles(partial):
+    events, moved, target = made_and_moved(accumulate=True, partial=partial)
+    (joined,) = fuse_moves(events, moved)
+    assert joined.opcode == "nc_matmul"
+    assert joined.writes == (target,)
+    assert joined.reads == (target,)
+    assert joined.writes[0].whole is not partial
+    assert joined.attributes == Attributes(accumulate=True)
+
+
+def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
+    events, moved, target = made_and_moved()
+    events[0].writes = (events[0].writes[0]._replace(whole=False),)
+    (joined,) = fuse_moves(events, moved)
+    assert joined.writes == (target._replace(whole=False),)
+
+
+def test_without_a_note_of_a_move_nothing_is_joined():
+    events, _, _ = made_and_moved()
+    assert fuse_moves(list(events), {}) == events

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NkiError, ShapeError
+from difftest.simulator.frontend.arguments import ParDim
 from difftest.simulator.index import (
     DynamicSlice,
     Index,
     Mask,
     MGridMaker,
-    ParDim,
     arange,
     as_integer,
     broadcast_shapes,

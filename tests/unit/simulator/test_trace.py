@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 from difftest.simulator import Engine, Space, launch
+from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
-from difftest.simulator.trace import Allocation, Region
+from difftest.simulator.trace import Allocation, Attributes, LoopKind, Region
 
 DATA = np.ones((8, 12), np.float32)
 
@@ -96,7 +99,33 @@ def test_every_iteration_has_its_own_tile(trace):
 
 
 def test_loops(trace):
-    assert [event.loops for event in trace] == [((0, 0),)] * 3 + [((0, 1),)] * 3 + [()] * 3
+    loops = [event.loops for event in trace]
+    assert loops == [loops[0]] * 3 + [loops[3]] * 3 + [()] * 3
+    ((first,), (second,)) = loops[0], loops[3]
+    assert first.loop == second.loop
+    assert (first.loop.id, first.loop.kind) == (0, LoopKind.AFFINE)
+    assert first.loop.location.text == "for i in nl.affine_range(2):"
+    assert [(turn.number, turn.value) for turn in (first, second)] == [(0, 0), (1, 1)]
+
+
+def test_a_loops_values_are_not_its_iterations():
+    def downwards():
+        for _ in nl.sequential_range(6, 0, -3):
+            nl.zeros((2, 2), nl.float32)
+
+    turns = [event.loops[0] for event in launch(downwards).trace]
+    assert [(turn.number, turn.value) for turn in turns] == [(0, 6), (1, 3)]
+
+
+def test_the_program_of_a_grid():
+    def twice():
+        nl.zeros((2, 2), nl.float32)
+
+    trace = launch(twice, grid=(2, 1)).trace
+    assert [event.program for event in trace] == [(0, 0), (1, 0)]
+    assert [event.program for event in launch(twice).trace] == [()]
+    assert (trace.grid, trace.machine) == ((2, 1), "trn2")
+    assert trace.kernel == "test_the_program_of_a_grid.<locals>.twice"
 
 
 def test_source_lines(trace):
@@ -107,13 +136,67 @@ def test_source_lines(trace):
         "nisa.dma_copy(dst=out[:, nl.ds(6 * i, 3)], src=doubled)",
     ]
     assert {event.location.file for event in trace} == {__file__}
+    assert {len(event.stack) for event in trace} == {1}
     assert "half" in trace.allocations[2].location.text
 
 
 def test_attributes(trace):
     load, scale = trace.events[0:2]
-    assert load.attributes == {"dge": "unknown"}
-    assert scale.attributes == {"op": "multiply"}
+    assert load.attributes == Attributes(dge="unknown")
+    assert scale.attributes == Attributes(op="multiply")
+    cleared = launch(lambda: [nl.zeros((2, 2), nl.float32)].clear()).trace.events[0]
+    assert cleared.attributes == Attributes(value=0.0)
+
+
+def test_an_attribute_that_events_do_not_have():
+    def emit(**keywords):
+        current().emit("tensor_copy", Engine.VECTOR, (), **keywords)
+
+    for record in (True, False):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+            launch(lambda: emit(colour=1), record=record)
+
+
+def test_an_instruction_can_be_told_each_attribute():
+    parameters = inspect.signature(Core.emit).parameters
+    names = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert names[3:] == list(Attributes._fields)
+    given = {name: parameters[name].default for name in names[3:]}
+    assert given == Attributes()._asdict()
+
+
+def emitted(**keywords):
+    """The event of an instruction that writes one tile and reads it and another."""
+
+    def kernel():
+        one, other = (nl.ndarray((2, 2), nl.float32, buffer=nl.sbuf) for _ in range(2))
+        parts = {"partial": (one,)} if keywords.pop("partly", False) else {}
+        current().emit("where", Engine.VECTOR, (one,), (other, one), **keywords, **parts)
+
+    (event,) = launch(kernel).trace.events
+    return event
+
+
+def test_operands_by_role():
+    event = emitted(roles=("dst", "on_true", "dst"))
+    assert [region.role for region in event.writes + event.reads] == ["dst", "on_true", "dst"]
+    assert event.operand("on_true") is event.reads[0]
+    assert event.operand("dst") is event.writes[0]
+    assert event.operand("on_false") is None
+    assert emitted().operand("dst") is None
+
+
+@pytest.mark.parametrize("roles", [("dst",), ("dst", "data"), ("dst", "data", "dst", "data")])
+def test_each_operand_has_a_role_or_none_has(roles):
+    with pytest.raises(ValueError, match=r"zip\(\) argument 2 is (shorter|longer)"):
+        emitted(roles=roles)
+
+
+def test_operands_that_are_touched_partly():
+    regions = emitted(partly=True)
+    assert [region.whole for region in regions.writes + regions.reads] == [False, True, False]
+    regions = emitted()
+    assert all(region.whole for region in regions.writes + regions.reads)
 
 
 def test_what_an_allocation_takes():

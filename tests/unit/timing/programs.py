@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.simulator.machine import TRN2
-from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Region, Space, Trace
 from difftest.timing.program import lower
 
 
@@ -35,7 +35,14 @@ class Builder:
         for region in reads:
             region.allocation.reads += 1
         self.trace.events.append(
-            Event(number, opcode, engine, tuple(writes), tuple(reads), None, (), attributes)
+            Event(
+                number,
+                opcode,
+                engine,
+                tuple(writes),
+                tuple(reads),
+                attributes=Attributes(**attributes),
+            )
         )
         return number
 

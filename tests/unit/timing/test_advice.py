@@ -3,23 +3,24 @@
 import numpy as np
 import pytest
 
+from difftest.analysis.finding import Severity
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
-from difftest.timing.advice.finding import Finding, ranked
+from difftest.timing.advice.worth import Advice, numbers, ranked
 from tests.unit.timing.shipped import shipped
 
 X = np.ones((128, 4096), np.float32)
 
 
 def advice(kernel, *arrays, **keywords):
-    """The findings on a kernel, by kind; the first of a kind."""
+    """The findings on a kernel, by id; the first of each."""
     timeline = predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
     found = {}
     for one in advise(timeline):
-        found.setdefault(one.kind, one)
+        found.setdefault(one.id, one)
     return found
 
 
@@ -40,12 +41,12 @@ def test_unused_data():
         tile = loaded(x[:, 0:width])
         return stored(nisa.tensor_copy(tile[:, 0:64]))
 
-    found = advice(part, X, width=4096)["unused data"]
+    found = advice(part, X, width=4096)["unused-data"]
     assert found.count == 1
     assert found.lost > 0
-    assert "98.4% of the 2.0 MiB that 1 DMAs load is never read" in found.text
+    assert "98.4% of the 2.0 MiB that 1 DMAs load is never read" in found.happened
     assert found.location.text == "nisa.dma_copy(dst=tile, src=source)"
-    assert "unused data" not in advice(part, X, width=64)
+    assert "unused-data" not in advice(part, X, width=64)
 
 
 def test_loaded_again():
@@ -58,10 +59,10 @@ def test_loaded_again():
             total[...] = nisa.tensor_tensor(total, tile, nl.add)
         return stored(total)
 
-    found = advice(sums, X, hoisted=False)["loaded again"]
-    assert "256.0 KiB of x are loaded 9.0 times" in found.text
+    found = advice(sums, X, hoisted=False)["loaded-again"]
+    assert "256.0 KiB of x are loaded 9.0 times" in found.happened
     assert found.count == 9
-    assert "loaded again" not in advice(sums, X, hoisted=True)
+    assert "loaded-again" not in advice(sums, X, hoisted=True)
 
 
 def test_overlapping_loads_count_by_the_byte():
@@ -71,7 +72,7 @@ def test_overlapping_loads_count_by_the_byte():
             total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + 512]), nl.add)
         return stored(total)
 
-    assert "are loaded 1.8 times" in advice(windows, X)["loaded again"].text
+    assert "are loaded 1.8 times" in advice(windows, X)["loaded-again"].happened
 
 
 def test_small_dmas():
@@ -81,11 +82,11 @@ def test_small_dmas():
             total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + width]), nl.add)
         return stored(total)
 
-    found = advice(columns, X, width=32)["small DMAs"]
+    found = advice(columns, X, width=32)["small-dmas"]
     assert found.count == 128
-    assert "128 DMAs move 16,384 bytes each, 128 a partition, in rows of 128" in found.text
+    assert "128 DMAs move 16,384 bytes each, 128 a partition, in rows of 128" in found.happened
     assert found.lost > 0
-    assert "small DMAs" not in advice(columns, X, width=1024)
+    assert "small-dmas" not in advice(columns, X, width=1024)
 
 
 def test_element_by_element():
@@ -96,10 +97,10 @@ def test_element_by_element():
             target[:, first : first + step] = nisa.tensor_copy(tile[:, first : first + step])
         return stored(target)
 
-    found = advice(copies, X, step=1)["element by element"]
+    found = advice(copies, X, step=1)["element-by-element"]
     assert found.count == 256
-    assert "256 x tensor_copy" in found.text
-    assert "element by element" not in advice(copies, X, step=256)
+    assert "256 x tensor_copy" in found.happened
+    assert "element-by-element" not in advice(copies, X, step=256)
 
 
 def test_redundant_copies():
@@ -107,9 +108,9 @@ def test_redundant_copies():
         tile = loaded(x[:, 0:512])
         return stored(nisa.tensor_scalar(nisa.tensor_copy(tile) if copy else tile, nl.add, 1.0))
 
-    found = advice(doubled, X, copy=True)["redundant copies"]
-    assert "1 copies inside SBUF change nothing" in found.text
-    assert "redundant copies" not in advice(doubled, X, copy=False)
+    found = advice(doubled, X, copy=True)["redundant-copies"]
+    assert "1 copies inside SBUF change nothing" in found.happened
+    assert "redundant-copies" not in advice(doubled, X, copy=False)
 
 
 def test_copies_that_a_dma_stores_are_not_redundant():
@@ -117,7 +118,7 @@ def test_copies_that_a_dma_stores_are_not_redundant():
         tile = loaded(x)
         return stored(nisa.tensor_copy(tile[:, 0:2048]))
 
-    assert "redundant copies" not in advice(packed, X)
+    assert "redundant-copies" not in advice(packed, X)
 
 
 def matmuls(x, columns, pieces, in_psum=True, strided=False):
@@ -138,26 +139,26 @@ def matmuls(x, columns, pieces, in_psum=True, strided=False):
 
 
 def test_empty_psum_tiles():
-    found = advice(matmuls, X, columns=14, pieces=8)["empty PSUM tiles"]
+    found = advice(matmuls, X, columns=14, pieces=8)["empty-psum-tiles"]
     assert found.count == 32
-    assert "fill 14 of 512 columns of a PSUM bank (3%)" in found.text
+    assert "fill 14 of 512 columns of a PSUM bank (3%)" in found.happened
     assert found.work > 0
-    assert "empty PSUM tiles" not in advice(matmuls, X, columns=512, pieces=8)
+    assert "empty-psum-tiles" not in advice(matmuls, X, columns=512, pieces=8)
 
 
 def test_sums_outside_psum():
-    found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)["sums outside PSUM"]
+    found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)["sums-outside-psum"]
     assert found.count == 8
-    assert "sums outside PSUM" not in advice(matmuls, X, columns=512, pieces=2)
+    assert "sums-outside-psum" not in advice(matmuls, X, columns=512, pieces=2)
 
 
 def test_strided_weights():
-    found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided weights"]
+    found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided-weights"]
     assert found.count == 16
     assert found.lost > 0
-    assert "strided weights" not in advice(matmuls, X, columns=128, pieces=4)
+    assert "strided-weights" not in advice(matmuls, X, columns=128, pieces=4)
     # Long matmuls hide the loads of their weights.
-    assert "strided weights" not in advice(matmuls, X, columns=512, pieces=4, strided=True)
+    assert "strided-weights" not in advice(matmuls, X, columns=512, pieces=4, strided=True)
 
 
 def test_transposed_again():
@@ -171,9 +172,9 @@ def test_transposed_again():
             outs.append(stored(kept))
         return outs[0]
 
-    found = advice(turned, X, hoisted=False)["transposed again"]
-    assert "6 transposes of 1 different tiles" in found.text
-    assert "transposed again" not in advice(turned, X, hoisted=True)
+    found = advice(turned, X, hoisted=False)["transposed-again"]
+    assert "6 transposes of 1 different tiles" in found.happened
+    assert "transposed-again" not in advice(turned, X, hoisted=True)
 
 
 def test_reloaded_data_are_known_again():
@@ -181,7 +182,7 @@ def test_reloaded_data_are_known_again():
         outs = [stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128])))) for _ in range(6)]
         return outs[0]
 
-    assert "6 transposes of 1 different tiles" in advice(turned, X)["transposed again"].text
+    assert "6 transposes of 1 different tiles" in advice(turned, X)["transposed-again"].happened
 
 
 def test_float32_operands():
@@ -192,9 +193,9 @@ def test_float32_operands():
         return stored(nisa.tensor_copy(nisa.nc_matmul(weights, moving)))
 
     half = X.astype(np.float16)
-    assert "four passes" in advice(product, half, dtype=nl.float32)["float32 operands"].text
-    assert "float32 operands" not in advice(product, half, dtype=nl.float16)
-    assert "float32 operands" not in advice(product, X, dtype=nl.float32)
+    assert "four passes" in advice(product, half, dtype=nl.float32)["float32-operands"].happened
+    assert "float32-operands" not in advice(product, half, dtype=nl.float16)
+    assert "float32-operands" not in advice(product, X, dtype=nl.float32)
 
 
 def test_waiting_and_for_whom():
@@ -206,10 +207,9 @@ def test_waiting_and_for_whom():
         return stored(tile)
 
     found = advice(alternating, X * 0)["waiting"]
-    assert (
-        "the vector engine, which works most, waits 5 times for scalar (activation)" in found.text
-    )
-    assert found.symptom
+    assert found.severity is Severity.NOTE
+    says = "the vector engine, which works most, waits 5 times for scalar (activation)"
+    assert says in found.happened
 
 
 def test_uneven_engines():
@@ -218,26 +218,67 @@ def test_uneven_engines():
         outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]
         return stored(outs[-1])
 
-    found = advice(scaled, X, engine=nisa.scalar_engine)["uneven engines"]
+    found = advice(scaled, X, engine=nisa.scalar_engine)["uneven-engines"]
     assert "give a part of these to the vector engine" in found.remedy
-    assert "uneven engines" not in advice(scaled, X, engine=nisa.unknown_engine)
+    assert "uneven-engines" not in advice(scaled, X, engine=nisa.unknown_engine)
 
 
-def finding(kind, lost, work, **more):
-    return Finding(
-        kind=kind, location=None, count=1, lost=lost, work=work, text="", remedy="", **more
-    )
+def test_the_evidence_is_the_instructions():
+    def copies(x):
+        tile = loaded(x[:, 0:64])
+        target = nl.ndarray((128, 64), x.dtype, buffer=nl.sbuf)
+        for first in range(64):
+            target[:, first : first + 1] = nisa.tensor_copy(tile[:, first : first + 1])
+        return stored(target)
+
+    trace = launch(copies, [X]).trace
+    advised = {one.id: one for one in advise(predict(trace, TRN2, dge=True).schedule)}
+    found = advised["element-by-element"]
+    assert found.evidence == tuple(e.number for e in trace if e.opcode == "tensor_copy")
+    assert len(found.locations) == 1
+    document = found.as_mapping()
+    assert (document["id"], document["severity"]) == ("element-by-element", "warning")
+    assert (document["count"], document["lost_us"]) == (64, found.lost)
+
+
+def test_what_the_compiler_adds_is_no_evidence():
+    def turned(x):
+        return stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128]))))
+
+    trace = launch(turned, [X]).trace
+    spans = predict(trace, TRN2, dge=True).schedule.spans
+    assert len(spans) == len(trace) + 1  # the identity's load
+    assert numbers(spans) == tuple(event.number for event in trace)
+
+
+def test_instructions_of_several_lines_begin_with_the_busiest():
+    def scaled(x):
+        tile = loaded(x[:, 0:2048])
+        engine = nisa.scalar_engine
+        nisa.tensor_copy(tile[:, 0:128], engine=engine)
+        outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]
+        return stored(outs[-1])
+
+    found = advice(scaled, X)["uneven-engines"]
+    texts = [line.text for line in found.locations]
+    assert texts[0].startswith("outs = [")
+    assert texts[1].startswith("nisa.tensor_copy(tile[:, 0:128]")
+
+
+def finding(id, lost, work, **more):
+    plain = {"severity": Severity.WARNING, "happened": "", "rule": "", "remedy": ""}
+    return Advice(id=id, locations=(), count=1, lost=lost, work=work, **{**plain, **more})
 
 
 def test_the_most_time_lost_comes_first():
-    """Then what other engines hide, compute before data; less than 2 % is hidden; symptoms last."""
+    """Then what other engines hide, compute before data; less than 2 % is hidden; notes last."""
     order = [
         finding("most", 50.0, 50.0),
         finding("less", 20.0, 200.0),
         finding("hidden work", 0.0, 90.0),
         finding("little", 1.0, 30.0),
         finding("hidden data", 0.0, 500.0, moves_data=True),
-        finding("symptom", 70.0, 70.0, symptom=True),
+        finding("symptom", 70.0, 70.0, severity=Severity.NOTE),
     ]
     assert ranked(order[::-1], total=100.0) == order
 
@@ -257,8 +298,8 @@ def rungs():
 @pytest.mark.parametrize(
     ("rung", "first"),
     [
-        ("conv2d_halo_tiles", "transposed again"),
-        ("conv2d_broadcast_bias", "empty PSUM tiles"),
+        ("conv2d_halo_tiles", "transposed-again"),
+        ("conv2d_broadcast_bias", "empty-psum-tiles"),
     ],
 )
 def test_rungs_of_the_ladder(rungs, rung, first):
@@ -267,7 +308,7 @@ def test_rungs_of_the_ladder(rungs, rung, first):
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s, np.float32) for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)]
     trace = launch(kernel, arrays).trace
-    assert advise(predict(trace, TRN2, dge=True).schedule)[0].kind == first
+    assert advise(predict(trace, TRN2, dge=True).schedule)[0].id == first
 
 
 def test_helpers_that_nothing_calls(tmp_path, monkeypatch):
@@ -281,7 +322,7 @@ def test_helpers_that_nothing_calls(tmp_path, monkeypatch):
     import some_kernel
 
     (found,) = unused_helpers(some_kernel.kernel)
-    assert found.text == "forgotten is defined and never called by the module's kernels"
+    assert found.happened == "forgotten is defined and never called by the module's kernels"
     assert found.location.line == 13
 
 

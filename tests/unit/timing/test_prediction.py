@@ -3,11 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN1, TRN2, launch
+from difftest.simulator import TRN1, TRN2, launch, trace_from_json, trace_to_json
 from difftest.simulator.trace import Trace
 from difftest.timing import predict
+from difftest.timing.advice import advise
+from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree
+from tests.unit.simulator.small_runs import trace_of as small_trace_of
 from tests.unit.timing.programs import Builder
 from tests.unit.timing.shipped import prediction_of, shipped, trace_of
+
+KERNELS = kernels_of_the_tree()
 
 
 @pytest.mark.parametrize(
@@ -108,3 +113,15 @@ def test_trn1_is_slower_where_its_vector_engine_is():
         for m in (TRN1, TRN2)
     ]
     assert times[0] > times[1]
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("dge", [False, True])
+def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
+    trace = small_trace_of(KERNELS[name])
+    expected = predict(trace, TRN2, dge=dge)
+    again = predict(trace_from_json(trace_to_json(trace)), TRN2, dge=dge)
+    assert (again.low, again.middle, again.high) == (expected.low, expected.middle, expected.high)
+    spans = [[(s.start, s.end, s.engine) for s in p.schedule.spans] for p in (again, expected)]
+    assert spans[0] == spans[1]
+    assert advise(again.schedule) == advise(expected.schedule)

@@ -5,8 +5,7 @@ import pytest
 from difftest.simulator import TRN2
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
-from difftest.timing.intervals import covered
-from difftest.timing.occupancy import occupancy
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import UNAVAILABLE, Report, as_mapping
 from difftest.timing.roofline import roofline
 from tests.unit.timing.programs import Builder, whole
@@ -140,8 +139,8 @@ def test_the_report_is_json_and_says_that_it_is_predicted(matmul):
 
 
 def test_peaks_by_tensor_and_line(matmul):
-    sbuf = occupancy(matmul.prediction.schedule, Space.SBUF)
-    psum = occupancy(matmul.prediction.schedule, Space.PSUM)
+    sbuf = memory_usage(matmul.prediction.schedule, Space.SBUF)
+    psum = memory_usage(matmul.prediction.schedule, Space.PSUM)
     assert sbuf.peak == 2 * 4 * (128 + 512)
     assert psum.peak == 4 * 512
     assert [holder.bytes for holder in sbuf.holders] == [2 * 4 * 512, 2 * 4 * 128]
@@ -162,8 +161,3 @@ def test_roofline():
     assert bounds.intensity == pytest.approx(2 * 512**3 / moved)
     assert bounds.limit == "memory"
     assert 0 < bounds.share < 1
-
-
-def test_intervals_that_overlap_count_once():
-    assert covered([(0, 2), (1, 3), (5, 6), (5.5, 5.7)]) == 4
-    assert covered([]) == 0

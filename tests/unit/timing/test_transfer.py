@@ -16,7 +16,7 @@ def hbm(*shape, dtype="float32"):
 
 
 def moved(target, source):
-    event = Event(0, "dma_copy", Engine.DMA, (target,), (source,), None, ())
+    event = Event(0, "dma_copy", Engine.DMA, (target,), (source,))
     return transfer(event, TRN2)
 
 

@@ -276,7 +276,14 @@ def test_outputs_written_in_place(backend):
     assert result.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(("error", "kind"), [(RuntimeError, Rejected), (AttributeError, Crashed)])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError, Rejected),
+        (AttributeError, Crashed),
+        (ZeroDivisionError, Crashed),
+    ],
+)
 def test_errors_become_outcomes(backend, error, kind):
     def failing(a, b):
         raise error("no")

@@ -1,6 +1,11 @@
 import pytest
 
-from difftest.backends.device.latency import PERCENTILES, Latency, latency_of, measure_steadily
+from difftest.backends.device.latency import (
+    PERCENTILES,
+    MeasuredLatency,
+    latency_of,
+    measure_steadily,
+)
 
 
 def test_each_percentile_is_a_duration_that_was_measured():
@@ -26,7 +31,7 @@ def measured(*p99s):
     def measure():
         value = left.pop(0) if len(left) > 1 else left[0]
         made.append(value)
-        return Latency("device time", {99: float(value)}, 5, 20)
+        return MeasuredLatency("device time", {99: float(value)}, 5, 20)
 
     steady = measure_steadily(measure)
     return steady, made
@@ -48,7 +53,7 @@ def test_noise_is_waited_out():
 
 def test_noise_that_stays_is_said_to():
     left = [100.0, 200.0] * 9
-    steady = measure_steadily(lambda: Latency("device time", {99: left.pop()}, 5, 20))
+    steady = measure_steadily(lambda: MeasuredLatency("device time", {99: left.pop()}, 5, 20))
     assert steady.rounds == 9
     assert not steady.quiet
 
@@ -56,5 +61,5 @@ def test_noise_that_stays_is_said_to():
 @pytest.mark.parametrize(("third", "quiet"), [(100.9, True), (101.1, False)])
 def test_one_per_cent_decides(third, quiet):
     values = [100.0, 100.5, third] * 3
-    steady = measure_steadily(lambda: Latency("device time", {99: values.pop(0)}, 5, 20))
+    steady = measure_steadily(lambda: MeasuredLatency("device time", {99: values.pop(0)}, 5, 20))
     assert steady.quiet is quiet

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from difftest.backends.device.history import read_history
-from difftest.backends.device.latency import Latency, Steady
+from difftest.backends.device.latency import MeasuredLatency, Steady
 from difftest.backends.device.stage import (
     CONVOLUTIONS,
     TRANSPOSE,
@@ -32,7 +32,7 @@ SMALL = Threshold(
 
 
 def measured(p99, threshold=SMALL, spread=0.001, **changes):
-    latency = Latency("device time", {99: p99}, 5, 20)
+    latency = MeasuredLatency("device time", {99: p99}, 5, 20)
     return StageResult(threshold, Steady(latency, spread, 3), Predicted(60.0, 10.0), **changes)
 
 
@@ -182,7 +182,7 @@ class Timer:
     def measure(self, call, *, warmup, iterations):
         assert (warmup, iterations) == (5, 20), "the course's"
         assert [array.shape for array in call.inputs] == [(128, 128)]
-        return Latency(self.metric, {99: 40.0}, warmup, iterations)
+        return MeasuredLatency(self.metric, {99: 40.0}, warmup, iterations)
 
 
 def test_measurements_are_kept_and_compared_with(load, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 
 from difftest.simulator.frontend import compiler, isa, kernel, language
 from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.install import embedded, is_embedded
 from difftest.simulator.frontend.tensor import Tensor
 
@@ -55,7 +56,8 @@ def test_the_documented_ways_to_import():
         assert (nki.language, nki.isa, nki.compiler, nki.typing) == (nl, nisa, ncc, nt)
         assert (jit, baremetal, benchmark) == (kernel.jit, kernel.baremetal, nki.benchmark)
         assert (nki.trace, nki.simulate_kernel) == (kernel.trace, kernel.simulate_kernel)
-        assert nki.tensor is Tensor
+        assert nki.tensor is AnyTensor
+        assert issubclass(Tensor, AnyTensor)
         assert par_dim is language.par_dim
         assert mutable_tensor is nki_typing.mutable_tensor
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.trace import LoopKind
 
 KINDS = {
     "affine": nl.affine_range,
@@ -67,19 +68,32 @@ def test_the_trace_knows_each_iteration():
         for _ in nl.static_range(1):
             nl.zeros((2, 2), nl.float32)
 
-    loops = [event.loops for event in launch(kernel).trace]
+    events = launch(kernel).trace.events
+    loops = [tuple((i.loop.id, i.number, i.value) for i in event.loops) for event in events]
     assert loops == [
         (),
-        ((0, 0),),
-        ((0, 0), (1, 3)),
-        ((0, 0), (1, 4)),
-        ((0, 1),),
-        ((0, 1), (2, 3)),
-        ((0, 1), (2, 4)),
+        ((0, 0, 0),),
+        ((0, 0, 0), (1, 0, 3)),
+        ((0, 0, 0), (1, 1, 4)),
+        ((0, 1, 1),),
+        ((0, 1, 1), (2, 0, 3)),
+        ((0, 1, 1), (2, 1, 4)),
         (),
         (),
-        ((3, 0),),
+        ((3, 0, 0),),
     ]
+    outer, first, second = (events[k].loops[-1].loop for k in (1, 2, 5))
+    static = events[-1].loops[0].loop
+    kinds = [loop.kind for loop in (outer, first, second, static)]
+    assert kinds == [
+        LoopKind.AFFINE,
+        LoopKind.SEQUENTIAL,
+        LoopKind.SEQUENTIAL,
+        LoopKind.STATIC,
+    ]
+    assert first.location == second.location
+    assert first.location.text == "for _ in nl.sequential_range(3, 5):"
+    assert outer.location.text == "for i in nl.affine_range(2):"
 
 
 def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():

@@ -208,7 +208,7 @@ def test_it_runs_on_the_scalar_engine():
         nl.exp(nl.load(x))
 
     events = launch(kernel, [X]).trace.events
-    ran = [(e.engine, e.attributes["op"]) for e in events if e.opcode == "activation"]
+    ran = [(e.engine, e.attributes.op) for e in events if e.opcode == "activation"]
     assert ran == [(Engine.SCALAR, "exp")] * 2
 
 

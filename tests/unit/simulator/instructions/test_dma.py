@@ -17,6 +17,7 @@ from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend import typing as nt
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
+from difftest.simulator.trace import Attributes
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
@@ -294,7 +295,7 @@ def test_the_trace_names_the_queue_mode_and_the_indices():
 
     event = launch(kernel, [TABLE, INDEX]).trace.events[-1]
     assert (event.opcode, event.engine) == ("dma_gather", Engine.DMA)
-    assert event.attributes == {"dge": "swdge"}
+    assert event.attributes == Attributes(dge="swdge")
     assert [region.allocation.name for region in event.reads] == ["table", ""]
 
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import Engine, NkiError, ShapeError, launch
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
+from difftest.simulator.trace import Attributes
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles, written
 
 DATA = normal(4, 3, 5)
@@ -282,7 +283,7 @@ def test_engines():
         ("tensor_reduce", Engine.VECTOR),
         ("tensor_partition_reduce", Engine.GPSIMD),
     ]
-    assert events[0].attributes == {"op": "add", "axes": (1,)}
+    assert events[0].attributes == Attributes(op="add", axes=(1,))
 
 
 REFUSED = [

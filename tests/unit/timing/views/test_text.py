@@ -64,8 +64,10 @@ def test_tables(report):
 def test_findings_are_numbered_with_line_and_remedy():
     prediction = prediction_of("transpose.transpose_by_tiles", (512, 512), dge=True)
     lines = list(findings(advise(prediction.schedule)))
-    assert lines[0].startswith("1. small DMAs: 16 DMAs move 65,536 bytes each, 512 a partition")
+    assert lines[0].startswith("1. small-dmas: 16 DMAs move 65,536 bytes each, 512 a partition")
     assert lines[1].startswith("   transpose.py:")
     assert lines[1].endswith("us of work (predicted)")
     assert lines[2].startswith("   > nisa.dma_copy(")
+    assert lines[3].startswith("   the DMA engines come near their full rate")
+    assert lines[4].startswith("   gather what is stored")
     assert list(findings([])) == ["nothing found"]

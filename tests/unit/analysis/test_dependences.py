@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from difftest.analysis.dependences import Dependences
 from difftest.simulator.trace import Allocation, Region, Space
-from difftest.timing.dependences import Dependences
 
 WIDTH = 6
 
@@ -39,6 +39,14 @@ def test_what_a_write_covers_is_forgotten():
     for user in range(5):
         known.of(user, (), (columns(one, 0, 6),))
     assert known.of(5, (columns(one, 0, 6),), ()) == ({4}, set())
+
+
+def test_a_partial_write_covers_nothing():
+    one, known = tile(), Dependences()
+    everything = columns(one, 0, 6)
+    known.of(0, (), (everything,))
+    assert known.of(1, (), (everything._replace(whole=False),)) == (set(), {0})
+    assert known.of(2, (everything,), ()) == ({0, 1}, set())
 
 
 def test_an_accumulation_depends_on_the_product_before_it():

@@ -28,7 +28,7 @@ class Holder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Occupancy:
+class MemoryUsage:
     """One memory over time."""
 
     space: Space
@@ -41,7 +41,7 @@ class Occupancy:
     """What is there at the peak, largest first."""
 
 
-def occupancy(schedule: Schedule, space: Space) -> Occupancy:
+def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
     """SBUF or PSUM under the schedule; bytes a partition, as tensors ask for them."""
     machine = schedule.program.machine
     resident = [
@@ -61,7 +61,7 @@ def occupancy(schedule: Schedule, space: Space) -> Occupancy:
     top = max(steps, key=lambda step: step.bytes)
     there = [one for one, start, end in resident if start <= top.time < end]
     full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
-    return Occupancy(space, full, steps, top.bytes, top.time, _holders(there))
+    return MemoryUsage(space, full, steps, top.bytes, top.time, _holders(there))
 
 
 def _holders(allocations: list[Allocation]) -> list[Holder]:

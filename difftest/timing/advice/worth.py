@@ -1,10 +1,11 @@
-"""What a piece of advice is, and what it is worth."""
+"""What a piece of advice is, and what following it is worth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine, Location
 from difftest.timing.schedule import Schedule, Span
 
@@ -17,35 +18,71 @@ NOTABLE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Something that the kernel does and need not do. Times in microseconds, predicted."""
+class Advice(Finding):
+    """Work that the kernel does and need not do; a note if it only shows where time goes.
 
-    kind: str
-    location: Location | None
-    """Where the kernel does it; None if nowhere in particular."""
+    Times in microseconds, predicted.
+    """
+
     count: int
     """How often."""
     lost: float
     """By how much the busiest unit would have less to do: what the kernel takes too long."""
     work: float
     """Time of all units that it takes, hidden behind others or not."""
-    text: str
-    remedy: str
     moves_data: bool = False
     """Whether the work is the DMA engines' alone, which run beside all others."""
-    symptom: bool = False
-    """Whether it shows where time goes, and its cause is another finding."""
+
+    def as_mapping(self) -> dict[str, object]:
+        """All of it, in what JSON has."""
+        times = {"count": self.count, "lost_us": self.lost, "work_us": self.work}
+        return {**super().as_mapping(), **times}
 
 
-def ranked(findings: list[Finding], total: float) -> list[Finding]:
-    """The findings by time lost, the largest first; then what others hide; symptoms last.
+def advice_on(
+    spans: list[Span],
+    id: str,
+    worth: tuple[float, float],
+    *,
+    happened: str,
+    rule: str,
+    remedy: str,
+    moves_data: bool = False,
+) -> Advice:
+    """A warning about some instructions; ``worth`` is what :meth:`Units.without` says of them."""
+    lost, work = worth
+    lines = by_line(spans)
+    busiest = sorted(lines, key=lambda line: -sum(span.busy for span in lines[line]))
+    return Advice(
+        id=id,
+        severity=Severity.WARNING,
+        happened=happened,
+        rule=rule,
+        locations=tuple(line for line in busiest if line),
+        remedy=remedy,
+        evidence=numbers(spans),
+        count=len(spans),
+        lost=lost,
+        work=work,
+        moves_data=moves_data,
+    )
+
+
+def numbers(spans: Iterable[Span]) -> tuple[int, ...]:
+    """The numbers of the instructions in the trace, without those that the compiler added."""
+    events = (span.instruction.event for span in spans if not span.instruction.implied)
+    return tuple(sorted(event.number for event in events))
+
+
+def ranked(findings: list[Advice], total: float) -> list[Advice]:
+    """The findings by time lost, the largest first; then what others hide; notes last.
 
     What is hidden is ordered by its work, that of the compute engines before that of DMA.
     """
 
-    def rank(one: Finding) -> tuple[object, ...]:
+    def rank(one: Advice) -> tuple[object, ...]:
         lost = one.lost if one.lost >= NOTABLE * total else 0.0
-        return (one.symptom, -lost, one.moves_data, -one.work, one.kind)
+        return (one.severity is Severity.NOTE, -lost, one.moves_data, -one.work, one.id)
 
     return sorted(findings, key=rank)
 

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from difftest.analysis.footprint import footprint
 from difftest.simulator.trace import Allocation, Region, Space
-from difftest.timing.footprint import footprint
 
 SHAPE = (4, 5, 6)
 TILE = Allocation(0, Space.SBUF, SHAPE, np.dtype("float32"), 0, None)

@@ -1,15 +1,16 @@
 """Which instruction must wait for which: reads after writes, writes after reads and writes.
 
 Two instructions depend on each other if their access patterns on one tensor share an element and
-one of them writes it. What a later write covers is forgotten, for it stands for what it covered.
+one of them writes it. What a later write covers is forgotten, for it stands for what it covered;
+a write that touches only a part of its pattern covers nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region
-from difftest.timing.footprint import Footprint, footprint
 
 
 class _Accesses:
@@ -103,7 +104,7 @@ class Dependences:
                 shared = accesses.sharing(mark)
                 order.update(accesses.users[i] for i in shared)
                 covered = [i for i in shared if mark.covers(accesses.marks[i])]
-                if covered:
+                if covered and region.whole:
                     accesses.forget(covered)
             history.writes.add(mark, user)
         order -= data

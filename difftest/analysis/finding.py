@@ -1,0 +1,54 @@
+"""What a finding on a kernel is, whoever found it: advice, a check of a trace, a linter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from difftest.simulator.trace import Location
+
+
+class Severity(Enum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """The kernel breaks a rule: it can give a wrong result, or no device runs it."""
+    WARNING = "warning"
+    """The result is not in danger; the kernel does what it should not."""
+    NOTE = "note"
+    """Nothing need be done about it as such."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is to be said of a kernel."""
+
+    id: str
+    """Of the kind of finding, in lower case with hyphens; a reader can count on it."""
+    severity: Severity
+    happened: str
+    """What the kernel does, in words, with its numbers."""
+    rule: str
+    """What holds on the machine, or for good kernels, in one sentence."""
+    locations: tuple[Location, ...]
+    """The kernel's lines, the most telling first; empty if it is nowhere in particular."""
+    remedy: str
+    evidence: tuple[int, ...] = ()
+    """Numbers of the trace's events that show it; empty where the source alone does."""
+
+    @property
+    def location(self) -> Location | None:
+        """The first of the lines."""
+        return self.locations[0] if self.locations else None
+
+    def as_mapping(self) -> dict[str, object]:
+        """All of it, in what JSON has."""
+        return {
+            "id": self.id,
+            "severity": self.severity.value,
+            "happened": self.happened,
+            "rule": self.rule,
+            "locations": [{"file": at.file, "line": at.line} for at in self.locations],
+            "remedy": self.remedy,
+            "evidence": list(self.evidence),
+        }

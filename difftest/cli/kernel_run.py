@@ -1,0 +1,112 @@
+"""The options with which a command names a kernel and what to call it with."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.cli.launching import (
+    machine_named,
+    parse_keywords,
+    parse_shape,
+    random_arrays,
+    trace_of,
+    trace_of_case,
+)
+from difftest.simulator import MACHINES, Machine, Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRun:
+    """A kernel and its arguments as the command line names them."""
+
+    kernel: str
+    """``MODULE:KERNEL``, or the kernel test ``PATH::TEST``."""
+    shapes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    keywords: tuple[str, ...]
+    case: str | None
+    machine: str | None
+
+    @property
+    def title(self) -> str:
+        """The last part of the kernel's name."""
+        return self.kernel.rpartition(":")[2]
+
+    def launch(self) -> tuple[Trace, Machine, Any]:
+        """Run it on the simulator: its trace, the machine that it ran on, and the kernel.
+
+        Raises
+        ------
+        click.ClickException : there is no such kernel, or it refuses its arguments.
+        """
+        if bool(self.shapes) == bool(self.case):
+            raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
+        machine = machine_named(self.machine)
+        if self.case:
+            return trace_of_case(self.kernel, self.case, machine)
+        arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
+        return trace_of(self.kernel, arrays, parse_keywords(self.keywords), machine)
+
+
+_OPTIONS = (
+    click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST"),
+    click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
+    click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
+    click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
+    click.option(
+        "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
+    ),
+    click.option(
+        "--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names."
+    ),
+)
+
+
+def run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a :class:`KernelRun`, which is its first argument then."""
+
+    @functools.wraps(command)
+    def with_run(
+        kernel: str,
+        shapes: tuple[str, ...],
+        dtypes: tuple[str, ...],
+        keywords: tuple[str, ...],
+        case: str | None,
+        machine: str | None,
+        **others: Any,
+    ) -> None:
+        run = KernelRun(
+            kernel=kernel,
+            shapes=shapes,
+            dtypes=dtypes,
+            keywords=keywords,
+            case=case,
+            machine=machine,
+        )
+        command(run, **others)
+
+    wrapped: Callable[..., None] = with_run
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+class OutputFile(click.Path):
+    """A file to write, in a folder that is there: refused before anything runs."""
+
+    def __init__(self, *, allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path, if a file can be written there."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        return path

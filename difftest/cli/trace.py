@@ -1,0 +1,39 @@
+"""`difftest trace`: what a kernel does, instruction by instruction, as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.simulator import trace_to_json
+
+STDOUT = Path("-")
+
+
+@click.command()
+@run_options
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=OutputFile(allow_dash=True),
+    required=True,
+    help="File to write; - for standard output.",
+)
+def trace(run: KernelRun, file: Path) -> None:
+    """Write the trace of a kernel as JSON: each instruction, what it read and wrote, and where.
+
+    The kernel runs on the simulator, on random inputs. docs/trace.md describes the form.
+    """
+    recorded, _, _ = run.launch()
+    document = trace_to_json(recorded)
+    if file == STDOUT:
+        click.echo(document, nl=False)
+        return
+    try:
+        file.write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{file}: {len(recorded):,} events of {recorded.kernel} on {recorded.machine}")

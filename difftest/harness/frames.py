@@ -1,0 +1,75 @@
+"""Whose code raised an error, read off its traceback."""
+
+from __future__ import annotations
+
+import linecache
+import opcode
+import os
+import sysconfig
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+_LIBRARIES = tuple(
+    os.path.realpath(folder) + os.sep
+    for folder in (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("platstdlib"),
+        os.path.dirname(os.path.dirname(__file__)),
+    )
+)
+"""Python's, and this package itself, which calls what others wrote."""
+_INSTALLED = ("site-packages", "dist-packages")
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+"""What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
+
+
+def entries(error: BaseException) -> list[TracebackType]:
+    """The traceback's entries, the innermost first."""
+    found = []
+    entry = error.__traceback__
+    while entry is not None:
+        found.append(entry)
+        entry = entry.tb_next
+    return found[::-1]
+
+
+def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
+    """Whether an entry lies in the code of whoever wrote ``function``.
+
+    That is the top-level package or module of ``function``, and every file that belongs neither to
+    Python's standard library, nor to an installed package, nor to this one.
+    """
+    home = getattr(function, "__module__", None) or type(function).__module__
+    module = str(entry.tb_frame.f_globals.get("__name__", ""))
+    if module.split(".")[0] == home.split(".")[0]:
+        return True
+    file = entry.tb_frame.f_code.co_filename
+    if file.startswith("<frozen "):
+        return False
+    path = os.path.realpath(file)
+    return not (
+        path.startswith(_LIBRARIES) or any(name in path.split(os.sep) for name in _INSTALLED)
+    )
+
+
+def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
+    """Whether a ``raise`` or an ``assert`` in ``function`` or in code of its own made the error.
+
+    An error that Python, NumPy or another library raises on the way is none: no statement of the
+    author's asked for it.
+    """
+    innermost = entries(error)[:1]
+    return any(
+        is_own(entry, function) and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
+        for entry in innermost
+    )
+
+
+def place_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """The innermost line of the author's own: file, line and its text; empty if there is none."""
+    for entry in entries(error):
+        if is_own(entry, function):
+            file, line = entry.tb_frame.f_code.co_filename, entry.tb_lineno
+            return f"{file}:{line}: {linecache.getline(file, line).strip()}"
+    return ""

@@ -1,0 +1,205 @@
+"""A call of the reference: on arrays that it may only read, and whose errors are told apart.
+
+A reference may refuse a case: by an ``assert``, or by raising ValueError, in code of its own.
+Whatever else it raises is a defect of the reference, and so is a write to one of its arguments:
+nothing can be judged by it then.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.frames import is_raised_by, place_of
+from difftest.harness.signature import arguments_for, name_of
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+Arguments = Mapping[str, Any]
+
+REFUSALS = (AssertionError, ValueError)
+_READ_ONLY = "read-only"
+"""Stands in NumPy's and Python's errors on a write to an array that is."""
+
+
+class ReferenceRefusal(Exception):
+    """The reference refuses the case.
+
+    Attributes
+    ----------
+    error : what it raised.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+class ReferenceDefect(Exception):
+    """The reference is wrong, so that it can judge nothing.
+
+    Attributes
+    ----------
+    happened : what it did, in one sentence that names it.
+    rule, received, remedy : what holds, what came instead, what to do about it.
+    where : its source line, where an error shows one; else empty.
+    """
+
+    def __init__(
+        self, happened: str, *, rule: str, received: str, remedy: str, where: str = ""
+    ) -> None:
+        self.happened = happened
+        self.rule = rule
+        self.received = received
+        self.remedy = remedy
+        self.where = where
+        super().__init__(happened)
+
+
+def call_reference(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Array],
+    parameters: Mapping[str, Any],
+    role: str = "reference",
+) -> tuple[Float64, ...]:
+    """The outputs of a reference, float64, for private copies of its arguments.
+
+    Parameters
+    ----------
+    inputs : argument -> array; the function may read it, return it and make views of it.
+    parameters : those of the kernel; it gets the ones that it has.
+    role : what the function is called in an error.
+
+    Raises
+    ------
+    ReferenceRefusal : a check of the reference's own refuses the case.
+    ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
+    """
+    who = f"the {role} {name_of(function)}"
+    given = {**inputs, **parameters}
+    received = {name: _private(value, writeable=False) for name, value in given.items()}
+    try:
+        returned = _call(function, received, tuple(inputs))
+    except Exception as error:
+        written = _written(function, given, tuple(inputs)) if _is_read_only(error) else ()
+        if written:
+            raise _wrote(who, written, _text(error), place_of(error, function)) from error
+        if isinstance(error, REFUSALS) and is_raised_by(error, function):
+            raise ReferenceRefusal(error) from error
+        raise ReferenceDefect(
+            f"{who} broke down",
+            rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
+            "its own; any other error is a bug in it",
+            received=_text(error),
+            remedy="mend the reference, or state what it refuses in a check with a message",
+            where=place_of(error, function),
+        ) from error
+    changed = tuple(name for name, value in given.items() if _differs(value, received[name]))
+    if changed:  # past NumPy's flag, as torch.from_numpy does
+        raise _wrote(who, changed, "values other than those that it was given", "")
+    return _outputs(returned, who)
+
+
+def _call(function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]) -> object:
+    arrays = {name: arguments[name] for name in inputs}
+    others = {name: value for name, value in arguments.items() if name not in arrays}
+    args, kwargs = arguments_for(function, arrays, others)
+    return function(*args, **kwargs)
+
+
+def _private(value: Any, *, writeable: bool) -> Any:
+    """A deep copy, with all arrays in it writeable or read-only."""
+    private = copy.deepcopy(value)
+    for array in _arrays(private):
+        array.flags.writeable = writeable
+    return private
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    """The arrays in a value, however deep in lists, tuples and dictionaries."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _arrays(item)
+    elif isinstance(value, dict):
+        yield from _arrays(list(value.values()))
+
+
+def _is_read_only(error: Exception) -> bool:
+    return isinstance(error, (ValueError, TypeError)) and _READ_ONLY in str(error)
+
+
+def _written(
+    function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The arguments that the function writes: each that it cannot do with read-only."""
+    written = []
+    for suspect in given:
+        alone = {name: _private(value, writeable=name != suspect) for name, value in given.items()}
+        try:
+            _call(function, alone, inputs)
+        except Exception as error:
+            if _is_read_only(error):
+                written.append(suspect)
+    # An array of the function's own that is read-only stops it whichever argument may be written.
+    return tuple(written) if _runs_on_writeable(function, given, inputs) else ()
+
+
+def _runs_on_writeable(
+    function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
+) -> bool:
+    free = {name: _private(value, writeable=True) for name, value in given.items()}
+    try:
+        _call(function, free, inputs)
+    except Exception as error:
+        return not _is_read_only(error)
+    return True
+
+
+def _differs(given: Any, received: Any) -> bool:
+    return any(
+        one.tobytes() != other.tobytes()
+        for one, other in zip(_arrays(given), _arrays(received), strict=False)
+    )
+
+
+def _wrote(who: str, names: tuple[str, ...], received: str, where: str) -> ReferenceDefect:
+    several = "s" if len(names) > 1 else ""
+    first = names[0]
+    return ReferenceDefect(
+        f"{who} wrote to its argument{several} {', '.join(names)}",
+        rule="a reference only reads its arguments: what it writes there is lost",
+        received=received,
+        remedy=f"work on a copy, {first} = {first}.copy(), or compute a new array",
+        where=where,
+    )
+
+
+def _outputs(returned: object, who: str) -> tuple[Float64, ...]:
+    several = returned if isinstance(returned, tuple) else (returned,)
+    return tuple(_float64(one, who) for one in several)
+
+
+def _float64(returned: object, who: str) -> Float64:
+    try:
+        array = np.asarray(returned)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
+    if not np.can_cast(array.dtype, np.float64, casting="same_kind"):
+        known = isinstance(returned, np.ndarray)
+        raise ReferenceDefect(
+            f"{who} returned no array of real numbers",
+            rule="a reference returns an array, or a tuple of arrays, one for each output",
+            received=f"an array of {array.dtype}" if known else type(returned).__name__,
+            remedy="return what the kernel's outputs should be, best in float64",
+        )
+    return array.astype(np.float64)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

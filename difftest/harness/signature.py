@@ -1,0 +1,93 @@
+"""Which array goes to which parameter of a kernel or of a reference.
+
+A kernel is called by position, so that its arrays bear its parameters' own names, in its order. A
+reference is called by name if it has a parameter of each input's name, whatever their order, and
+else by position; then no name of an input may stand at another place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a kernel or a reference is called in a message."""
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def shown(function: Callable[..., Any]) -> str:
+    """Name and signature, as far as there is one to show."""
+    return f"{name_of(function)}{signature_of(function) or '(...)'}"
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature; None of a compiled or wrapped function that shows none."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tuple[str, ...]:
+    """What may be passed by position and is no parameter of the spec."""
+    return tuple(
+        one.name
+        for one in signature.parameters.values()
+        if one.kind in _POSITIONAL and one.name not in parameters
+    )
+
+
+def arguments_for(
+    function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call of a reference: the inputs by name or by position, and those parameters it has.
+
+    Parameters
+    ----------
+    inputs, parameters : name -> value.
+
+    Raises
+    ------
+    TypeError : the function cannot be called so; the text says why.
+    """
+    signature = signature_of(function)
+    if signature is None:
+        return tuple(inputs.values()), {}
+    named = [one.name for one in signature.parameters.values() if one.kind not in _VARIADIC]
+    values = {name: value for name, value in parameters.items() if name in named}
+    if set(inputs) <= set(named):
+        values |= inputs
+    else:
+        values |= _by_position(signature, inputs, tuple(parameters))
+    call = inspect.BoundArguments(signature, values)
+    signature.bind(*call.args, **call.kwargs)  # says what is missing
+    return call.args, call.kwargs
+
+
+def _by_position(
+    signature: inspect.Signature, inputs: Mapping[str, Any], parameters: Sequence[str]
+) -> dict[str, Any]:
+    names = array_names(signature, parameters)
+    for place, name in enumerate(inputs):
+        if name in names and names.index(name) != place:
+            raise TypeError(
+                f"{name!r} is number {place + 1} of the inputs and number "
+                f"{names.index(name) + 1} of its arrays"
+            )
+    values = dict(zip(names, inputs.values(), strict=False))
+    rest = tuple(inputs.values())[len(names) :]
+    if rest:
+        variadic = [
+            one.name
+            for one in signature.parameters.values()
+            if one.kind is inspect.Parameter.VAR_POSITIONAL
+        ]
+        if not variadic:
+            raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
+        values[variadic[0]] = rest
+    return values

@@ -1,0 +1,68 @@
+"""Which mode runs a kernel's calls: the fast one, or the plain one (``launch(..., plain=True)``).
+
+A kernel's module took hold of ``nki.language`` and ``nki.isa`` when it was imported, so the choice
+is made at each call, by the launch that is running.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class PlainMode(Protocol):
+    """A launch in plain mode: what a call of the API becomes."""
+
+    def call(
+        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
+
+
+PLAIN: contextvars.ContextVar[PlainMode | None] = contextvars.ContextVar(
+    "difftest_plain", default=None
+)
+"""The launch in plain mode that is running; None where there is none."""
+
+
+def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, or in a launch in plain mode what that has under ``name``."""
+    running = PLAIN.get
+    signature = inspect.signature(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = running()
+        if plain is None:
+            return function(*args, **kwargs)
+        return plain.call(name, signature, args, kwargs)
+
+    return functools.update_wrapper(
+        call, function, updated=() if isinstance(function, type) else ("__dict__",)
+    )
+
+
+class _Grid:
+    """``nl.mgrid``, whose brackets are a call."""
+
+    def __init__(self, grid: Any) -> None:
+        self._get = dispatching("nl.mgrid", lambda key: grid[key])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._get(key)
+
+
+UNMODED = frozenset({"nc", "spmd_dim"})
+"""Functions about the launch grid, which is made before a launch."""
+
+
+def make_dispatching(short: str, names: dict[str, Any], public: list[str]) -> None:
+    """Let the functions among a module's ``public`` names dispatch; ``short`` is nl or nisa."""
+    for name in public:
+        value = names[name]
+        if name == "mgrid":
+            names[name] = _Grid(value)
+        elif name == "ds" or (inspect.isfunction(value) and name not in UNMODED):
+            names[name] = dispatching(f"{short}.{name}", value)

@@ -1,0 +1,113 @@
+"""``tile[...] = value``, ``tile += value`` and what else is a method of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import BufferError, KernelError, LimitError, ShapeError, not_modelled
+from difftest.simulator.plain import rules
+from difftest.simulator.plain.copies import cast, constant
+from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
+from difftest.simulator.plain.indices import Index
+from difftest.simulator.plain.meanings import means
+from difftest.simulator.plain.rounding import Array, is_number, to_float32
+from difftest.simulator.plain.running import current
+from difftest.simulator.plain.tensors import Indirect, Storage, Tensor
+from difftest.simulator.trace import Space
+
+
+@means("assignment")
+def assign(target: Any, value: Any) -> None:
+    """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
+    if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (Index, Indirect)):
+        raise KernelError("engines assign tiles to tiles on chip", received=f"{target} = {value}")
+    if isinstance(value, Tensor) and _is_same_place(target, value):
+        return  # tile[...] += value has already written it
+    if is_number(value):
+        target.put(np.full(target.shape, constant(value, target.dtype)))
+        return
+    source = rules.tile()(value, "the value", "assignment")
+    destination = target.tile()
+    if source.shape != destination.shape:
+        source = _fit(source, destination)
+    where = _written(source)
+    destination.write(cast(source, destination.dtype, where), where)
+    destination.leave_out(where)
+
+
+def _is_same_place(a: Tensor, b: Tensor) -> bool:
+    same = a.storage is b.storage and a.shape == b.shape
+    return same and bool((a.positions == b.positions).all())
+
+
+def _fit(source: Tensor, target: Tensor) -> Tensor:
+    """The value repeated along free dimensions, or its elements in row-major order."""
+    if source.shape[0] == target.shape[0] and source.size == target.size:
+        return Tensor(source.storage, source.positions.reshape(target.shape), 0)
+    if source.shape[0] != target.shape[0] or source.ndim > target.ndim:
+        raise ShapeError("an assignment's value has its target's shape", received=f"{source}")
+    return source.spread(target.shape)
+
+
+def _written(source: Tensor) -> Array:
+    """Where a value counts: all of it, less what a mask left out."""
+    source.check_bounds()
+    return ~source.missing() if source.storage.masked else np.ones(source.shape, dtype=np.bool_)
+
+
+@means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
+def update(target: Tensor, op: str, other: Any) -> Tensor:
+    """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32."""
+    product = isinstance(other, Tensor) and other.storage.of_matmul
+    if op == "add" and product and target.space is Space.PSUM:
+        _accumulate(target.tile(), other)
+    else:
+        tile = target.tile()
+        binary(op, tile, other, tile.dtype, dst=tile)
+    return target
+
+
+def _accumulate(target: Tensor, product: Tensor) -> None:
+    _check_bank(target)
+    rules.same_elements("accumulation", target, product)
+    added = Tensor(product.storage, product.positions.reshape(target.shape), 0)
+    where = _written(added)
+    target.put(to_float32(target.read()) + to_float32(added.read(where)), where)
+
+
+def _check_bank(target: Tensor) -> None:
+    """A matmul accumulates in PSUM, inside one bank of each partition."""
+    if target.space is not Space.PSUM:
+        raise BufferError("the Tensor Engine writes to PSUM", received=repr(target))
+    shape = target.storage.data.shape
+    row = int(np.prod(shape[target.storage.partition + 1 :]))
+    blocks = target.positions // (row * shape[target.storage.partition])
+    offsets = (blocks * row + target.positions % row) * target.itemsize
+    banks = offsets // current().machine.psum_bank_bytes
+    if banks.min() != banks.max():
+        raise LimitError("a matmul accumulates inside one PSUM bank", received=repr(target))
+
+
+@means("astype", src=rules.tile())
+def astype(src: Tensor, dtype: Any) -> Tensor:
+    """A copy cast to ``dtype``."""
+    wanted = as_dtype(dtype)
+    exact = wanted == src.dtype
+    return each_element(src.shape, wanted, (src,), lambda x: x if exact else to_float32(x))
+
+
+@means("view", src=rules.view(*rules.HBM, *rules.ON_CHIP))
+def view(src: Tensor, dtype: Any) -> Tensor:
+    """The bits of a whole, written HBM tensor as another dtype."""
+    wanted, storage = as_dtype(dtype), src.storage
+    whole = src.shape == storage.data.shape and not src.positions.reshape(-1)[0]
+    if not src.in_hbm or not whole or not storage.written.all():
+        raise not_modelled("view of anything but a whole, written HBM tensor", repr(src))
+    if wanted.itemsize != src.itemsize:
+        raise ShapeError("view keeps the size of an element", received=f"{src!r} as {dtype!r}")
+    return Storage(
+        src.shape, wanted, src.space, data=storage.data, mutable=storage.mutable, name=storage.name
+    ).tensor()

@@ -1,0 +1,331 @@
+"""Copies on chip, constants, and DMA: loads, stores, gathers, scatters and transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import INTEGERS, is_float
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    ShapeError,
+    not_modelled,
+)
+from difftest.simulator.frontend.arguments import dge_mode, oob_mode
+from difftest.simulator.plain import rules
+from difftest.simulator.plain.elementwise import each_element
+from difftest.simulator.plain.indices import Index, Shape, elements_of, integers, mask_over
+from difftest.simulator.plain.meanings import means
+from difftest.simulator.plain.operators import operator_of
+from difftest.simulator.plain.rounding import (
+    Array,
+    dtype_of_number,
+    is_number,
+    rounded,
+    to_float32,
+)
+from difftest.simulator.plain.running import current
+from difftest.simulator.plain.tensors import OUTSIDE, Indirect, Storage, Tensor
+from difftest.simulator.trace import Engine, Space
+
+COPYING = rules.engine(Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+PREDICATES = tuple(np.dtype(name) for name in ("uint8", "uint16", "uint32", "bool"))
+
+
+def cast(src: Tensor, dtype: np.dtype[Any], where: Array | None = None) -> Array:
+    """A copy's elements: bit by bit into the same dtype, else through float32."""
+    elements = src.read(where)
+    return elements if src.dtype == dtype else rounded(to_float32(elements), dtype)
+
+
+def constant(value: Any, dtype: np.dtype[Any]) -> Array:
+    """A number to be rounded into ``dtype``; an integer for integers is exact."""
+    exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
+    return np.array(value).astype(np.int64 if exact else np.float32)
+
+
+# -- on chip --------------------------------------------------------------------------------------
+
+
+def _copy(src: Tensor, dtype: Any, mask: Any, engine: Engine = Engine.UNKNOWN) -> Tensor:
+    result = dtype or src.dtype
+    exact = result == src.dtype and engine is not Engine.SCALAR
+    return each_element(src.shape, result, (src,), lambda x: x if exact else to_float32(x), mask)
+
+
+@means("nisa.tensor_copy", src=rules.tile(), dtype=rules.dtype, engine=COPYING)
+def tensor_copy(src: Tensor, mask: Any, dtype: Any, engine: Engine) -> Tensor:
+    """``src``, cast; the Scalar Engine always goes through float32."""
+    rules.not_gpsimd_in_psum("tensor_copy", engine, src)
+    return _copy(src, dtype, mask, engine)
+
+
+@means("nl.copy", src=rules.tile(), dtype=rules.dtype)
+def copy(src: Tensor, mask: Any, dtype: Any) -> Tensor:
+    """``src``, cast."""
+    return _copy(src, dtype, mask)
+
+
+@means("nl.broadcast_to", src=rules.view(*rules.ON_CHIP))
+def broadcast_to(src: Tensor, shape: Any) -> Tensor:
+    """``src`` repeated along dimensions of size 1."""
+    wanted = integers(shape, "nl.broadcast_to's shape")
+    return src if src.shape == wanted else _copy(src.broadcast_to(wanted), None, None)
+
+
+@means("nl.expand_dims", data=rules.view(*rules.ON_CHIP))
+def expand_dims(data: Tensor, axis: Any) -> Tensor:
+    """A view with dimensions of size 1 more."""
+    axes = integers(axis, "nl.expand_dims' axis")
+    ndim = data.ndim + len(axes)
+    for at in sorted(number + ndim if number < 0 else number for number in axes):
+        data = data.expand_dims(at)
+    return data
+
+
+def _moved(src: Indirect, name: str) -> Tensor:
+    """A tile indexed by a tile, which must stay inside."""
+    rules.view(*rules.ON_CHIP)(src.base, name, "tensor_copy_dynamic")
+    tile = src.resolve()
+    tile.check_bounds()
+    return tile
+
+
+@means("nisa.tensor_copy_dynamic_src", dtype=rules.dtype, engine=COPYING)
+def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> Tensor:
+    """A copy of a tile whose offset is held in a tile."""
+    if not isinstance(src, Indirect) or mask is not None:
+        raise KernelError("tensor_copy_dynamic_src takes an indirect src", received=f"{src!r:.80}")
+    return _copy(_moved(src, "src").tile(), dtype, None, engine)
+
+
+@means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING)
+def tensor_copy_dynamic_dst(dst: Any, src: Tensor, mask: Any, dtype: Any, engine: Engine) -> None:
+    """A copy into a tile whose offset is held in a tile."""
+    if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
+        raise KernelError("tensor_copy_dynamic_dst takes an indirect dst", received=f"{dst!r:.80}")
+    target = _moved(dst, "dst")
+    exact = src.dtype == target.dtype and engine is not Engine.SCALAR
+    elements = src.read()
+    values = elements if exact else rounded(to_float32(elements), target.dtype)
+    rules.require(values.size == target.size, "dst has src's elements", src, target)
+    target.write(values.reshape(target.shape))
+
+
+@means(
+    "nisa.tensor_copy_predicated",
+    src=rules.number_or(rules.tile()),
+    dst=rules.tile(),
+    predicate=rules.tile(dtypes=PREDICATES),
+    mask=rules.absent,
+    dtype=rules.absent,
+)
+def tensor_copy_predicated(
+    src: Any, dst: Tensor, predicate: Tensor, reverse_pred: bool, mask: None, dtype: None
+) -> None:
+    """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
+    where = "tensor_copy_predicated"
+    rules.same_elements(where, dst, predicate)
+    chosen = (predicate.read() != 0).reshape(dst.shape)
+    chosen = ~chosen if reverse_pred else chosen
+    if not isinstance(src, Tensor):
+        dst.put(np.full(dst.shape, constant(src, dst.dtype)), chosen)
+        return
+    rules.not_both_in_psum(where, src, predicate)
+    rules.same_elements(where, dst, src)
+    rules.require(src.dtype == dst.dtype, f"{where}: one dtype", src, dst, error=DtypeError)
+    dst.write(src.read().reshape(dst.shape), chosen)
+
+
+# -- DMA ------------------------------------------------------------------------------------------
+
+
+def loaded_shape(shape: Shape) -> Shape:
+    """The shape in SBUF of what has ``shape`` in HBM: at least two dimensions."""
+    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+
+
+def _transfer(dst: Tensor, src: Tensor, mask: Any = None, *, add: bool = False) -> None:
+    """``dst = src``, or ``dst += src``, one element after the other in row-major order."""
+    rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
+    shape = loaded_shape(dst.shape)
+    where = mask_over(mask, shape).reshape(dst.shape)
+    source = Tensor(src.storage, src.positions.reshape(dst.shape), None)
+    values = cast(source, dst.dtype, where)
+    if add:
+        values = rounded(to_float32(dst.read(where)) + to_float32(source.read(where)), dst.dtype)
+    dst.write(values, where)
+    dst.leave_out(where)
+
+
+@means("nl.load", dtype=rules.dtype)
+def load(src: Any, mask: Any, dtype: Any) -> Tensor:
+    """A new SBUF tile with elements of HBM."""
+    where = "nl.load"
+    base = rules.view(*rules.HBM)(src.base if isinstance(src, Indirect) else src, "src", where)
+    if isinstance(src, Indirect):
+        rules.no_mask(mask, "mask", where)
+        base = _inside(src)
+    dst = current().allocate(loaded_shape(base.shape), dtype or base.dtype)
+    _transfer(dst, base, mask)
+    return dst
+
+
+def _inside(src: Indirect) -> Tensor:
+    tile = src.resolve()
+    tile.check_bounds()
+    return tile
+
+
+@means("nl.store")
+def store(dst: Any, value: Any, mask: Any) -> None:
+    """Elements of a tile, or a number, into HBM."""
+    where = "nl.store"
+    rules.view(*rules.HBM)(dst.base if isinstance(dst, Indirect) else dst, "dst", where)
+    target = dst
+    if isinstance(dst, Indirect):
+        rules.no_mask(mask, "mask", where)
+        target = _inside(dst)
+    _transfer(target, _storable(value, loaded_shape(target.shape), where), mask)
+
+
+def _storable(value: Any, shape: Shape, where: str) -> Tensor:
+    """A tile's elements, or a number's, as many as ``shape`` has."""
+    if is_number(value):
+        current().check_partitions(shape[0])
+        dtype = dtype_of_number(value)
+        filled = Storage(shape, dtype, Space.SBUF).tensor()
+        filled.put(np.full(shape, constant(value, dtype)))
+        return filled
+    tile: Tensor = rules.tile()(value, "value", where)
+    if tile.size == elements_of(shape):
+        return tile
+    if tile.shape[0] not in (1, shape[0]) or tile.ndim > len(shape):
+        raise ShapeError(f"{where}'s value has its destination's shape", received=repr(tile))
+    return tile.spread(shape)
+
+
+@means(
+    "nisa.dma_copy",
+    dst_rmw_op=rules.optional(operator_of("add")),
+    oob_mode=rules.member(oob_mode),
+    dge_mode=rules.member(dge_mode),
+)
+def dma_copy(dst: Any, src: Any, mask: Any, dst_rmw_op: Any, oob_mode: Any, dge_mode: Any) -> None:
+    """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
+    _check_descriptors(dge_mode)
+    adds, skips = dst_rmw_op is not None, oob_mode == 1
+    indirect = [side for side in (dst, src) if isinstance(side, Indirect)]
+    for name, side in (("dst", dst), ("src", src)):
+        base = side.base if isinstance(side, Indirect) else side
+        _dma_side(base, name)
+    if not indirect:
+        _transfer(dst, src, mask, add=adds)
+        return
+    rules.absent(mask, "mask beside a tile of indices", "dma_copy")
+    if isinstance(src, Indirect) and (adds or isinstance(dst, Indirect)):
+        raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r:.80}")
+    rules.require(not (adds and skips), "dst_rmw_op goes with oob_mode.error", error=KernelError)
+    moved = indirect[0].resolve() if skips else _inside(indirect[0])
+    here, there = (moved, src) if isinstance(dst, Indirect) else (dst, moved)
+    if adds:
+        scatter_add(here, there)
+    else:
+        _transfer_inside(here, there, moved.positions != OUTSIDE)
+
+
+def _transfer_inside(dst: Tensor, src: Tensor, inside: Array) -> None:
+    """``dst = src`` where the indices are inside; elsewhere ``dst`` keeps its value."""
+    rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
+    where = inside.reshape(dst.shape)
+    source = Tensor(src.storage, src.positions.reshape(dst.shape), None)
+    dst.write(cast(source, dst.dtype, where), where)
+
+
+def scatter_add(dst: Tensor, src: Tensor) -> None:
+    """``dst += src`` one element after the other, in float32, so that repeated places add up."""
+    rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
+    rules.require(
+        dst.storage.mutable, "a kernel does not write to its parameters", dst, error=KernelError
+    )
+    dst.read()
+    totals = to_float32(dst.storage.data).reshape(-1)
+    for position, value in zip(
+        dst.positions.reshape(-1), to_float32(src.read()).reshape(-1), strict=True
+    ):
+        totals[position] += value
+    dst.write(rounded(totals[dst.positions], dst.dtype))
+
+
+@means("nl.atomic_rmw", op=operator_of("add"), mask=rules.no_mask)
+def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
+    """``dst += value`` in HBM at places that a tile of indices names."""
+    if not isinstance(dst, Indirect):
+        raise KernelError("nl.atomic_rmw takes an indirect dst", received=f"{dst!r:.80}")
+    target = _inside(dst)
+    scatter_add(target, _storable(value, loaded_shape(target.shape), "nl.atomic_rmw"))
+
+
+def _dma_side(value: Any, name: str) -> Tensor:
+    checked: Tensor = rules.view(*rules.DMA)(value, name, "a DMA")
+    checked.tile()
+    return checked
+
+
+def _check_descriptors(mode: Any) -> None:
+    hardware = mode == dge_mode.hwdge and current().machine.nc_version < 3
+    rules.require(not hardware, "hwdge needs NeuronCore-v3", error=KernelError)
+
+
+_PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+
+
+def _dma_transpose(src: Tensor, dtype: Any) -> Tensor:
+    turned = src.positions.transpose(_PERMUTATIONS[src.ndim])
+    dst = current().allocate(turned.shape, dtype or src.dtype)
+    dst.write(cast(Tensor(src.storage, turned, None), dst.dtype))
+    return dst
+
+
+@means(
+    "nisa.dma_transpose",
+    mask=rules.absent,
+    dtype=rules.dtype,
+    dge_mode=rules.member(dge_mode),
+)
+def dma_transpose(src: Any, axes: Any, mask: None, dtype: Any, dge_mode: Any) -> Tensor:
+    """``src`` with its axes permuted as the documentation's three rules say."""
+    _check_descriptors(dge_mode)
+    source = _dma_side(src, "src")
+    rules.require(source.ndim in _PERMUTATIONS, "dma_transpose takes 2 to 4 dimensions", source)
+    if axes is not None and integers(axes, "axes") != _PERMUTATIONS[source.ndim]:
+        raise not_modelled("another permutation of dma_transpose", f"{axes!r}")
+    return _dma_transpose(source, dtype)
+
+
+@means("nl.load_transpose2d", src=rules.view(*rules.HBM), mask=rules.no_mask, dtype=rules.dtype)
+def load_transpose2d(src: Tensor, mask: None, dtype: Any) -> Tensor:
+    """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
+    rules.require(src.ndim == 2, "nl.load_transpose2d takes two dimensions", src)
+    return _dma_transpose(src, dtype)
+
+
+@means("nisa.iota", dtype=rules.needed_dtype, mask=rules.absent)
+def iota(expr: Any, dtype: Any, mask: None) -> Tensor:
+    """The values of an index expression, computed in 32-bit integers."""
+    if not isinstance(expr, Index) or expr.ndim < 2:
+        raise ShapeError("iota takes an index of two dimensions or more", received=f"{expr!r:.80}")
+    limits = np.iinfo(np.int32)
+    if expr.values.min() < limits.min or expr.values.max() > limits.max:
+        raise KernelError("iota computes in 32-bit integers", received=f"{expr.values.max()}")
+    dst = current().allocate(expr.shape, dtype)
+    dst.put(expr.values if dtype in INTEGERS else to_float32(expr.values))
+    return dst
+
+
+@means("nl.device_print", mask=rules.no_mask)
+def device_print(prefix: str, x: Any, mask: None) -> None:
+    """Print a tile's values."""
+    print(prefix, x.read() if isinstance(x, Tensor) else x)

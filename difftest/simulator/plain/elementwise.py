@@ -1,0 +1,460 @@
+"""Instructions that compute element by element, and Python's operators on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import reduce_cmd
+from difftest.simulator.plain import rules
+from difftest.simulator.plain.indices import Shape, common_shape, mask_over
+from difftest.simulator.plain.meanings import means
+from difftest.simulator.plain.operators import (
+    ACTIVATIONS,
+    ARITHMETIC,
+    BITVEC,
+    COMPARING,
+    ENGINES,
+    GPSIMD,
+    REDUCING,
+    SCALAR,
+    UNARY,
+    VECTOR,
+    WRAPPING,
+    activate,
+    activation_function,
+    apply,
+    bit_pattern,
+    is_bitvec,
+    math_operator,
+    number_as_float32,
+    operator_of,
+    vector_operator,
+)
+from difftest.simulator.plain.registers import accumulate
+from difftest.simulator.plain.rounding import (
+    WIDE,
+    Array,
+    dtype_of_number,
+    promoted,
+    to_float32,
+    wrapped,
+)
+from difftest.simulator.plain.running import current
+from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.trace import Engine, Space
+
+OPERAND = rules.number_or(rules.tile())
+
+
+def each_element(
+    shape: Shape,
+    dtype: np.dtype[Any],
+    operands: tuple[Tensor, ...],
+    compute: Callable[..., Array],
+    mask: Any = None,
+    *,
+    space: Space = Space.SBUF,
+    dst: Tensor | None = None,
+) -> Tensor:
+    """A new tile (or ``dst``) with ``compute`` of the operands' elements where the mask is true.
+
+    ``compute`` gets one flat array of elements for each operand and gives what is written, in the
+    dtype's own bits or to be rounded into it.
+    """
+    result = current().allocate(shape, dtype, space) if dst is None else dst
+    where = mask_over(mask, shape)
+    values = [operand.spread(shape).read(where)[where] for operand in operands]
+    whole = np.zeros(shape, result.dtype if result.dtype.kind != "V" else FLOAT32)
+    if where.any():
+        computed = np.broadcast_to(compute(*values), (int(where.sum()),))
+        whole = np.zeros(shape, computed.dtype)
+        whole[where] = computed
+    result.put(whole, where)
+    result.leave_out(where)
+    return result
+
+
+# -- tensor_tensor --------------------------------------------------------------------------------
+
+
+def _tensor_tensor(
+    where: str,
+    left: Tensor,
+    right: Tensor,
+    op: str,
+    wanted: Engine,
+    dtype: np.dtype[Any],
+    mask: Any,
+    dst: Tensor | None = None,
+) -> Tensor:
+    rules.require(op not in UNARY, f"{where} takes a binary operator", op, error=KernelError)
+    wide = left.dtype in WIDE and right.dtype in WIDE and op in WRAPPING
+    integer = wide and wanted is not VECTOR
+    engines = (GPSIMD,) if integer or op == "power" else (VECTOR, GPSIMD)
+    engine = rules.choose(wanted, where, *engines)
+    rules.not_gpsimd_in_psum(where, engine, left, right)
+    rules.not_both_in_psum(where, left, right)
+    rules.same_partitions(where, left, right)
+    rules.require(left.ndim == right.ndim, f"{where}: operands have one rank", left, right)
+    shape = common_shape(left.shape, right.shape)
+    if op in BITVEC:
+        rules.integers_only(where, left.dtype, right.dtype, dtype)
+
+    def compute(x: Array, y: Array) -> Array:
+        if integer:
+            exact = ARITHMETIC[op](x.astype(np.int64), y.astype(np.int64))
+            return wrapped(exact, x.dtype) if x.dtype == y.dtype else exact
+        result = apply(op, x, y)
+        return wrapped(result, dtype) if op in BITVEC else result
+
+    if dst is not None:
+        rules.require(shape == dst.shape, f"{where} in place keeps the shape", left, right)
+    return each_element(shape, dtype, (left, right), compute, mask, dst=dst)
+
+
+@means(
+    "nisa.tensor_tensor",
+    data1=rules.tile(),
+    data2=rules.tile(),
+    op=math_operator,
+    dtype=rules.dtype,
+    engine=rules.any_engine,
+)
+def tensor_tensor(
+    data1: Tensor, data2: Tensor, op: str, dtype: Any, mask: Any, engine: Engine
+) -> Tensor:
+    """``data1 <op> data2``; 32-bit integers add, subtract and multiply exactly on GpSimd."""
+    result = dtype or promoted(data1.dtype, data2.dtype)
+    return _tensor_tensor("tensor_tensor", data1, data2, op, engine, result, mask)
+
+
+# -- tensor_scalar --------------------------------------------------------------------------------
+
+Step = tuple[str, Any, bool]
+"""An operator, its number or [P, 1] tile, and whether that is the left operand."""
+
+
+def _steps(where: str, data: Tensor, *given: tuple[Any, Any, bool]) -> list[Step]:
+    steps = []
+    for op, operand, reverse in given:
+        if op is None and operand is None:
+            continue
+        if op is None or operand is None:
+            raise KernelError(f"{where} takes an operator and its operand", received=f"{op}")
+        steps.append((op, rules.one_element_each(operand, data, where), reverse))
+    return steps
+
+
+def _take_steps(steps: list[Step], x: Array, vectors: list[Array], dtype: np.dtype[Any]) -> Array:
+    """The steps on a flat array of elements; ``vectors`` are spread over it already."""
+    spread = iter(vectors)
+    for op, operand, reverse in steps:
+        if isinstance(operand, Tensor):
+            y = next(spread)
+        else:
+            y = bit_pattern(operand, op, x.dtype) if op in BITVEC else number_as_float32(operand)
+        x = apply(op, y, x) if reverse else apply(op, x, y)
+    return wrapped(x, dtype) if steps[-1][0] in BITVEC else x
+
+
+def _vectors(steps: list[Step]) -> tuple[Tensor, ...]:
+    return tuple(operand for _, operand, _ in steps if isinstance(operand, Tensor))
+
+
+def _check_bitvec(where: str, steps: list[Step], *dtypes: np.dtype[Any]) -> None:
+    """All operators of one kind; bitvec ones take and give integers."""
+    if is_bitvec(*(op for op, _, _ in steps)):
+        rules.integers_only(where, *dtypes, *(vector.dtype for vector in _vectors(steps)))
+
+
+_SCALAR_ENGINE = (["multiply", "add"], ["multiply"], ["add"])
+
+
+def _tensor_scalar(
+    where: str,
+    data: Tensor,
+    steps: list[Step],
+    wanted: Engine,
+    dtype: np.dtype[Any],
+    mask: Any,
+    dst: Tensor | None = None,
+) -> Tensor:
+    ops = [op for op, _, _ in steps]
+    on_vector = all(VECTOR in ENGINES.get(op, (VECTOR,)) for op in ops)
+    engine = rules.choose(
+        wanted, where, *((VECTOR, SCALAR, GPSIMD) if on_vector else (GPSIMD, SCALAR))
+    )
+    _check_bitvec(where, steps, data.dtype, dtype)
+    rules.require(
+        engine is not SCALAR or ops in _SCALAR_ENGINE,
+        f"{where} on the Scalar Engine multiplies, adds, or multiplies then adds",
+        *ops,
+        error=KernelError,
+    )
+    rules.not_gpsimd_in_psum(where, engine, data)
+    return each_element(
+        data.shape,
+        dtype,
+        (data, *_vectors(steps)),
+        lambda x, *vectors: _take_steps(steps, x, list(vectors), dtype),
+        mask,
+        dst=dst,
+    )
+
+
+@means(
+    "nisa.tensor_scalar",
+    data=rules.tile(),
+    op0=math_operator,
+    operand0=OPERAND,
+    op1=rules.optional(math_operator),
+    operand1=rules.optional(OPERAND),
+    dtype=rules.dtype,
+    engine=rules.any_engine,
+)
+def tensor_scalar(
+    data: Tensor,
+    op0: str,
+    operand0: Any,
+    reverse0: bool,
+    op1: str | None,
+    operand1: Any,
+    reverse1: bool,
+    dtype: Any,
+    mask: Any,
+    engine: Engine,
+) -> Tensor:
+    """``(data <op0> operand0) <op1> operand1``."""
+    where = "tensor_scalar"
+    steps = _steps(where, data, (op0, operand0, reverse0), (op1, operand1, reverse1))
+    return _tensor_scalar(where, data, steps, engine, dtype or data.dtype, mask)
+
+
+@means(
+    "nisa.scalar_tensor_tensor",
+    data=rules.tile(),
+    op0=vector_operator,
+    operand0=OPERAND,
+    op1=vector_operator,
+    operand1=rules.tile(),
+    dtype=rules.dtype,
+)
+def scalar_tensor_tensor(
+    data: Tensor,
+    op0: str,
+    operand0: Any,
+    op1: str,
+    operand1: Tensor,
+    reverse0: bool,
+    reverse1: bool,
+    dtype: Any,
+    mask: Any,
+) -> Tensor:
+    """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
+    where = "scalar_tensor_tensor"
+    first = _steps(where, data, (op0, operand0, reverse0))
+    result = dtype or data.dtype
+    rules.not_both_in_psum(where, data, operand1)
+    rules.require(operand1.shape == data.shape, f"{where}: operand1 has data's shape", operand1)
+    _check_bitvec(where, [*first, (op1, operand1, reverse1)], data.dtype, result)
+
+    def compute(x: Array, *others: Array) -> Array:
+        *vectors, y = others
+        partial = _take_steps(first, x, vectors, x.dtype)
+        value = apply(op1, y, partial) if reverse1 else apply(op1, partial, y)
+        return wrapped(value, result) if op1 in BITVEC else value
+
+    operands = (data, *_vectors(first), operand1)
+    return each_element(data.shape, result, operands, compute, mask)
+
+
+# -- Scalar Engine --------------------------------------------------------------------------------
+
+_ACTIVATION = {
+    "op": activation_function,
+    "data": rules.tile(),
+    "bias": rules.optional(rules.tile(dtypes=(FLOAT32, FLOAT16, BFLOAT16))),
+    "scale": rules.number_or(rules.tile(dtypes=(FLOAT32,))),
+    "reduce_op": rules.optional(operator_of(*REDUCING)),
+    "reduce_res": rules.optional(rules.tile()),
+    "dtype": rules.dtype,
+}
+
+
+@means("nisa.activation", reduce_cmd=rules.member(reduce_cmd), **_ACTIVATION)
+def activation(
+    op: str,
+    data: Tensor,
+    bias: Tensor | None,
+    scale: Any,
+    reduce_op: str | None,
+    reduce_res: Tensor | None,
+    reduce_cmd: Any,
+    mask: Any,
+    dtype: Any,
+) -> Tensor:
+    """``op(data * scale + bias)``, and its sum along the free axes into the registers."""
+    where = "activation"
+    operands = [rules.one_element_each(scale, data, where), bias]
+    operands[1] = rules.one_element_each(bias, data, where)
+    tiles = tuple(operand for operand in operands if isinstance(operand, Tensor))
+    computed: list[Array] = []
+
+    def compute(x: Array, *vectors: Array) -> Array:
+        given = iter(vectors)
+        factor = next(given) if isinstance(scale, Tensor) else number_as_float32(scale)
+        shifted = to_float32(x) * factor
+        if bias is not None:
+            shifted = shifted + to_float32(next(given))
+        computed.append(activate(op, shifted))
+        return computed[0]
+
+    accumulates = reduce_cmd != 0 or reduce_res is not None
+    if accumulates:
+        rules.absent(mask, "mask beside a reduction", where)
+        rules.require(
+            reduce_cmd != 0, f"{where} reads registers that it uses", reduce_res, error=KernelError
+        )
+        rules.absent(reduce_op not in (None, "add"), "reduce_op other than add", where)
+    result = each_element(data.shape, dtype or data.dtype, (data, *tiles), compute, mask)
+    if accumulates:
+        lanes = computed[0].reshape(data.shape[0], -1)
+        accumulate("scalar", lanes, "add", reduce_cmd, reduce_res)
+    return result
+
+
+@means("nisa.activation_reduce", **_ACTIVATION)
+def activation_reduce(reduce_res: Any, mask: Any, **arguments: Any) -> Tensor:
+    """:func:`activation` with ``reduce_cmd.reset_reduce``."""
+    into = rules.tile()(reduce_res, "reduce_res", "activation_reduce")
+    return activation(reduce_res=into, reduce_cmd=reduce_cmd.reset_reduce, mask=mask, **arguments)
+
+
+def _unary(compute: Callable[[Array], Array]) -> Callable[[Tensor, Any, Any], Tensor]:
+    def meaning(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+        return each_element(x.shape, dtype or x.dtype, (x,), compute, mask)
+
+    return meaning
+
+
+def _activation_meaning(name: str) -> Callable[[Tensor, Any, Any], Tensor]:
+    return _unary(lambda x: activate(name, to_float32(x)))
+
+
+for _name in set(ACTIVATIONS) - {"copy", "reciprocal"}:
+    means(f"nl.{_name}", x=rules.tile(), dtype=rules.dtype)(_activation_meaning(_name))
+_reciprocal = _unary(lambda x: np.float32(1) / to_float32(x))
+means("nl.reciprocal", x=rules.tile(), dtype=rules.dtype)(_reciprocal)
+
+
+@means("nisa.reciprocal", data=rules.tile(), dtype=rules.dtype)
+def reciprocal(data: Tensor, dtype: Any, mask: Any) -> Tensor:
+    """``1 / data`` on the Vector Engine."""
+    return _reciprocal(data, dtype, mask)
+
+
+# -- nl.add and kin, and Python's operators -------------------------------------------------------
+
+
+def _dtype_of(value: Any) -> np.dtype[Any]:
+    return value.dtype if isinstance(value, Tensor) else dtype_of_number(value)
+
+
+def _default_dtype(op: str, x: Any, y: Any) -> np.dtype[Any]:
+    """Bool for comparisons, float32 for a quotient of integers, else the promoted dtype."""
+    if op in COMPARING:
+        return BOOL
+    result = promoted(_dtype_of(x), _dtype_of(y))
+    return FLOAT32 if op == "divide" and result.kind in "iub" else result
+
+
+def binary(
+    op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, dst: Tensor | None = None
+) -> Tensor:
+    """``x <op> y`` of tiles and numbers; one partition repeats over the other's partitions."""
+    where = f"nl.{op}"
+    result = dtype or _default_dtype(op, x, y)
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        if x.ndim >= y.ndim and y.shape[0] == 1:
+            y = y.spread((x.shape[0], *(1,) * (x.ndim - y.ndim), *y.shape[1:]))
+        elif y.ndim >= x.ndim and x.shape[0] == 1:
+            x = x.spread((y.shape[0], *(1,) * (y.ndim - x.ndim), *x.shape[1:]))
+        if x.space is y.space is Space.PSUM:
+            y = copy_to_sbuf(y)
+        return _tensor_tensor(where, x, y, op, Engine.UNKNOWN, result, mask, dst)
+    rules.require(
+        isinstance(x, Tensor) or isinstance(y, Tensor),
+        f"{where} takes a tile",
+        x,
+        y,
+        error=KernelError,
+    )
+    data, step = (x, (op, y, False)) if isinstance(x, Tensor) else (y, (op, x, True))
+    return _tensor_scalar(where, data, [step], Engine.UNKNOWN, result, mask, dst)
+
+
+def copy_to_sbuf(tile: Tensor) -> Tensor:
+    """A bit-accurate copy in SBUF."""
+    return each_element(tile.shape, tile.dtype, (tile,), lambda elements: elements)
+
+
+def _binary_meaning(op: str) -> Callable[[Any, Any, Any, Any], Tensor]:
+    return lambda x, y, dtype, mask: binary(op, x, y, dtype, mask)
+
+
+for _name in set(BITVEC) | set(ARITHMETIC):
+    if _name not in UNARY:
+        means(f"nl.{_name}", x=OPERAND, y=OPERAND, dtype=rules.dtype)(_binary_meaning(_name))
+
+
+def unary(op: str, x: Tensor, dtype: Any = None, mask: Any = None) -> Tensor:
+    """``<op> x`` on the Vector Engine."""
+    result = dtype or (BOOL if op in COMPARING else x.dtype)
+    return _tensor_scalar(f"nl.{op}", x, [(op, 0, False)], Engine.UNKNOWN, result, mask)
+
+
+@means("nl.invert", x=rules.tile(), dtype=rules.dtype)
+def invert(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+    """``~x``, bit by bit."""
+    return unary("invert", x, dtype, mask)
+
+
+@means("nl.logical_not", x=rules.tile(), dtype=rules.dtype)
+def logical_not(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+    """1 where ``x`` is 0, else 0."""
+    return unary("logical_not", x, dtype, mask)
+
+
+@means("nl.negative", x=rules.tile(), dtype=rules.dtype)
+def negative(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+    """``-x``: a product with -1."""
+    return binary("multiply", x, -1.0, dtype or x.dtype, mask)
+
+
+@means("nl.where", condition=rules.tile(), x=OPERAND, y=OPERAND, dtype=rules.dtype)
+def where(condition: Tensor, x: Any, y: Any, dtype: Any, mask: Any) -> Tensor:
+    """``condition ? x : y``; of one dtype bit by bit, else through float32."""
+    tiles = tuple(side for side in (x, y) if isinstance(side, Tensor))
+    rules.require(
+        all(tile.ndim == condition.ndim for tile in tiles), "nl.where: one rank", condition, *tiles
+    )
+    shape = common_shape(condition.shape, *(tile.shape for tile in tiles))
+    dtypes = [_dtype_of(side) for side in (tiles if len(tiles) == 1 else (x, y))]
+    result = dtype or promoted(*dtypes)
+    exact = len(tiles) == 2 and all(tile.dtype == result for tile in tiles)
+
+    def compute(chosen: Array, *parts: Array) -> Array:
+        given = iter(parts)
+        sides = [
+            next(given) if isinstance(side, Tensor) else number_as_float32(side) for side in (x, y)
+        ]
+        if not exact:
+            sides = [to_float32(side) for side in sides]
+        return np.where(chosen != 0, *sides)
+
+    return each_element(shape, result, (condition, *tiles), compute, mask)

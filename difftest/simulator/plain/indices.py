@@ -1,0 +1,231 @@
+"""Index expressions (``nl.arange``, ``nl.mgrid``, ``nl.ds``) and masks, as arrays of integers.
+
+What the compiler could not trace is refused here too: it takes affine expressions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.plain.rounding import Array
+
+Shape = tuple[int, ...]
+
+
+def integer(value: Any, what: str) -> int:
+    """``value`` as a Python integer; a float, even a whole one, is refused."""
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise KernelError(f"{what} is an integer", received=f"{value!r:.80}") from None
+
+
+def integers(values: Any, what: str) -> Shape:
+    """One integer or several as a tuple."""
+    several = values if isinstance(values, (tuple, list)) else (values,)
+    return tuple(integer(value, what) for value in several)
+
+
+def is_integer(value: object) -> bool:
+    """Whether a value can be an index by itself."""
+    return hasattr(value, "__index__")
+
+
+def common_shape(*shapes: Shape) -> Shape:
+    """NumPy's broadcast shape."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError("shapes broadcast", received=f"{shapes}") from None
+
+
+class Slice:
+    """``nl.ds(start, size)``."""
+
+    def __init__(self, start: Any, size: Any) -> None:
+        self.start, self.size = integer(start, "nl.ds' start"), integer(size, "nl.ds' size")
+        if self.size < 1:
+            raise ShapeError("nl.ds selects at least one element", received=f"size {self.size}")
+
+
+class Index:
+    """The values of an affine expression of indices, int64."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+
+    @property
+    def shape(self) -> Shape:
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.values.ndim
+
+    def __getitem__(self, key: Any) -> Index:
+        items = key if isinstance(key, tuple) else (key,)
+        if not all(item is None or item is Ellipsis or item == slice(None) for item in items):
+            raise KernelError("an index expression takes only ':' and None", received=f"[{key!r}]")
+        try:
+            return Index(self.values[key])
+        except IndexError as error:
+            raise KernelError("an index has no more ':' than axes", received=f"{error}") from None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise KernelError("an index is not assigned to", received=f"[{key!r}] = {value!r:.80}")
+
+    def __bool__(self) -> bool:
+        raise KernelError("control flow cannot depend on an index", received="a condition")
+
+    def _with(self, other: Any, sign: int) -> Any:
+        if isinstance(other, Index):
+            common_shape(self.shape, other.shape)
+            return Index(self.values + sign * other.values)
+        return Index(self.values + sign * int(other)) if is_integer(other) else NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._with(other, 1)
+
+    def __neg__(self) -> Index:
+        return Index(-self.values)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Index):
+            raise _not_affine("the product of two indices")
+        return Index(self.values * int(other)) if is_integer(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        raise _not_affine("//")
+
+    def __mod__(self, other: Any) -> Any:
+        raise _not_affine("%")
+
+    def _compare(self, other: Any, comparison: Any, parts: int = 1) -> Any:
+        difference = self._with(other, -1)
+        if difference is NotImplemented:
+            return NotImplemented
+        return Mask(comparison(difference.values, 0), parts)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, np.less_equal)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, np.less)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare(other, np.greater_equal)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare(other, np.greater)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, np.equal, 2)
+
+    def __ne__(self, other: object) -> Any:
+        raise _not_affine("!=")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _not_affine(what: str) -> KernelError:
+    return KernelError("index expressions are affine", received=what)
+
+
+class Mask:
+    """Comparisons of index expressions joined by ``&``; ``parts`` of one inequality each."""
+
+    def __init__(self, values: Array, parts: int = 1) -> None:
+        self.values, self.parts = values, parts
+
+    def __and__(self, other: Any) -> Any:
+        if isinstance(other, Mask):
+            common_shape(self.values.shape, other.values.shape)
+            return Mask(self.values & other.values, self.parts + other.parts)
+        if isinstance(other, (bool, np.bool_)):
+            return self if other else False
+        return NotImplemented
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        raise KernelError("a mask is a conjunction of comparisons", received="|")
+
+    def __bool__(self) -> bool:
+        raise KernelError("control flow cannot depend on a mask", received="a condition")
+
+
+class Offset:
+    """An index held in a tile plus an affine part."""
+
+    def __init__(self, tile: Any, index: Index) -> None:
+        self.tile, self.index = tile, index
+
+
+class Grid(tuple[Index, ...]):
+    """What ``nl.mgrid[...]`` gives: dense indices, also by the names of their axes."""
+
+    def __getattr__(self, name: str) -> Index:
+        if len(name) == 1 and name in "pxyzw"[: len(self)]:
+            return self["pxyzw".index(name)]
+        raise AttributeError(f"a grid of {len(self)} dimensions has no {name!r}")
+
+
+def _range(where: str, *args: Any) -> range:
+    numbers = [integer(arg, f"{where}'s argument") for arg in args]
+    if not 1 <= len(numbers) <= 3 or numbers[2:] == [0] or not range(*numbers):
+        raise ShapeError(f"{where} has at least one index", received=f"{numbers}")
+    return range(*numbers)
+
+
+def arange(*args: Any) -> Index:
+    """``nl.arange``: NumPy's."""
+    return Index(np.array(_range("nl.arange", *args), dtype=np.int64))
+
+
+def mgrid(key: Any) -> Grid:
+    """``nl.mgrid[key]``: NumPy's dense grid of ranges."""
+    ranges = []
+    for item in key if isinstance(key, tuple) else (key,):
+        if not isinstance(item, slice):
+            raise KernelError("nl.mgrid takes slices", received=f"{item!r}")
+        step = 1 if item.step is None else item.step
+        ranges.append(_range("nl.mgrid", item.start or 0, item.stop, step))
+    dense = np.meshgrid(*(np.array(r, dtype=np.int64) for r in ranges), indexing="ij")
+    return Grid(Index(values) for values in dense)
+
+
+def mask_over(mask: Any, shape: Shape) -> Array:
+    """An instruction's ``mask`` as bools over its ``shape``; all true where there is none."""
+    if mask is None:
+        return np.ones(shape, dtype=np.bool_)
+    if isinstance(mask, (bool, np.bool_)):
+        return np.full(shape, bool(mask))
+    if hasattr(mask, "terms"):
+        raise not_modelled("a mask made outside the kernel, in plain mode,", f"{mask!r:.80}")
+    if not isinstance(mask, Mask):
+        raise KernelError("a mask is made of comparisons of indices", received=f"{mask!r:.80}")
+    try:
+        return np.array(np.broadcast_to(mask.values, shape))
+    except ValueError:
+        raise ShapeError(
+            "a mask broadcasts to its instruction", received=f"{mask.values.shape} to {shape}"
+        ) from None
+
+
+def elements_of(shape: Shape) -> int:
+    """How many elements a shape has."""
+    return math.prod(shape)

@@ -1,0 +1,35 @@
+"""The accumulators of the Scalar and Vector Engines (``nisa.reduce_cmd``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.frontend.arguments import reduce_cmd
+from difftest.simulator.plain.operators import ARITHMETIC
+from difftest.simulator.plain.rounding import Array
+from difftest.simulator.plain.rules import require
+from difftest.simulator.plain.running import current
+from difftest.simulator.plain.tensors import Tensor
+
+_START = {"add": 0.0, "maximum": -np.inf}
+
+
+def accumulate(engine: str, lanes: Array, op: str, command: Any, into: Tensor | None) -> None:
+    """Reduce float32 ``lanes`` [P, N] into the registers as ``command`` says, and read them out.
+
+    The registers, one for each partition, live across instructions.
+    """
+    registers = current().registers
+    start = np.full(len(lanes), _START[op], np.float32)
+    held = registers.get(engine, start)
+    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce) or held.shape != start.shape:
+        held = start
+    if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
+        for column in lanes.T:
+            held = ARITHMETIC[op](held, column)
+    registers[engine] = held
+    if into is not None:
+        require(into.shape[0] == into.size == len(lanes), "reduce_res is [P, 1]", into)
+        into.put(held.reshape(into.shape))

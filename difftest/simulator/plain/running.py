@@ -1,0 +1,158 @@
+"""A launch in plain mode: its memories, and what each call of the API means."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import (
+    KernelError,
+    LimitError,
+    UnwrittenError,
+    not_modelled,
+)
+from difftest.simulator.frontend.dispatch import PLAIN
+from difftest.simulator.machine import Machine
+from difftest.simulator.plain.indices import Shape, elements_of
+from difftest.simulator.plain.meanings import MEANINGS
+from difftest.simulator.plain.rounding import Array
+from difftest.simulator.plain.tensors import Storage, Tensor
+from difftest.simulator.trace import Space
+
+HINTS = ("lazy_initialization",)
+"""Arguments that change no value."""
+
+
+class Run:
+    """One launch in plain mode."""
+
+    def __init__(self, machine: Machine, grid: Shape) -> None:
+        self.machine, self.grid = machine, grid
+        self.program: Shape = (0,) * len(grid)
+        self.random = np.random.default_rng(0)
+        self.registers: dict[str, Array] = {}
+        """The engines' accumulators (``nisa.reduce_cmd``), by engine."""
+        self._shared: list[Storage] = []
+        self._next_shared = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Run]:
+        """Make this the launch that the API's functions find."""
+        token = PLAIN.set(self)
+        try:
+            with np.errstate(all="ignore"):
+                yield self
+        finally:
+            PLAIN.reset(token)
+
+    def start_program(self, program: Shape) -> None:
+        """Begin one instance of the grid."""
+        self.program, self._next_shared = program, 0
+
+    def call(
+        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What the function ``name`` does, with its arguments as ``signature`` binds them.
+
+        Raises
+        ------
+        NotModelledError : the plain mode does not have it, or not with these arguments.
+        """
+        if name not in MEANINGS:
+            raise not_modelled(f"{name} in plain mode", "its use")
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        for extra, value in arguments.pop("kwargs", {}).items():
+            if extra not in HINTS:
+                raise not_modelled(f"{name}'s argument {extra!r}", f"{value!r:.80}")
+        return MEANINGS[name](name, arguments)
+
+    def allocate(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        space: Space = Space.SBUF,
+        *,
+        partition: int = 0,
+        name: str = "",
+    ) -> Tensor:
+        """A new tensor of which nothing is written.
+
+        Raises
+        ------
+        LimitError : more partitions, or more bytes in each, than the memory has.
+        """
+        if space is Space.SHARED_HBM and self.grid:
+            return self._shared_tensor(shape, dtype, name)
+        if not space.is_hbm:
+            self._check_size(shape, dtype, space, partition)
+        return Storage(shape, dtype, space, partition=partition, name=name).tensor()
+
+    def _shared_tensor(self, shape: Shape, dtype: np.dtype[Any], name: str) -> Tensor:
+        """The instances of a grid see the same shared tensors, in order of creation."""
+        if self._next_shared == len(self._shared):
+            self._shared.append(Storage(shape, dtype, Space.SHARED_HBM, name=name))
+        storage = self._shared[self._next_shared]
+        self._next_shared += 1
+        if storage.data.shape != shape or storage.dtype != dtype:
+            raise KernelError(
+                "every instance of a grid creates the same shared_hbm tensors",
+                received=f"{shape} {dtype} in program {self.program}",
+            )
+        return storage.tensor()
+
+    def _check_size(self, shape: Shape, dtype: np.dtype[Any], space: Space, partition: int) -> None:
+        self.check_partitions(shape[partition])
+        machine = self.machine
+        most = machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+        received = elements_of(shape[partition + 1 :]) * dtype.itemsize
+        if received > most:
+            raise LimitError(
+                f"a tile fits the bytes of a partition of {space.value}",
+                received=f"{list(shape)} {dtype}: {received}",
+                limit=f"{most}",
+            )
+
+    def check_partitions(self, partitions: int) -> None:
+        """Raise :class:`LimitError` beyond the partitions of a memory."""
+        if partitions > self.machine.partitions:
+            raise LimitError(
+                f"the partition size of a tile is at most {self.machine.partitions}",
+                received=f"{partitions}",
+            )
+
+    def argument(self, array: Array, name: str, mutable: bool) -> Tensor:
+        """A kernel's argument, an array in its dtype's own bits, which is not copied."""
+        return Storage(
+            array.shape, array.dtype, Space.SHARED_HBM, data=array, mutable=mutable, name=name
+        ).tensor()
+
+    def check_capacity(self) -> None:
+        """Whether the tensors live at one time fit their memories."""
+
+    def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+        """The returned tensors as arrays, and where each was never written."""
+        return tuple(self._output(value) for value in returned)
+
+    def _output(self, value: Any) -> tuple[Array, Array | None]:
+        """A returned tensor as an array, and where it was never written."""
+        if not isinstance(value, Tensor) or not value.in_hbm:
+            raise KernelError("a kernel returns tensors in HBM", received=f"{value!r:.80}")
+        value.check_bounds()
+        missing = value.missing()
+        if missing.all():
+            raise UnwrittenError("a kernel writes what it returns", received=repr(value))
+        elements = value.storage.data.reshape(-1)[value.positions]
+        return elements.view(value.dtype), missing if missing.any() else None
+
+
+def current() -> Run:
+    """The launch in plain mode that is running."""
+    run = PLAIN.get()
+    assert isinstance(run, Run), "a plain tensor was used outside its launch"
+    return run

@@ -1,0 +1,354 @@
+"""Selections, searches and gathers within partitions (``nki.isa``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, INT32, TFLOAT32
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    LimitError,
+    OutOfBoundsError,
+    not_modelled,
+)
+from difftest.simulator.frontend.arguments import reduce_cmd
+from difftest.simulator.plain import rules
+from difftest.simulator.plain.elementwise import OPERAND, each_element
+from difftest.simulator.plain.indices import Mask, integers, mask_over
+from difftest.simulator.plain.meanings import means
+from difftest.simulator.plain.operators import (
+    GPSIMD,
+    apply,
+    math_operator,
+    number_as_float32,
+    operator_of,
+)
+from difftest.simulator.plain.reductions import check_length
+from difftest.simulator.plain.registers import accumulate
+from difftest.simulator.plain.rounding import WIDE, Array, to_float32
+from difftest.simulator.plain.running import current
+from difftest.simulator.plain.tensors import Tensor
+
+UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
+PREDICATES = tuple(np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "bool"))
+SELECTED = tuple(one for one in DTYPES if one != TFLOAT32 and one not in WIDE)
+COMPARISON = operator_of("equal", "less", "less_equal", "greater", "greater_equal")
+RESET_REDUCE = reduce_cmd.reset_reduce
+FP32_MIN = float(np.finfo(np.float32).min)
+KEEP = 255
+"""nc_stream_shuffle leaves a partition alone whose entry is this."""
+
+
+def _maximum(op: Any, name: str, where: str) -> str:
+    """A role: the one reduction that selections have."""
+    found = math_operator(op, name, where)
+    if found != "maximum":
+        raise not_modelled(f"{where}'s {name} other than max", found)
+    return found
+
+
+@means(
+    "nisa.affine_select",
+    on_true_tile=rules.tile(),
+    on_false_value=rules.number,
+    mask=rules.absent,
+    dtype=rules.dtype,
+)
+def affine_select(
+    pred: Any, on_true_tile: Tensor, on_false_value: Any, mask: None, dtype: Any
+) -> Tensor:
+    """``on_true_tile`` where one comparison of indices holds, else a number."""
+    data = on_true_tile
+    if not isinstance(pred, Mask) or pred.parts != 1:
+        raise KernelError("affine_select takes one comparison of indices", received=f"{pred!r:.80}")
+    rules.not_gpsimd_in_psum("affine_select", GPSIMD, data)
+    chosen = mask_over(pred, data.shape).reshape(-1)
+    return each_element(
+        data.shape,
+        dtype or data.dtype,
+        (data,),
+        lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
+    )
+
+
+@means(
+    "nisa.range_select",
+    on_true_tile=rules.tile(dtypes=FLOATS),
+    comp_op0=COMPARISON,
+    comp_op1=COMPARISON,
+    bound0=rules.tile(dtypes=(FLOAT32,)),
+    bound1=rules.tile(dtypes=(FLOAT32,)),
+    reduce_cmd=rules.member(reduce_cmd),
+    reduce_res=rules.optional(rules.tile()),
+    reduce_op=_maximum,
+    range_start=rules.whole,
+    on_false_value=rules.number,
+    mask=rules.absent,
+    dtype=rules.dtype,
+)
+def range_select(
+    on_true_tile: Tensor,
+    comp_op0: str,
+    comp_op1: str,
+    bound0: Tensor,
+    bound1: Tensor,
+    reduce_cmd: Any,
+    reduce_res: Tensor | None,
+    reduce_op: str,
+    range_start: int,
+    on_false_value: Any,
+    mask: None,
+    dtype: Any,
+) -> Tensor:
+    """``on_true_tile`` where the free index lies between two bounds, else the least float32."""
+    where, data = "range_select", on_true_tile
+    run = current()
+    rules.require(run.machine.nc_version >= 3, f"{where} needs NeuronCore-v3", error=KernelError)
+    legal = float(on_false_value) == FP32_MIN
+    rules.require(legal, f"{where}'s on_false_value is fp32.min", on_false_value, error=KernelError)
+    low, high = (rules.one_element_each(bound, data, where) for bound in (bound0, bound1))
+    count = data.rows().shape[1]
+    exact = range_start + count <= 2**24
+    rules.require(exact, f"{where} compares indices in float32", range_start, error=KernelError)
+    line = (range_start + np.arange(count)).astype(np.float32)
+    values = to_float32(data.read()).reshape(-1, count)
+    chosen = apply(comp_op0, line, low.read()) & apply(comp_op1, line, high.read())
+    result = np.where(chosen, values, np.float32(on_false_value))
+    dst = run.allocate(data.shape, dtype or data.dtype)
+    dst.put(result.reshape(dst.shape))
+    # A result that is asked for with no command is of this instruction alone.
+    command = RESET_REDUCE if reduce_res is not None and not reduce_cmd else reduce_cmd
+    if command:
+        accumulate("vector", result, reduce_op, command, reduce_res)
+    return dst
+
+
+@means(
+    "nisa.select_reduce",
+    dst=rules.tile(),
+    predicate=rules.tile(dtypes=PREDICATES),
+    on_true=rules.tile(dtypes=SELECTED),
+    on_false=OPERAND,
+    reduce_res=rules.optional(rules.tile()),
+    reduce_cmd=rules.member(reduce_cmd),
+    reduce_op=_maximum,
+    mask=rules.absent,
+    dtype=rules.absent,
+)
+def select_reduce(
+    dst: Tensor,
+    predicate: Tensor,
+    on_true: Tensor,
+    on_false: Any,
+    reduce_res: Tensor | None,
+    reduce_cmd: Any,
+    reduce_op: str,
+    reverse_pred: bool,
+    mask: None,
+    dtype: None,
+) -> None:
+    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
+    where = "select_reduce"
+    rules.not_both_in_psum(where, on_true, predicate)
+    rules.same_elements(where, dst, predicate, on_true)
+    reads = reduce_res is None or bool(reduce_cmd)
+    rules.require(reads, f"{where} reads registers that it uses", reduce_res, error=KernelError)
+    other = rules.one_element_each(on_false, on_true, where)
+    lanes = to_float32(on_true.rows().read())
+    chosen = (predicate.rows().read() != 0) ^ bool(reverse_pred)
+    number = not isinstance(other, Tensor)
+    beside = number_as_float32(other) if number else to_float32(other.read())
+    result = np.where(chosen, lanes, beside)
+    dst.put(result.reshape(dst.shape))
+    if reduce_cmd:
+        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res)
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+
+def _places(where: str, row: Array, wanted: Array) -> list[int]:
+    """The first place of each value; equal values take successive places."""
+    taken: list[int] = []
+    for value in wanted:
+        found = [int(at) for at in np.flatnonzero(row == value) if at not in taken]
+        if not found:
+            raise KernelError(f"{where} is undefined for a value that is not there", received=value)
+        taken.append(found[0])
+    return taken
+
+
+def _eight(where: str, data: Tensor, vals: Tensor) -> None:
+    rules.same_partitions(where, data, vals)
+    rules.require(vals.size == 8 * vals.shape[0], f"{where} takes 8 values a partition", vals)
+
+
+@means("nisa.nc_find_index8", data=rules.tile(), vals=rules.tile(), dtype=rules.dtype)
+def nc_find_index8(data: Tensor, vals: Tensor, mask: Any, dtype: Any) -> Tensor:
+    """The index of each of 8 values in its partition's unmasked elements."""
+    where = "nc_find_index8"
+    check_length(where, data, mask)
+    _eight(where, data, vals)
+    result = dtype or UINT32
+    rules.require(
+        result in (UINT16, UINT32), f"{where} gives uint16 or uint32", result, error=DtypeError
+    )
+    chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
+    lanes = chosen.any(axis=1, keepdims=True)
+    rows, wanted = to_float32(data.rows().read(chosen)), to_float32(vals.rows().read(lanes))
+    dst = current().allocate((data.shape[0], 8), result)
+    values = np.zeros(dst.shape, np.int64)
+    for p, kept in enumerate(chosen):
+        if kept.any():
+            values[p] = _places(where, rows[p][kept], wanted[p])
+    written = np.broadcast_to(lanes, dst.shape)
+    dst.put(values, written)
+    dst.leave_out(written)
+    return dst
+
+
+@means(
+    "nisa.nc_match_replace8",
+    data=rules.tile(),
+    vals=rules.tile(),
+    imm=rules.number,
+    dst_idx=rules.optional(rules.tile()),
+    mask=rules.no_mask,
+    dtype=rules.dtype,
+)
+def nc_match_replace8(
+    data: Tensor, vals: Tensor, imm: Any, dst_idx: Tensor | None, mask: None, dtype: Any
+) -> Tensor:
+    """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
+    where = "nc_match_replace8"
+    rows = to_float32(data.rows().read())
+    most = current().machine.max8_range[1]
+    rules.require(rows.shape[1] <= most, f"{where}: at most {most}", data, error=LimitError)
+    _eight(where, data, vals)
+    if dst_idx is not None:
+        rules.same_elements(f"{where}'s dst_idx", vals, dst_idx)
+    wanted = to_float32(vals.rows().read())
+    places = np.array([_places(where, row, eight) for row, eight in zip(rows, wanted, strict=True)])
+    np.put_along_axis(rows, places, number_as_float32(imm), axis=1)
+    dst = current().allocate(data.shape, dtype or data.dtype)
+    dst.put(rows.reshape(dst.shape))
+    if dst_idx is not None:
+        dst_idx.put(places.reshape(dst_idx.shape))
+    return dst
+
+
+# -- gathers --------------------------------------------------------------------------------------
+
+
+def _inside(where: str, index: Array, size: int) -> None:
+    legal = index.size == 0 or (index.min() >= 0 and index.max() < size)
+    rules.require(bool(legal), f"{where}: an index beyond the data", size, error=OutOfBoundsError)
+
+
+@means(
+    "nisa.local_gather",
+    src_buffer=rules.tile(),
+    index=rules.tile(dtypes=(UINT16,)),
+    num_elem_per_idx=rules.whole,
+    num_valid_indices=rules.optional(rules.whole),
+    mask=rules.no_mask,
+)
+def local_gather(
+    src_buffer: Tensor,
+    index: Tensor,
+    num_elem_per_idx: int,
+    num_valid_indices: int | None,
+    mask: None,
+) -> Tensor:
+    """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
+    where, src, width = "local_gather", src_buffer, num_elem_per_idx
+    lanes = current().machine.gpsimd_core_partitions
+    partitions = src.shape[0]
+    rules.same_partitions(where, src, index)
+    available = index.size // max(partitions // lanes, 1)
+    used = available if num_valid_indices is None else num_valid_indices
+    fits = partitions % lanes == 0 and 1 <= used <= min(available, 4096)
+    legal = fits and width in (1, 2, 4, 8, 16, 32)
+    rules.require(legal, f"{where}'s sizes", src, index, width, used, error=LimitError)
+    rows, held = src.rows().read(), index.rows().read()
+    result = np.zeros((partitions, used, width), rows.dtype)
+    for p in range(partitions):
+        core = p - p % lanes
+        flat = held[core : core + lanes].T.reshape(-1)[:used].astype(np.int64)
+        columns = flat[:, None] + np.arange(width)
+        _inside(where, columns, rows.shape[1])
+        result[p] = rows[p][columns]
+    dst = current().allocate(result.shape, src.dtype)
+    dst.write(result)
+    return dst
+
+
+@means(
+    "nl.gather_flattened",
+    data=rules.tile(),
+    indices=rules.tile(dtypes=(UINT32,)),
+    dtype=rules.dtype,
+)
+def gather_flattened(data: Tensor, indices: Tensor, mask: Any, dtype: Any) -> Tensor:
+    """``data[p, indices[p, i]]`` over the flattened free axes."""
+    rules.same_partitions("gather_flattened", data, indices)
+    chosen = mask_over(mask, indices.shape)
+    places = indices.read(chosen).astype(np.int64)
+    size = data.rows().shape[1]
+    _inside("gather_flattened", places[chosen], size)
+    columns = np.where(chosen, places, 0).reshape(data.shape[0], -1)
+    positions = np.take_along_axis(data.rows().positions, columns, axis=1)
+    picked = Tensor(data.storage, positions.reshape(indices.shape), 0)
+    result = dtype or data.dtype
+    return each_element(indices.shape, result, (picked,), lambda x: x, mask)
+
+
+@means(
+    "nisa.nc_stream_shuffle",
+    src=rules.tile(),
+    dst=rules.tile(),
+    mask=rules.no_mask,
+    dtype=rules.absent,
+)
+def nc_stream_shuffle(src: Tensor, dst: Tensor, shuffle_mask: Any, dtype: None, mask: None) -> None:
+    """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
+    where, quadrant = "nc_stream_shuffle", current().machine.shuffle_quadrant
+    order = integers(shuffle_mask, "shuffle_mask")
+    legal = len(order) == quadrant and all(0 <= k < quadrant or k == KEEP for k in order)
+    rules.require(legal, f"{where} takes {quadrant} partitions", order, error=KernelError)
+    source, target = src.rows(), dst.rows()
+    same = src.dtype == dst.dtype and source.shape[1] == target.shape[1]
+    rules.require(same, f"{where} takes dst of src's dtype and elements", src, dst)
+    values = source.read()
+    for p in range(target.shape[0]):
+        wanted = p - p % quadrant + order[p % quadrant]
+        if order[p % quadrant] != KEEP and wanted < len(values):
+            line = Tensor(target.storage, target.positions[p : p + 1], 0)
+            line.write(values[wanted : wanted + 1])
+
+
+@means(
+    "nisa.sequence_bounds",
+    segment_ids=rules.tile(dtypes=(FLOAT32, INT32)),
+    dtype=rules.dtype,
+)
+def sequence_bounds(segment_ids: Tensor, dtype: Any) -> Tensor:
+    """For each element the start and end of its segment; (n, -1) for padding, id 0."""
+    where = "sequence_bounds"
+    result = dtype or segment_ids.dtype
+    rules.require(segment_ids.shape[0] == 1, f"{where} takes one partition", segment_ids)
+    legal = result in (FLOAT32, INT32)
+    rules.require(legal, f"{where} gives float32 or int32", result, error=DtypeError)
+    ids = segment_ids.read().reshape(-1)
+    whole = bool((np.isfinite(ids) & (ids >= 0) & (ids == np.rint(ids))).all())
+    rules.require(whole, f"{where} takes integers that are not negative", ids, error=KernelError)
+    bounds = np.zeros((2, len(ids)), np.int64)
+    for i, segment in enumerate(ids):
+        same = np.flatnonzero(ids == segment)
+        bounds[:, i] = (same[0], same[-1] + 1) if segment else (len(ids), -1)
+    dst = current().allocate((1, 2, *segment_ids.shape[1:]), result)
+    dst.put(bounds.reshape(dst.shape))
+    return dst

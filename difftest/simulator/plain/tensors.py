@@ -1,0 +1,415 @@
+"""Tensors, and tiles: arrays of the positions that they name in their tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    OutOfBoundsError,
+    ShapeError,
+    UnwrittenError,
+    not_modelled,
+)
+from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.plain.indices import (
+    Index,
+    Offset,
+    Shape,
+    Slice,
+    common_shape,
+    elements_of,
+    integer,
+    integers,
+    is_integer,
+)
+from difftest.simulator.plain.rounding import Array, host_dtype, poison, rounded
+from difftest.simulator.plain.syntax import Operators
+from difftest.simulator.trace import Space
+
+OUTSIDE = -1
+"""The position of an element that lies outside its tensor."""
+
+
+class Storage:
+    """One tensor: its elements, and which of them were ever written."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        space: Space,
+        *,
+        partition: int = 0,
+        data: Array | None = None,
+        mutable: bool = True,
+        name: str = "",
+    ) -> None:
+        given = None if data is None else data.view(host_dtype(dtype))
+        self.data = poison(shape, dtype) if given is None else given
+        self.written = np.full(shape, given is not None)
+        self.masked = False
+        """A mask left elements out: reading them gives poison and is no error."""
+        self.dtype, self.space, self.partition = dtype, space, partition
+        self.mutable, self.name = mutable, name
+        self.of_matmul = False
+
+    def tensor(self) -> Tensor:
+        """All of it as a tile."""
+        shape = self.data.shape
+        return Tensor(self, np.arange(elements_of(shape)).reshape(shape), self.partition)
+
+
+class Tensor(Operators, AnyTensor):
+    """A tensor or a part of it: ``positions`` are flat, int64, in the tile's own shape.
+
+    ``partition`` is the axis that runs over partitions, None where an index took it away.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(
+        self, storage: Storage, positions: Array, partition: int | None, *, scattered: bool = False
+    ) -> None:
+        self.storage, self.positions, self.partition = storage, positions, partition
+        self.scattered = scattered
+        """Named by a tile of indices: of several values for one element the last one counts."""
+
+    shape = property(lambda self: self.positions.shape)
+    ndim = property(lambda self: self.positions.ndim)
+    size = property(lambda self: int(self.positions.size))
+    dtype = property(lambda self: self.storage.dtype)
+    itemsize = property(lambda self: self.storage.dtype.itemsize)
+    space = property(lambda self: self.storage.space)
+    in_hbm = property(lambda self: self.storage.space.is_hbm)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.storage.name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+        )
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ShapeError("a tile of no dimension has no length", received=repr(self))
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
+
+    def __bool__(self) -> bool:
+        raise KernelError("control flow cannot depend on a tensor's value", received=repr(self))
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError("a tile is not an array", received=repr(self))
+
+    # -- elements ----------------------------------------------------------------------------
+
+    def check_bounds(self, where: Array | None = None) -> None:
+        """Raise if an element (of those that ``where`` keeps) lies outside the tensor."""
+        outside = self.positions == OUTSIDE
+        if (outside if where is None else outside & where).any():
+            raise OutOfBoundsError("an access stays inside its tensor", received=repr(self))
+
+    def read(self, where: Array | None = None) -> Array:
+        """A copy of the elements; outside ``where`` they may be anything.
+
+        Raises
+        ------
+        OutOfBoundsError, UnwrittenError : of an element that ``where`` keeps.
+        """
+        self.check_bounds(where)
+        inside = np.where(self.positions == OUTSIDE, 0, self.positions)
+        missing = ~self.storage.written.reshape(-1)[inside]
+        if (missing if where is None else missing & where).any() and not self.storage.masked:
+            raise UnwrittenError(
+                "an instruction reads only what was written before",
+                received=f"{self!r}: {int(missing.sum())} elements were never written",
+            )
+        return np.array(self.storage.data.reshape(-1)[inside])
+
+    def leave_out(self, where: Array) -> None:
+        """Note that a mask leaves elements out of a tensor on chip."""
+        if not where.all() and not self.in_hbm:
+            self.storage.masked = True
+
+    def missing(self) -> Array:
+        """Where it was never written."""
+        return ~self.storage.written.reshape(-1)[self.positions]
+
+    def write(self, elements: Array, where: Array | None = None) -> None:
+        """Put elements, in the dtype's own bits, where ``where`` is true; one after the other."""
+        chosen = np.ones(self.shape, dtype=np.bool_) if where is None else where
+        if not self.storage.mutable:
+            raise KernelError("a kernel does not write to its parameters", received=repr(self))
+        self.check_bounds(chosen)
+        data, given = self.storage.data.reshape(-1), np.ascontiguousarray(elements[chosen])
+        data[self.positions[chosen]] = given
+        bits = f"u{given.itemsize}"
+        lost = data[self.positions[chosen]].view(bits) != given.view(bits)
+        if lost.any() and not self.scattered:
+            raise ShapeError(
+                "a destination that names an element more than once gives it one value",
+                received=repr(self),
+            )
+        self.storage.written.reshape(-1)[self.positions[chosen]] = True
+
+    def put(self, values: Array, where: Array | None = None) -> None:
+        """Round an instruction's results once into the dtype, and :meth:`write` them."""
+        self.write(rounded(values, self.dtype), where)
+
+    # -- views -------------------------------------------------------------------------------
+
+    def _view(self, positions: Array, partition: int | None) -> Tensor:
+        return Tensor(self.storage, positions, partition, scattered=self.scattered)
+
+    def tile(self) -> Tensor:
+        """The same elements with the partitions first and at least two dimensions."""
+        if self.in_hbm:
+            return self
+        if self.partition is None:
+            positions = self.positions.reshape(1, *(self.shape or (1,)))
+            return self._view(positions, 0)
+        if self.partition != 0:
+            raise ShapeError("a tile's first dimension is its partition", received=repr(self))
+        return self if self.ndim > 1 else self._view(self.positions.reshape(-1, 1), 0)
+
+    def rows(self) -> Tensor:
+        """The same elements as partitions and one free axis."""
+        tile = self.tile()
+        return self._view(tile.positions.reshape(tile.shape[0], -1), 0)
+
+    def spread(self, shape: Shape) -> Tensor:
+        """The elements repeated to ``shape``: partitions align first, free axes from the last."""
+        have = self.shape
+        aligned = (*have[:1], *(1,) * (len(shape) - len(have)), *have[1:])
+        if len(have) > len(shape) or common_shape(aligned, shape) != shape:
+            raise ShapeError("an operand repeats along dimensions of size 1", received=f"{self!r}")
+        positions = np.broadcast_to(self.positions.reshape(aligned), shape)
+        return self._view(positions, self.partition)
+
+    def __getitem__(self, key: Any) -> Any:
+        if key is Ellipsis:
+            return self
+        items = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(item, (Index, Tensor, Offset)) for item in items):
+            return self._advanced(items)
+        return self._basic(items)
+
+    def _pick(self, indices: list[Array], partition: int | None) -> Tensor:
+        """The elements at ``indices`` (one array for each dimension, which broadcast)."""
+        self.check_bounds()
+        inside = np.ones((), dtype=np.bool_)
+        for index, size in zip(indices, self.shape, strict=True):
+            inside = inside & (index >= 0) & (index < size)
+        within = [
+            np.clip(index, 0, size - 1) for index, size in zip(indices, self.shape, strict=True)
+        ]
+        return self._view(np.where(inside, self.positions[tuple(within)], OUTSIDE), partition)
+
+    def _basic(self, items: tuple[Any, ...]) -> Tensor:
+        """Integers, slices, ``nl.ds``, None and '...': one line of indices for each axis."""
+        items = _fill(items, self.ndim)
+        new_axes = sum(1 for item in items if item is None or not is_integer(item))
+        indices: list[Array] = []
+        partition, at = None, 0
+        for item in items:
+            if item is None:
+                at += 1
+                continue
+            axis = len(indices)
+            if is_integer(item):
+                indices.append(np.array(integer(item, "an index")))
+                continue
+            line = np.array(_line(item, self.shape[axis]))
+            indices.append(line.reshape(-1, *(1,) * (new_axes - at - 1)))
+            partition = at if axis == self.partition else partition
+            at += 1
+        picked = self._pick(indices, partition)
+        return self._view(picked.positions.reshape(_lengths(items, self.shape)), partition)
+
+    def _advanced(self, items: tuple[Any, ...]) -> Any:
+        """One index expression, integer or tile for each dimension."""
+        for item in items:
+            if not (isinstance(item, (Index, Tensor, Offset)) or is_integer(item)):
+                raise KernelError(
+                    "basic and advanced indexing do not mix", received=f"{item!r} on {self!r}"
+                )
+        if len(items) != self.ndim:
+            raise ShapeError("advanced indexing names every dimension", received=repr(self))
+        if any(isinstance(item, (Tensor, Offset)) for item in items):
+            return Indirect(self, items)
+        arrays = [item.values if isinstance(item, Index) else np.array(int(item)) for item in items]
+        shape = common_shape(*(array.shape for array in arrays))
+        if not self.in_hbm:
+            self._check_partition_walk(arrays, shape)
+        picked = self._pick(arrays, 0)
+        return self._view(np.broadcast_to(picked.positions, shape), 0)
+
+    def _check_partition_walk(self, arrays: list[Array], shape: Shape) -> None:
+        """On chip the result's first axis walks the partitions, and the others do not."""
+        if len(shape) < 2:
+            raise ShapeError(
+                "a tile's index has at least two dimensions, partition and free",
+                received=repr(self),
+            )
+        for axis, array in enumerate(arrays):
+            whole = np.broadcast_to(array, shape)
+            free = (slice(None), *[slice(1)] * (len(shape) - 1))
+            first = whole[free] if axis == self.partition else whole[:1]
+            if shape[0] > 1 and (whole != first).any():
+                raise KernelError(
+                    "the first axis of an on-chip access walks the partitions, the others do not",
+                    received=f"axis {axis} of {self!r}",
+                )
+
+    def reshape(self, shape: Any) -> Tensor:
+        """The same elements in row-major order in another shape, if that is a view by strides."""
+        wanted = integers(shape, "reshape's shape")
+        if -1 in wanted:
+            rest = elements_of(tuple(size for size in wanted if size != -1))
+            wanted = tuple(self.size // max(rest, 1) if size == -1 else size for size in wanted)
+        if elements_of(wanted) != self.size or min(wanted, default=1) < 1:
+            raise ShapeError("reshape keeps the number of elements", received=f"{self!r}: {wanted}")
+        self.check_bounds()
+        if not self.in_hbm and self.partition is not None:
+            before, kept = self.shape[: self.partition], self.shape[self.partition]
+            stays = wanted[self.partition : self.partition + 1] == (kept,)
+            if not stays or elements_of(wanted[: self.partition]) != elements_of(before):
+                raise ShapeError(
+                    "reshape keeps the partition dimension", received=f"{self!r}: {wanted}"
+                )
+        positions = self.positions.reshape(wanted)
+        if not _walks_by_strides(positions):
+            raise ShapeError(
+                "reshape is a view, so the elements are adjacent", received=f"{self!r}: {wanted}"
+            )
+        return self._view(positions, self.partition)
+
+    def broadcast_to(self, shape: Any) -> Tensor:
+        """The elements repeated along dimensions of size 1; the partition dimension is kept."""
+        wanted = integers(shape, "broadcast_to's shape")
+        whole = self.tile()
+        whole.check_bounds()
+        missing = len(wanted) - whole.ndim
+        fits = missing >= 0 and all(
+            have in (1, want)
+            for have, want in zip(whole.shape, wanted[max(missing, 0) :], strict=False)
+        )
+        if not fits or (missing and not self.in_hbm and whole.shape[0] != 1):
+            raise ShapeError("broadcast_to repeats dimensions of size 1", received=f"{self!r}")
+        positions = np.broadcast_to(whole.positions, wanted)
+        return whole._view(positions, whole.partition)
+
+    def expand_dims(self, axis: Any) -> Tensor:
+        """A free dimension of size 1 inserted at ``axis``."""
+        number = integer(axis, "expand_dims' axis")
+        at = number + self.ndim + 1 if number < 0 else number
+        if not (0 if self.in_hbm else 1) <= at <= self.ndim:
+            raise ShapeError("expand_dims inserts a free dimension", received=f"axis {axis}")
+        self.check_bounds()
+        return self._view(np.expand_dims(self.positions, at), self.partition)
+
+    def assert_shape(self, shape: Any) -> Tensor:
+        """The tile itself if it has this shape."""
+        if self.shape != integers(shape, "assert_shape"):
+            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{shape}")
+        return self
+
+
+class Indirect:
+    """A tensor indexed with a tile: which elements, is known when the kernel runs."""
+
+    def __init__(self, base: Tensor, items: tuple[Any, ...]) -> None:
+        self.base, self.items = base, items
+        self.shape = common_shape(*(_indirect_shape(item) for item in items))
+
+    def resolve(self) -> Tensor:
+        """The tile that it names now; positions out of bounds are OUTSIDE."""
+        indices = [np.array(_indirect_values(item)) for item in self.items]
+        picked = self.base._pick(indices, 0)
+        positions = np.broadcast_to(picked.positions, self.shape)
+        return Tensor(self.base.storage, positions, 0, scattered=True)
+
+
+def _index_shape(tile: Tensor) -> Shape:
+    """An index tile of one element is a scalar."""
+    shape: Shape = tile.tile().shape
+    return () if tile.size == 1 else shape
+
+
+def _indirect_shape(item: Any) -> Shape:
+    if isinstance(item, Index):
+        return item.shape
+    if isinstance(item, Offset):
+        return common_shape(_index_shape(item.tile), item.index.shape)
+    return _index_shape(item) if isinstance(item, Tensor) else ()
+
+
+def _indirect_values(item: Any) -> Any:
+    if isinstance(item, Index):
+        return item.values
+    if isinstance(item, Offset):
+        return _indirect_values(item.tile) + item.index.values
+    if not isinstance(item, Tensor):
+        return int(item)
+    if item.dtype.kind not in "iu":
+        raise DtypeError("indices held in a tile are integers", received=repr(item))
+    return item.read().astype(np.int64).reshape(_index_shape(item))
+
+
+def _fill(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Whole axes for '...' and for those that no item names."""
+    named = sum(1 for item in items if item is not None and item is not Ellipsis)
+    dots = [at for at, item in enumerate(items) if item is Ellipsis]
+    if named > ndim or len(dots) > 1:
+        raise ShapeError("no more indices than dimensions", received=f"{items} of {ndim}")
+    at = dots[0] if dots else len(items)
+    return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
+
+
+def _line(item: Any, size: int) -> range:
+    """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
+    if isinstance(item, Slice):
+        return range(item.start, item.start + item.size)
+    if hasattr(item, "steps"):
+        raise not_modelled("an index made outside the kernel, in plain mode,", f"{item!r:.80}")
+    if not isinstance(item, slice):
+        raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
+    start = 0 if item.start is None else integer(item.start, "a slice's start")
+    stop = size if item.stop is None else integer(item.stop, "a slice's stop")
+    step = 1 if item.step is None else integer(item.step, "a slice's step")
+    if step < 1:
+        raise KernelError("a slice's step is positive", received=f"{item}")
+    if stop <= start:
+        raise ShapeError("a slice selects at least one element", received=f"{item} of {size}")
+    return range(start, stop, step)
+
+
+def _lengths(items: tuple[Any, ...], shape: Shape) -> Shape:
+    """The result's shape of a basic index."""
+    lengths, axis = [], 0
+    for item in items:
+        if item is None:
+            lengths.append(1)
+            continue
+        if not is_integer(item):
+            lengths.append(len(_line(item, shape[axis])))
+        axis += 1
+    return tuple(lengths)
+
+
+def _walks_by_strides(positions: Array) -> bool:
+    """Whether each axis steps through memory by one number."""
+    expected = np.full(positions.shape, positions.reshape(-1)[0])
+    for axis, size in enumerate(positions.shape):
+        if size > 1:
+            corner = [0] * positions.ndim
+            corner[axis] = 1
+            step = positions[tuple(corner)] - positions.reshape(-1)[0]
+            line = np.arange(size).reshape(-1, *(1,) * (positions.ndim - axis - 1))
+            expected = expected + line * step
+    return bool((expected == positions).all())

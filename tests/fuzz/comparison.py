@@ -1,0 +1,184 @@
+"""Both modes of the simulator on one program, and every way in which they may disagree."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator import LaunchResult, NkiError, launch
+from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
+from tests.fuzz.program import DRAWN, Output, Program
+
+MODES = {"fast": {}, "plain": {"plain": True}}
+CLOSE_ULPS = 16
+"""Units in the last place between two computations of one curved function."""
+CLOSE_ABSOLUTE = 2.0**-18
+"""Near a function's zero its last place is far below the error of its terms."""
+
+
+class Disagreement(AssertionError):
+    """The two modes differ, or one died of an error that is not the simulator's own.
+
+    ``signature`` names the kind of failure, so that a campaign counts each one once.
+    """
+
+    def __init__(self, program: Program, signature: str, what: str) -> None:
+        self.program = program
+        self.signature = signature
+        super().__init__(f"{what}\n\n{program.script()}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one mode made of a program: a result, a refusal, or a crash."""
+
+    mode: str
+    result: LaunchResult | None = None
+    refusal: NkiError | None = None
+    crash: BaseException | None = None
+    place: str = ""
+    """Where a crash came from; known while the kernel's lines are."""
+
+    def __str__(self) -> str:
+        if self.result is not None:
+            return f"{self.mode} ran it"
+        return f"{self.mode}: {type(self.refusal or self.crash).__name__}: " + str(
+            self.refusal or self.crash
+        )
+
+
+def run(program: Program, mode: str) -> Outcome:
+    """Run a program in one mode, with arrays of its own."""
+    with program.compiled() as kernel:
+        try:
+            result = launch(
+                kernel,
+                [each.array() for each in program.inputs],
+                grid=program.grid,
+                machine=program.machine_record,
+                **MODES[mode],
+            )
+        except NkiError as error:
+            str(error)  # while the kernel's lines are there to be quoted
+            return Outcome(mode, refusal=error)
+        except Exception as error:
+            return Outcome(mode, crash=error, place=_place(error))
+    return Outcome(mode, result=result)
+
+
+def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outcome]:
+    """Run a program in each mode.
+
+    Raises
+    ------
+    Disagreement : they differ in a value, in what was written or in who refuses; or one of them
+        died of an error of Python or NumPy.
+    """
+    outcomes = [run(program, mode) for mode in modes]
+    for outcome in outcomes:
+        if outcome.crash is not None:
+            raise Disagreement(program, f"{outcome.mode}: raw {outcome.place}", str(outcome))
+    first = outcomes[0]
+    for other in outcomes[1:]:
+        _compare(program, first, other)
+    return outcomes
+
+
+def _place(error: BaseException) -> str:
+    """Where a crash came from: its class and the simulator's innermost line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if "/simulator/" in frame.filename]
+    lines = [frame.line or "" for frame in frames if frame.filename.startswith(DRAWN)]
+    where = ""
+    if inside:
+        where = f" in {inside[-1].filename.rpartition('/simulator/')[2]} {inside[-1].name}"
+    calls = re.findall(r"\b(?:nl|nisa)\.(?!ds\b|arange\b)\w+(?=\()", lines[-1]) if lines else []
+    return f"{type(error).__name__}{where}" + (f" from {calls[0]}" if calls else "")
+
+
+def _compare(program: Program, a: Outcome, b: Outcome) -> None:
+    if a.refusal is not None or b.refusal is not None:
+        _compare_refusals(program, a, b)
+        return
+    assert a.result is not None
+    assert b.result is not None
+    for number, output in enumerate(program.outputs):
+        holes = [outcome.result.unwritten[number] for outcome in (a, b) if outcome.result]
+        if not _same_holes(*holes):
+            what = f"{output.name}: unwritten in {a.mode} {holes[0]}, in {b.mode} {holes[1]}"
+            raise Disagreement(program, f"written {output.opcode}", what)
+        values = [outcome.result.outputs[number] for outcome in (a, b) if outcome.result]
+        difference = differs(values[0], values[1], output, zero_sign=program.zero_sign)
+        if difference:
+            raise Disagreement(
+                program,
+                f"value {output.opcode} {values[0].dtype}",
+                f"{output.name} (last written by {output.opcode}): {difference}\n"
+                f"{a.mode}: {values[0]!r}\n{b.mode}: {values[1]!r}",
+            )
+
+
+def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
+    if a.refusal is None or b.refusal is None:
+        refused, mode = (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)
+        rule = refused.rule if refused is not None else ""
+        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
+    lines = [_line(error) for error in (a.refusal, b.refusal)]
+    if lines[0] != lines[1] and None not in lines:
+        earlier, mode = (a, b.mode) if (lines[0] or 0) < (lines[1] or 0) else (b, a.mode)
+        rule = earlier.refusal.rule if earlier.refusal is not None else ""
+        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
+
+
+def _line(error: NkiError) -> int | None:
+    """The kernel's line that was refused; None for what is known only at its end."""
+    where = error.location
+    if where is None or not where.file.startswith(DRAWN):
+        return None
+    return where.line
+
+
+def _same_holes(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    return bool(np.array_equal(a, b))
+
+
+def differs(a: Any, b: Any, output: Output, *, zero_sign: bool = True) -> str:
+    """What is different between two arrays, or nothing."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{a.shape} and {b.dtype}{b.shape}"
+    dtype = a.dtype
+    if not is_float(dtype):
+        wrong = a != b
+    else:
+        x, y = (np.asarray(from_bits(v, dtype), dtype=np.float32) for v in (a, b))
+        equal = (x == y) | (np.isnan(x) & np.isnan(y))
+        if zero_sign and not output.loose:
+            equal &= np.isnan(x) | (np.signbit(x) == np.signbit(y))
+        if output.loose:
+            equal |= _close(x, y, dtype)
+        wrong = ~equal
+    if not np.any(wrong):
+        return ""
+    place = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return f"{int(np.sum(wrong))} of {a.size} elements differ, the first at {list(place)}"
+
+
+def _close(x: Any, y: Any, dtype: Any) -> Any:
+    """Whether float32 values that were rounded to ``dtype`` are a few last places apart."""
+    epsilon = 2.0**-10 if dtype == TFLOAT32 else _epsilon(dtype)
+    bound = CLOSE_ULPS * 2.0**-23 + (epsilon if epsilon > 2.0**-23 else 0)
+    with np.errstate(all="ignore"):
+        scale = np.maximum(np.abs(x), np.abs(y))
+        return np.abs(x - y) <= np.maximum(bound * scale, CLOSE_ABSOLUTE)
+
+
+def _epsilon(dtype: Any) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).eps)

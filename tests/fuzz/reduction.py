@@ -1,0 +1,68 @@
+"""A failing program with fewer lines: what Hypothesis's shrinking leaves is cut line by line.
+
+Hypothesis shrinks the draws, so sizes and values get small, but a statement that later draws
+refer to often stays. Here outputs, statements and inputs are taken out of the finished program as
+long as the failure keeps its signature.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.fuzz.comparison import Disagreement, check
+from tests.fuzz.program import Loop, Program, Statement
+
+
+def reduced(failure: Disagreement, modes: tuple[str, ...]) -> Disagreement:
+    """The same failure of the smallest program found by taking parts away."""
+    going = True
+    while going:
+        going = False
+        for program in _smaller(failure.program):
+            found = _fails(program, failure.signature, modes)
+            if found is not None:
+                failure, going = found, True
+                break
+    return failure
+
+
+def _fails(program: Program, signature: str, modes: tuple[str, ...]) -> Disagreement | None:
+    try:
+        check(program, modes)
+    except Disagreement as found:
+        return found if found.signature == signature else None
+    return None
+
+
+def _smaller(program: Program) -> Iterator[Program]:
+    """Programs with one part less, the large parts first."""
+    for number, output in enumerate(program.outputs):
+        rest = program.outputs[:number] + program.outputs[number + 1 :]
+        name = re.compile(rf"\b{output.name}\b")
+        yield replace(program, outputs=rest, body=_without(program.body, name))
+        yield replace(program, outputs=rest)
+    for body in _shorter(program.body):
+        yield replace(program, body=body)
+    for number, given in enumerate(program.inputs):
+        if not any(re.search(rf"\b{given.name}\b", t) for s in program.body for t in s.lines()):
+            yield replace(program, inputs=program.inputs[:number] + program.inputs[number + 1 :])
+
+
+def _without(body: tuple[Statement, ...], name: re.Pattern[str]) -> tuple[Statement, ...]:
+    return tuple(s for s in body if not any(name.search(text) for text in s.lines()))
+
+
+def _shorter(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+    """A body with one statement less, the last first; or with a loop's body in its place."""
+    for number in reversed(range(len(body))):
+        before, statement, after = body[:number], body[number], body[number + 1 :]
+        yield before + after
+        if isinstance(statement, Loop):
+            yield (*before, *statement.body, *after)
+            if statement.count > 1:
+                yield (*before, replace(statement, count=1), *after)
+            for inner in _shorter(statement.body):
+                if inner:
+                    yield (*before, replace(statement, body=inner), *after)

@@ -1,0 +1,36 @@
+"""The fast mode and the plain one give the same values, holes and refusals on drawn kernels.
+
+A few hundred programs, the same each time, in every run; under ``--hypothesis-profile=nightly`` a
+campaign of several minutes beside them. ``python -m tests.fuzz --minutes 60`` is a longer one.
+"""
+
+from __future__ import annotations
+
+import pytest
+from difftest.simulator.instructions.table import INSTRUCTIONS
+from hypothesis import settings
+
+from tests.fuzz.campaign import Campaign
+
+NIGHTLY = settings.get_current_profile_name() == "nightly"
+PROGRAMS = 250
+NIGHTLY_MINUTES = 20
+
+
+def test_drawn_kernels_agree() -> None:
+    """The same programs every time: Hypothesis draws them from one seed and keeps no database."""
+    failure = Campaign().search(seed=0, count=PROGRAMS)
+    assert failure is None, failure
+
+
+if NIGHTLY:
+
+    def test_a_campaign_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+        campaign = Campaign()
+        for minute in range(NIGHTLY_MINUTES):
+            campaign.run(60, seed=1000 * minute)
+            with capsys.disabled():
+                print(f"\n{campaign.statistics}", end="", flush=True)
+        failures = campaign.statistics.failures.values()
+        assert not failures, "\n\n".join(map(str, failures))
+        assert not set(INSTRUCTIONS) - set(campaign.statistics.opcodes), "never drawn"

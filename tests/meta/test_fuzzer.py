@@ -1,0 +1,96 @@
+"""The fuzzer finds planted bugs of the fast mode: those whose fixes are taken out here, and others.
+
+Each plant is a bug that the simulator had. The two modes are compared on drawn kernels, the same
+ones each time, until they disagree; the failure is a few lines and names the statement.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from difftest.simulator import ShapeError
+from difftest.simulator.instructions import operands
+from difftest.simulator.instructions import reduce as reductions
+from difftest.simulator.tile import Tile
+from tests.fuzz.campaign import Campaign
+from tests.fuzz.comparison import MODES, check
+from tests.fuzz.program import Input, Line, Output, Program
+
+ENOUGH = 3000
+"""Programs after which a bug counts as not found; these are found in far fewer."""
+
+
+def smallest_failure(pattern: str, seed: int = 0):
+    """The first drawn failure whose signature matches, shrunk; others are passed over."""
+    campaign = Campaign(longest=4)
+    while campaign.statistics.programs < ENOUGH * 3:
+        failure = campaign.search(seed, ENOUGH)
+        assert failure is not None, f"{ENOUGH} programs and no failure like {pattern!r}"
+        if re.search(pattern, failure.signature):
+            return failure
+    pytest.fail(f"no failure like {pattern!r} among {list(campaign.statistics.failures)}")
+
+
+def kernel_lines(program: Program) -> int:
+    return sum(1 for statement in program.body for _ in statement.lines())
+
+
+def has_as_many(tile: Tile) -> bool:
+    """What the shortcut asked before: the size, whatever the strides."""
+    return tile.size == tile.storage.data.size
+
+
+def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
+    monkeypatch.setattr(Tile, "is_whole", has_as_many)
+    failure = smallest_failure("^value ")
+    assert kernel_lines(failure.program) <= 8
+    assert "elements differ" in str(failure)
+
+
+def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
+    def refuse(dst, values, where):
+        raise ShapeError("a broadcast view cannot be written", received=f"{dst!r}")
+
+    monkeypatch.setattr(operands, "_check_repeated", refuse)
+    failure = smallest_failure("one refuses, plain does not: a broadcast view")
+    assert kernel_lines(failure.program) <= 8
+    assert re.search(r"\[i\d+_\d+\.p, \d+\]", failure.program.kernel_source())
+
+
+def test_a_raw_error(monkeypatch):
+    def reduce(*arguments, **options):
+        raise TypeError("no such loop")
+
+    monkeypatch.setattr(reductions, "reduce_array", reduce)
+    failure = smallest_failure("^fast: raw TypeError")
+    assert kernel_lines(failure.program) <= 8
+    assert "raw TypeError in" in failure.signature
+
+
+WHOLE = Program(
+    (Input("a", (2, 3), "float32", "np.arange(6)"),),
+    (
+        Line("h = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)", "nl.ndarray"),
+        Line("nl.store(h[:, 0:3], nl.load(a))", "nl.store"),
+    ),
+    (Output("h", loose=False, opcode="nl.store"),),
+)
+"""A kernel whose output has holes."""
+
+
+def test_what_counts_as_written_is_compared(monkeypatch):
+    check(WHOLE)
+    monkeypatch.setitem(MODES, "plain", {})
+    check(WHOLE)
+    from difftest.simulator.memory import Storage
+
+    original = Storage.unwritten_in
+    monkeypatch.setattr(
+        Storage, "unwritten_in", lambda self, *pattern: np.zeros_like(original(self, *pattern))
+    )
+    monkeypatch.setitem(MODES, "plain", {"plain": True})
+    with pytest.raises(AssertionError, match="unwritten in fast"):
+        check(WHOLE)

@@ -1,0 +1,120 @@
+"""Whose fault it is when a kernel does not run: the kernel's, a rule's, or the simulator's own."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from difftest import simulator
+from difftest.backends.base import Call, Crashed, Rejected, Unsupported
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.simulator.frontend.install import embedded
+
+with embedded():
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.language as nl
+
+
+def run(kernel):
+    return EmbeddedSimulator().run(Call(kernel=kernel, inputs=(np.ones((2, 2), np.float32),)))
+
+
+def planted(body):
+    """A function that could stand in the simulator: its code says that it does."""
+    namespace = {"np": np}
+    source = f"def planted(argument=None):\n    {body}\n"
+    exec(compile(source, simulator.__file__, "exec"), namespace)
+    return namespace["planted"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [][1]",
+        "return None.shape",
+        "raise ValueError('shapes')",
+        "assert False, 'a state that cannot be'",
+        "return np.ones(2) + np.ones(3)",
+        "return np.linalg.cholesky(np.ones(2))",
+    ],
+)
+def test_a_raw_error_out_of_the_simulator_is_a_defect_of_the_simulator(body):
+    function = planted(body)
+
+    @nki.jit
+    def kernel(a):
+        return function()
+
+    outcome = run(kernel)
+    assert isinstance(outcome, Crashed)
+    assert outcome.in_backend
+
+
+def raises(error):
+    @nki.jit
+    def kernel(a):
+        raise error
+
+    return kernel
+
+
+@nki.jit
+def slip_in_numpy(a):
+    return np.ones(2) + np.ones(3)
+
+
+@nki.jit
+def slip_in_a_callback(a):
+    return planted("return argument()")(lambda: [][1])
+
+
+@nki.jit
+def slip_in_a_call(a):
+    return nl.load()
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        raises(TypeError("no")),
+        raises(ValueError("no")),
+        raises(NotImplementedError("no")),
+        slip_in_numpy,
+        slip_in_a_callback,
+        slip_in_a_call,
+    ],
+)
+def test_a_raw_error_out_of_the_kernel_is_the_kernels(kernel):
+    outcome = run(kernel)
+    assert isinstance(outcome, Crashed)
+    assert not outcome.in_backend
+
+
+def test_the_kernels_own_assertion_is_its_refusal():
+    assert isinstance(run(raises(AssertionError("no"))), Rejected)
+
+
+def test_what_is_not_modelled_is_no_refusal():
+    @nki.jit
+    def kernel(a):
+        return nl.ndarray((2, 2), dtype=a.dtype, buffer=nki.compiler.sbuf.mod_alloc(base_addr=0))
+
+    outcome = run(kernel)
+    assert isinstance(outcome, Unsupported)
+    assert "not modelled by the embedded simulator" in str(outcome.error)
+
+
+def test_a_spill_that_the_user_made_an_error_is_no_defect_of_the_simulator():
+    @nki.jit
+    def kernel(a):
+        tiles = [nl.zeros((128, 40_000), nl.float32, buffer=nl.sbuf) for _ in range(2)]
+        out = nl.ndarray((128, 40_000), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.add(*tiles))
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outcome = run(kernel)
+    assert isinstance(outcome, Crashed)
+    assert isinstance(outcome.error, simulator.capacity.SpillWarning)
+    assert not outcome.in_backend

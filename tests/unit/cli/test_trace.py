@@ -1,0 +1,68 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.simulator import trace_from_json
+
+STREAM = "kernels.vector_add:vector_add_stream"
+CALL = (STREAM, "--shape", "512", "--shape", "512", "--set", "FREE_DIM=2")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["trace", *arguments])
+
+
+def test_a_file(tmp_path):
+    file = tmp_path / "trace.json"
+    result = run(*CALL, "-o", str(file))
+    assert result.exit_code == 0, result.output
+    trace = trace_from_json(file.read_text())
+    assert result.stdout == f"{file}: {len(trace)} events of vector_add_stream on trn2\n"
+    assert trace.count("dma_copy") == 6
+    assert {event.location.file.rpartition("/")[2] for event in trace} == {"vector_add.py"}
+
+
+def test_standard_output_holds_the_trace_alone():
+    result = run(*CALL, "-o", "-", "--machine", "trn1")
+    assert result.exit_code == 0, result.output
+    trace = trace_from_json(result.stdout)
+    assert (trace.kernel, trace.machine) == ("vector_add_stream", "trn1")
+
+
+def test_a_case_of_a_kernel_test(tmp_path):
+    case = {
+        "values": {"M": 128, "K": 128, "N": 512},
+        "dtype": "float16",
+        "data": {name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")},
+    }
+    test = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
+    result = run(test, "--case", json.dumps(case), "-o", "-")
+    assert result.exit_code == 0, result.output
+    assert trace_from_json(result.stdout).count("nc_matmul") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((*CALL,), "Missing option '-o'"),
+        ((STREAM, "-o", "-"), "give the shapes of MODULE:KERNEL, or the --case of PATH::TEST"),
+        (("kernels.nothing:k", "--shape", "8", "-o", "-"), "cannot import kernels.nothing"),
+        ((STREAM, *["--shape", "7"] * 2, "-o", "-"), "the kernel refuses this"),
+        ((*CALL, "-o", "no_such_folder/trace.json"), "there is no folder no_such_folder"),
+        ((*CALL, "-o", "tests"), "is a directory"),
+    ],
+)
+def test_bad_input_gets_one_error(arguments, error):
+    result = run(*arguments)
+    assert result.exit_code != 0
+    assert error in result.output
+    assert result.output.count("Error:") == 1
+    assert "Traceback" not in result.output
+
+
+def test_a_kernel_that_fails_leaves_no_file(tmp_path):
+    file = tmp_path / "trace.json"
+    assert run(STREAM, "--shape", "7", "--shape", "7", "-o", str(file)).exit_code != 0
+    assert not file.exists()

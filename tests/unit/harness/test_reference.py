@@ -1,0 +1,366 @@
+"""What a reference may do: read its arguments, and refuse a case by a check of its own."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from difftest.backends.base import Ran
+from difftest.harness.case import Case
+from difftest.harness.recipes import Fill, Ones
+from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec, SpecError
+from difftest.harness.verdict import BothRejected, Match
+from tests.unit.standin import PlainBackend, add, add_reference, add_spec
+
+CASE = Case({"n": 4}, "float32", {"x": Fill(-1.0)})
+
+
+def forgetful_relu(x):
+    """Broken: it returns what it was given."""
+    return x.copy()
+
+
+def relu_spec(reference, kernel=forgetful_relu, **changes):
+    fields = {"kernel": kernel, "reference": reference, "domain": {"n": (4,)}, "inputs": {"x": "n"}}
+    return KernelSpec(**{**fields, **changes})
+
+
+def broken(spec, case=CASE):
+    """The error of a check whose reference is wrong."""
+    with pytest.raises(BrokenReferenceError) as caught:
+        Runner((PlainBackend(),)).check(spec, case)
+    return caught.value
+
+
+def relu_by_out(x):
+    return np.maximum(x, 0, out=x)
+
+
+def relu_by_assignment(x):
+    x[x < 0] = 0
+    return x
+
+
+def relu_by_operator(x):
+    x *= x > 0
+    return x
+
+
+def relu_of_a_view(x):
+    view = x.reshape(2, 2).T
+    view.clip(0, None, out=view)
+    return x
+
+
+def relu_with_the_flag_set_back(x):
+    x.flags.writeable = True
+    x[...] = 0
+    return x
+
+
+IN_PLACE = [
+    relu_by_out,
+    relu_by_assignment,
+    relu_by_operator,
+    relu_of_a_view,
+    relu_with_the_flag_set_back,
+]
+
+
+@pytest.mark.parametrize("reference", IN_PLACE)
+def test_a_reference_that_works_in_place_fails_the_test_and_is_named(reference):
+    error = broken(relu_spec(reference))
+    text = str(error)
+    assert f"the reference {reference.__name__} wrote to its argument x" in text
+    assert "rule:        a reference only reads its arguments" in text
+    assert "remedy:      work on a copy, x = x.copy(), or compute a new array" in text
+
+
+def test_the_failure_shows_the_case_the_line_and_the_error():
+    error = broken(relu_spec(relu_by_out))
+    text = str(error)
+    assert "case:        n=4, float32" in text
+    assert "x:           (4,) Fill(value=-1.0, overrides=())" in text
+    assert "received:    ValueError: output array is read-only" in text
+    assert re.search(r"where: +\S*test_reference.py:\d+: return np.maximum\(x, 0, out=x\)", text)
+    assert isinstance(error.__cause__, ValueError)
+    assert (error.spec.reference, error.case) == (relu_by_out, CASE)
+
+
+def test_a_write_that_changes_no_value_is_a_write():
+    nothing_negative = Case({"n": 4}, "float32", {"x": Ones()})
+    assert "wrote to its argument x" in str(broken(relu_spec(relu_by_out), nothing_negative))
+
+
+def test_of_several_arguments_the_one_that_was_written_is_named():
+    def reference(a, b):
+        b += a
+        return b
+
+    error = broken(
+        add_spec(reference=reference), Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
+    )
+    assert "the reference reference wrote to its argument b\n" in str(error)
+
+
+def test_every_argument_that_was_written_is_named():
+    def reference(a, b):
+        a += 0
+        b += a
+        return b
+
+    error = broken(
+        add_spec(reference=reference), Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
+    )
+    assert "wrote to its arguments a, b\n" in str(error)
+
+
+def test_arrays_within_a_parameter_are_read_only_too():
+    def kernel(x, weights): ...
+
+    def reference(x, weights):
+        weights[0][1][0] = 3
+        return x
+
+    nested = [(1, np.ones(2))]
+    spec = relu_spec(
+        reference, kernel, domain={"n": (4,), "weights": (nested,)}, parameters=("weights",)
+    )
+    case = Case({"n": 4, "weights": nested}, "float32", {"x": Ones()})
+    assert "wrote to its argument weights" in str(broken(spec, case))
+    assert nested[0][1].tolist() == [1, 1]
+
+
+def test_the_second_call_of_a_reference_is_over_read_only_arrays():
+    """The reference over absolute values."""
+
+    def reference(x):
+        if (x >= 0).all():
+            x += 1
+        return x
+
+    assert "wrote to its argument x" in str(broken(relu_spec(reference)))
+
+
+def test_a_magnitude_that_writes_is_named():
+    def magnitude(x):
+        x += 1
+        return x
+
+    spec = relu_spec(lambda x: x, magnitude=magnitude)
+    assert "the function magnitude wrote to its argument x" in str(broken(spec))
+
+
+@pytest.mark.parametrize(
+    "reference", [lambda x: x, lambda x: x[:], lambda x: x.reshape(2, 2).ravel()]
+)
+def test_a_reference_may_return_an_argument_or_a_view_of_it(reference):
+    runner = Runner((PlainBackend(),))
+    verdicts = runner.check(relu_spec(reference), CASE)
+    assert verdicts["plain"] == Match(4, exact=True)
+
+
+def test_a_read_only_array_of_the_references_own_is_not_taken_for_an_argument():
+    def reference(x):
+        np.broadcast_to(0.0, 4)[...] = x
+
+    text = str(broken(relu_spec(reference)))
+    assert "the reference reference broke down" in text
+
+
+def test_what_one_backend_does_to_a_parameter_no_other_sees():
+    seen = []
+
+    class Recording(PlainBackend):
+        def run(self, call):
+            seen.append(list(call.parameters["shifts"]))
+            call.parameters["shifts"].append(1)
+            return Ran((call.inputs[0],))
+
+    spec = relu_spec(
+        lambda x: x,
+        lambda x, shifts: x,
+        domain={"n": (4,), "shifts": ([],)},
+        parameters=("shifts",),
+    )
+    case = Case({"n": 4, "shifts": []}, "float32", {"x": Ones()})
+    Runner((Recording("first"), Recording("second"))).check(spec, case)
+    assert seen == [[], []]
+
+
+def division_by_zero(x):
+    return x / (0 // 0)
+
+
+def index_error(x):
+    return x.tolist()[9]
+
+
+def type_error(x):
+    return x + "1"
+
+
+def name_error(x):
+    return no_such_name  # noqa: F821
+
+
+def attribute_error(x):
+    return x.no_such_attribute
+
+
+def numpy_error(x):
+    return x + np.ones(3)
+
+
+def error_in_numpys_python(x):
+    return np.linalg.cholesky(x)
+
+
+def error_in_the_standard_library(x):
+    return math.comb(-1, int("one"))
+
+
+def wrong_type_on_purpose(x):
+    raise TypeError("x is complex")
+
+
+def not_implemented(x):
+    raise NotImplementedError
+
+
+def refusing_kernel(x):
+    raise AssertionError("not x")
+
+
+CRASHES = [
+    division_by_zero,
+    index_error,
+    type_error,
+    name_error,
+    attribute_error,
+    numpy_error,
+    error_in_numpys_python,
+    error_in_the_standard_library,
+    wrong_type_on_purpose,
+    not_implemented,
+]
+
+
+@pytest.mark.parametrize("reference", CRASHES)
+def test_a_crash_of_the_reference_is_no_refusal_although_the_kernel_refuses(reference):
+    error = broken(relu_spec(reference, refusing_kernel))
+    text = str(error)
+    assert f"the reference {reference.__name__} broke down" in text
+    assert "a reference refuses a case by an assert, or by raising ValueError" in text
+    assert re.search(r"where: +\S*test_reference.py:\d+: ", text)
+    assert error.__cause__.__traceback__ is not None
+
+
+def refuses_by_assert(x):
+    assert x.size > 4, "x is too short"
+    return x
+
+
+def refuses_by_value_error(x):
+    with np.errstate(all="ignore"):
+        if x.size <= 4:
+            raise ValueError("x is too short")
+    return x
+
+
+def refuses_in_a_function_of_its_own(x):
+    return refuses_by_value_error(x)
+
+
+def refuses_for_a_reason(x):
+    try:
+        return x.reshape(3)
+    except ValueError as error:
+        raise ValueError("x has three elements") from error
+
+
+REFUSALS = [
+    refuses_by_assert,
+    refuses_by_value_error,
+    refuses_in_a_function_of_its_own,
+    refuses_for_a_reason,
+]
+
+
+@pytest.mark.parametrize("reference", REFUSALS)
+def test_a_check_of_the_reference_is_a_refusal(reference):
+    verdict = Runner((PlainBackend(),)).check(relu_spec(reference, refusing_kernel), CASE)["plain"]
+    assert isinstance(verdict, BothRejected)
+    assert isinstance(verdict.reference_error, (AssertionError, ValueError))
+
+
+@pytest.mark.parametrize("reference", REFUSALS)
+def test_a_refusal_of_the_reference_alone_is_a_failure(reference):
+    with pytest.raises(DifferentialFailure, match="the reference refuses what the kernel accepts"):
+        Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
+
+
+def test_a_reference_that_refuses_absolute_values_is_told_to_give_a_magnitude():
+    def reference(x):
+        assert (x < 0).all(), "x is negative"
+        return x
+
+    message = (
+        "magnitude: the reference reference refuses the absolute values of inputs that "
+        "the reference accepts, AssertionError: x is negative"
+    )
+    with pytest.raises(SpecError, match=re.escape(message)):
+        Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
+
+
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        (None, "NoneType"),
+        ("four", "str"),
+        ([[1.0], [1.0, 2.0]], "list"),
+        (np.ones(4, complex), "an array of complex128"),
+        ((np.ones(4), None), "NoneType"),
+    ],
+)
+def test_a_reference_returns_arrays_of_real_numbers(returned, what):
+    text = str(broken(relu_spec(lambda x: returned)))
+    assert "the reference <lambda> returned no array of real numbers" in text
+    assert f"received:    {what}" in text
+
+
+def test_arrays_are_passed_by_name_where_the_names_agree():
+    swapped = add_spec(kernel=lambda a, b: a - b, reference=lambda b, a: a - b)
+    case = Case({"n": 2}, "float32", {"a": Fill(5.0), "b": Ones()})
+    Runner((PlainBackend(),)).check(swapped, case)
+
+
+def test_arrays_are_passed_by_position_where_no_name_agrees():
+    spec = add_spec(kernel=lambda a, b: a - b, reference=lambda first, second: first - second)
+    case = Case({"n": 2}, "float32", {"a": Fill(5.0), "b": Ones()})
+    Runner((PlainBackend(),)).check(spec, case)
+
+
+def test_a_parameter_may_stand_before_the_arrays():
+    spec = add_spec(
+        kernel=lambda a, b, n: a * n + b,
+        parameters=("n",),
+        reference=lambda n, a, b: a * n + b,
+    )
+    Runner((PlainBackend(),)).check(spec, Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()}))
+
+
+def test_a_function_without_a_signature_gets_the_arrays_by_position():
+    class Compiled:
+        @property
+        def __signature__(self):
+            raise ValueError("no signature")
+
+        def __call__(self, *arrays):
+            return add_reference(*arrays)
+
+    for reference in (Compiled(), lambda *arrays: add_reference(*arrays), np.add):
+        spec = add_spec(add, reference=reference)
+        Runner((PlainBackend(),)).check(spec, Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()}))

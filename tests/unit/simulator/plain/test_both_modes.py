@@ -1,0 +1,201 @@
+"""Kernels that both modes run: the repository's, and some after the documentation's API pages."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import launch
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.plain.api import MEANINGS
+
+with embedded():
+    import kernels
+
+    FOLDER = Path(kernels.__file__).parent
+    KERNELS = {
+        name: value
+        for module in pkgutil.walk_packages([str(FOLDER)], "kernels.")
+        for name, value in vars(importlib.import_module(module.name)).items()
+        if isinstance(value, nki.Kernel) and value.function.__module__ == module.name
+    }
+
+
+def integers(*shape, dtype=np.float32, seed=0):
+    """Small integers: exact in each dtype, and so are their sums."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def agree(kernel, *arrays, grid=(), **parameters):
+    """Both modes give the same bits, and leave the same elements unwritten."""
+    results = []
+    for plain in (False, True):
+        copies = [array.copy() for array in arrays]
+        run = launch(kernel, copies, parameters, grid=grid, plain=plain)
+        assert len(run.trace) == 0 or not plain
+        results.append((run.outputs, run.unwritten, copies))
+    (fast, fast_gaps, fast_arrays), (plain, plain_gaps, plain_arrays) = results
+    assert fast or any(not np.array_equal(a, b) for a, b in zip(arrays, fast_arrays, strict=True))
+    for one, other in zip((*fast, *fast_arrays), (*plain, *plain_arrays), strict=True):
+        assert_array_equal(one, other, strict=True)
+    for one, other in zip(fast_gaps, plain_gaps, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or np.array_equal(one, other)
+
+
+IMAGE = (integers(1, 128, 6, 5), integers(128, 128, 3, 2)[..., [0, 1, 1]], integers(128))
+CALLS = {
+    "vector_add_naive": [((integers(7), integers(7, seed=1)), {})],
+    "vector_add_tiled": [((integers(256), integers(256, seed=1)), {})],
+    "vector_add_stream": [((integers(512), integers(512, seed=1)), {"FREE_DIM": 2})],
+    "matrix_transpose": [((integers(256, 128),), {}), ((integers(128, 384),), {"STORE_TILES": 2})],
+    "transpose_by_tiles": [((integers(128, 256),), {})],
+    "nki_matmul_tiled_": [
+        (
+            (integers(128, 64), integers(128, 96, seed=1), np.zeros((64, 96), np.float32)),
+            {"TILE_M": 32, "TILE_K": 64, "TILE_N": 48},
+        )
+    ],
+    "matmul_hoisted": [((integers(128, 128), integers(128, 512, seed=1)), {})],
+    "matmul_blocked": [
+        (
+            (integers(256, 256), integers(256, 512, seed=1)),
+            {"M_TILES": 1, "N_TILES": 1, "K_TILES": 2},
+        )
+    ],
+    "fused_conv2d_maxpool": [(IMAGE, {}), ((IMAGE[0][..., :4], *IMAGE[1:]), {"pool_size": 2})],
+}
+
+
+def test_every_kernel_is_among_them():
+    missing = {name for name in KERNELS if not name.startswith("conv2d_")} ^ set(CALLS)
+    assert missing == set()
+    assert sum(name.startswith("conv2d_") for name in KERNELS) > 5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_a_kernel_runs_in_both_modes(name, dtype):
+    for arrays, parameters in CALLS.get(name, [(IMAGE, {})]):
+        agree(KERNELS[name], *(array.astype(dtype) for array in arrays), **parameters)
+
+
+# After the examples of the documentation's API pages (nl.load, nl.mgrid, nl.par_dim and kin).
+def loads_and_stores_of_halves(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    half = x.shape[1] // 2
+    i_p, i_f = nl.mgrid[0 : x.shape[0], 0:half]
+    for part in nl.affine_range(2):
+        nl.store(out[i_p, part * half + i_f], nl.load(x[i_p, part * half + i_f]) * (part + 1))
+    return out
+
+
+def averages_windows(x):
+    """The average pooling of the tutorials: a 5-D view, and a reduction of its last two axes."""
+    channels, height, width = x.shape
+    out = nl.ndarray((channels, height // 2, width // 2), x.dtype, buffer=nl.shared_hbm)
+    i = nl.mgrid[0:channels, 0 : height // 2, 0 : width // 2, 0:2, 0:2]
+    tile = nl.load(x)
+    total = nl.sum(tile[i[0], 2 * i[1] + i[3], 2 * i[2] + i[4]], axis=[3, 4])
+    nl.store(out, total * 0.25)
+    return out
+
+
+def shares_a_grid(x):
+    out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    row, column = nl.program_id(0), nl.program_id(1)
+    nl.store(out[2 * row + column], nl.load(x) + (10 * row + column))
+    return out
+
+
+def blocks_of_a_tensor(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    blocks = nl.ndarray((2, nl.par_dim(x.shape[0]), x.shape[1]), x.dtype, buffer=nl.sbuf)
+    for block in nl.sequential_range(2):
+        blocks[block] = nl.load(x) * (block + 2)
+    nl.store(out, nl.maximum(blocks[0], blocks[1]))
+    return out
+
+
+def gathers_rows(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    i_f = nl.arange(x.shape[1])[None, :]
+    rows = nisa.iota(x.shape[0] - 1 - nl.arange(x.shape[0])[:, None], dtype=nl.int32)
+    nl.store(out, nl.load(x[rows, i_f]))
+    return out
+
+
+def finds_the_largest(x):
+    largest = nisa.max8(src=nl.load(x))
+    places = nisa.nc_find_index8(data=nl.load(x), vals=largest)
+    out = nl.ndarray((x.shape[0], 16), nl.float32, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:8], largest)
+    nl.store(out[:, 8:16], places)
+    return out
+
+
+def writes_a_part(x):
+    out = nl.ndarray((x.shape[0], 2 * x.shape[1]), x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[:, 1::2], nl.load(x))
+    return out
+
+
+def adds_in_place(x: nt.mutable_tensor):
+    nl.store(x, nl.load(x) + 1)
+
+
+def inlines_another(x):
+    return nki.jit(loads_and_stores_of_halves)(x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32], ids=str)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        loads_and_stores_of_halves,
+        blocks_of_a_tensor,
+        gathers_rows,
+        finds_the_largest,
+        writes_a_part,
+        adds_in_place,
+        inlines_another,
+    ],
+)
+def test_an_example_runs_in_both_modes(kernel, dtype):
+    agree(nki.jit(kernel), integers(6, 10, dtype=dtype))
+
+
+def test_pooling_runs_in_both_modes():
+    agree(averages_windows, integers(6, 4, 8))
+
+
+def test_a_grid_runs_in_both_modes():
+    agree(shares_a_grid, integers(4, 6), grid=(2, 2))
+
+
+def test_a_planted_difference_is_seen(monkeypatch):
+    monkeypatch.setitem(MEANINGS, "nl.multiply", MEANINGS["nl.add"])
+    with pytest.raises(AssertionError):
+        agree(nki.jit(loads_and_stores_of_halves), integers(6, 10))
+
+
+def test_a_planted_gap_is_seen(monkeypatch):
+    store = MEANINGS["nl.store"]
+
+    def stores_half(where, arguments):
+        arguments["mask"] = nl.arange(6)[:, None] < 3
+        return store(where, arguments)
+
+    monkeypatch.setitem(MEANINGS, "nl.store", stores_half)
+    with pytest.raises(AssertionError):
+        agree(nki.jit(writes_a_part), integers(6, 10))

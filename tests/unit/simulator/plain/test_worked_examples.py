@@ -1,0 +1,317 @@
+"""The plain mode on examples of the documentation and on cases worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NkiError,
+    NotModelledError,
+    OutOfBoundsError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
+from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend import typing as nt
+from difftest.simulator.plain.api import MEANINGS
+
+ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def plainly(compute, *arrays):
+    """What ``compute`` returns for the arrays as SBUF tiles, in plain mode."""
+
+    def kernel(*tensors):
+        tile = compute(*(nl.load(tensor) for tensor in tensors))
+        out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    return launch(kernel, arrays, plain=True).outputs[0]
+
+
+def into(fill, dtype=nl.float32):
+    """A tile of zeros [4, 6] that ``fill(tile, source)`` has written to."""
+
+    def compute(source):
+        tile = nl.zeros((4, 6), dtype, buffer=nl.sbuf)
+        fill(tile, source)
+        return tile
+
+    return plainly(compute, ROWS)
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.float16])
+def test_a_reversed_destination_is_reversed(dtype):
+    i = nl.mgrid[0:4, 0:6]
+
+    def fill(tile, source):
+        i = nl.mgrid[0:4, 0:6]
+        tile[i.p, 5 - i.x] = source
+
+    assert i.p.shape == (4, 6)
+    assert_array_equal(into(fill, dtype), ROWS[:, ::-1])
+
+
+def test_a_permuted_destination_is_permuted():
+    def permute(source):
+        tile = nl.zeros((2, 3, 3), nl.float32, buffer=nl.sbuf)
+        i = nl.mgrid[0:2, 0:3, 0:3]
+        tile[i.p, i.y, i.x] = source
+        return tile
+
+    values = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
+    assert_array_equal(plainly(permute, values), values.transpose(0, 2, 1))
+
+
+def test_a_dense_index_beside_an_integer_is_a_destination():
+    def fill(tile, source):
+        i = nl.mgrid[0:4, 0:3]
+        for p in range(3):
+            tile[i.p, p] = source[i.p, 2 * p]
+
+    expected = np.zeros((4, 6), np.float32)
+    expected[:, :3] = ROWS[:, ::2]
+    assert_array_equal(into(fill), expected)
+
+
+def test_an_element_named_twice_takes_one_value():
+    def once(tile, source):
+        tile[:, 0:1].broadcast_to((4, 6))[...] = source[:, 2:3].broadcast_to((4, 6))
+
+    assert_array_equal(into(once)[:, 0], ROWS[:, 2])
+
+    def twice(tile, source):
+        tile[:, 0:1].broadcast_to((4, 6))[...] = source
+
+    with pytest.raises(ShapeError, match="more than once"):
+        into(twice)
+
+
+def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
+    def kernel(x, places):
+        out = nl.ndarray((6, 6), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[nl.load(places), nl.arange(6)[None, :]], nl.load(x))
+        return out
+
+    places = np.array([[1], [3], [1], [0]], np.int32)
+    result = launch(kernel, [ROWS, places], plain=True)
+    assert_array_equal(result.outputs[0][[0, 1, 3]], ROWS[[3, 2, 1]])
+    assert_array_equal(result.unwritten[0][:, 0], [False, False, True, False, True, True])
+
+
+def test_integers_of_32_bits_wrap():
+    three, five = np.full((1, 1), 3, np.uint32), np.full((1, 1), 5, np.uint32)
+    assert plainly(nl.subtract, three, five) == 4294967294
+    large = np.full((1, 1), 2**31 - 1, np.int32)
+    assert plainly(nl.add, large, np.ones((1, 1), np.int32)) == -(2**31)
+    assert plainly(nl.multiply, large, large) == 1
+
+
+def test_a_quotient_of_integers_is_the_fraction():
+    (quotient,) = plainly(lambda x: x / 38, np.full((1, 1), 57, np.int32))
+    assert quotient.dtype == np.float32
+    assert quotient == 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "at_minus_infinity", "at_infinity"),
+    [
+        ("gelu", 0, np.inf),
+        ("gelu_apprx_tanh", 0, np.inf),
+        ("gelu_apprx_sigmoid", 0, np.inf),
+        ("gelu_dx", 0, 1),
+        ("silu", 0, np.inf),
+        ("silu_dx", 0, 1),
+        ("mish", 0, np.inf),
+        ("softplus", 0, np.inf),
+        ("erf_dx", 0, 0),
+    ],
+)
+def test_activations_have_their_limits_at_infinity(name, at_minus_infinity, at_infinity):
+    ends = np.array([[-np.inf, np.inf, np.nan]], np.float32)
+    assert_array_equal(plainly(getattr(nl, name), ends), [[at_minus_infinity, at_infinity, np.nan]])
+
+
+def test_floats_become_integers_to_nearest_even_and_saturate():
+    values = np.array([[0.5, 1.5, -2.5, 300, -300, np.inf, np.nan]], np.float32)
+    cast = plainly(lambda x: nisa.tensor_copy(x, dtype=nl.int8), values)
+    assert_array_equal(cast, [[0, 2, -2, 127, -128, 127, 0]])
+
+
+@pytest.mark.parametrize("value", [1 + 2.0**-11, 1 + 3 * 2.0**-11, -(1 + 2.0**-10), 3e38, 1e-40])
+def test_tfloat32_keeps_ten_bits(value):
+    """The bits below the tenth of the mantissa are rounded off, to nearest even."""
+    bits = int(np.float32(value).view(np.uint32))
+    kept, rest = bits >> 13, bits & 0x1FFF
+    kept += rest > 0x1000 or (rest == 0x1000 and kept & 1)
+    rounded = plainly(
+        lambda x: nisa.tensor_copy(x, dtype=nl.tfloat32), np.full((1, 1), value, np.float32)
+    )
+    assert int(rounded.view(np.uint32)[0, 0]) == kept << 13
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        (np.int32, np.float16, np.float16),
+        (np.float32, ml_dtypes.bfloat16, np.float32),
+        (np.float16, ml_dtypes.bfloat16, np.float32),
+        (ml_dtypes.float8_e4m3, np.float16, np.float16),
+        (ml_dtypes.float8_e4m3, ml_dtypes.bfloat16, ml_dtypes.bfloat16),
+        (ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2, ml_dtypes.bfloat16),
+        (np.int16, np.int32, np.int32),
+        (np.uint8, np.uint16, np.uint16),
+        (np.uint16, np.int32, np.int32),
+        (np.int8, np.uint8, np.int16),
+        (np.int8, np.uint16, np.int32),
+        (np.int32, np.uint32, np.float32),
+    ],
+)
+def test_the_documented_promotions(left, right, result):
+    assert plainly(nl.add, np.ones((2, 2), left), np.ones((2, 2), right)).dtype == result
+
+
+def test_the_documentations_masked_square():
+    """``nki.api.shared.rst``, "NKI API Masking", on fewer elements."""
+
+    def square(x):
+        i = nl.mgrid[0:4, 0:6]
+        return nl.square(x, mask=(i.p < 2) & (i.x < 3))
+
+    squares = plainly(square, ROWS)
+    assert_array_equal(squares[:2, :3], ROWS[:2, :3] ** 2)
+    assert np.isnan(squares[2:]).all()
+    assert np.isnan(squares[:, 3:]).all()
+
+
+def test_the_documentations_exponential_of_any_number_of_rows():
+    """``nki.api.shared.rst``: tiles of pmax rows, of which the last leaves the tensor."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        i_f = nl.arange(x.shape[1])[None, :]
+        for p in nl.affine_range(math.ceil(x.shape[0] / nl.tile_size.pmax)):
+            i_p = p * nl.tile_size.pmax + nl.arange(nl.tile_size.pmax)[:, None]
+            tile = nl.load(x[i_p, i_f], mask=i_p < x.shape[0])
+            nl.store(out[i_p, i_f], nl.exp(tile, mask=i_p < x.shape[0]), mask=i_p < x.shape[0])
+        return out
+
+    x = np.linspace(-2, 2, 300, dtype=np.float32).reshape(150, 2)
+    result = launch(kernel, [x], plain=True)
+    assert result.unwritten == (None,)
+    assert_array_equal(result.outputs[0], np.exp(x.astype(np.float64)).astype(np.float32))
+
+
+def test_a_reduction_adds_from_left_to_right_in_float32():
+    values = np.random.default_rng(0).standard_normal((2, 200)).astype(np.float32)
+    expected = np.zeros(2, np.float32)
+    for column in values.T:
+        expected = expected + column
+    assert_array_equal(plainly(lambda x: nl.sum(x, axis=1), values)[:, 0], expected)
+
+
+def test_a_scan_as_documented():
+    """``nisa.tensor_tensor_scan``: ``op1(op0(data0[i], result[i-1]), data1[i])``."""
+    scanned = plainly(
+        lambda x, y: nisa.tensor_tensor_scan(x, y, 1.0, np.multiply, np.add), ROWS, ROWS
+    )
+    state = np.ones(4, np.float32)
+    for i in range(6):
+        state = ROWS[:, i] * state + ROWS[:, i]
+        assert_array_equal(scanned[:, i], state)
+
+
+def test_a_matrix_product_of_transposed_rows():
+    product = plainly(lambda x: nl.copy(nisa.nc_matmul(x, x)), ROWS)
+    assert_array_equal(product, ROWS.T @ ROWS)
+
+
+def test_unwritten_elements_are_told():
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[0:2], nl.load(x[0:2]))
+        return out
+
+    result = launch(kernel, [ROWS], plain=True)
+    assert_array_equal(result.unwritten[0], np.arange(4)[:, None] >= np.array([[2] * 6]))
+    assert np.isnan(result.outputs[0][2:]).all()
+    assert len(result.trace) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "compute"),
+    [
+        (OutOfBoundsError, lambda x: nl.copy(x[:, 0:7])),
+        (OutOfBoundsError, lambda x: nl.exp(x[-1:4])),
+        (UnwrittenError, lambda x: nl.exp(nl.ndarray((4, 6), nl.float32))),
+        (LimitError, lambda x: nl.zeros((129, 1), nl.float32)),
+        (LimitError, lambda x: nl.zeros((4, 4097), nl.float32, buffer=nl.psum)),
+        (BufferError, lambda x: nl.exp(nl.ndarray((4, 6), nl.float32, buffer=nl.hbm))),
+        (DtypeError, lambda x: nl.bitwise_and(x, 3)),
+        (DtypeError, lambda x: nl.zeros((4, 4), np.float64)),
+        (ShapeError, lambda x: nisa.tensor_tensor(x, x[0:1], nl.add)),
+        (KernelError, lambda x: nl.log(x - 1)),
+        (KernelError, lambda x: nl.add(1, 2)),
+        (KernelError, lambda x: nl.exp(x) if x else nl.log(x)),
+        (NotModelledError, lambda x: nl.exp(x, approximate=True)),
+    ],
+)
+def test_what_is_refused(error, compute):
+    with pytest.raises(error):
+        plainly(compute, ROWS)
+
+
+def test_a_parameter_is_not_written():
+    def kernel(x: nt.tensor):
+        nl.store(x, 1)
+        return x
+
+    with pytest.raises(KernelError, match="does not write to its parameters"):
+        launch(nki.jit(kernel), [ROWS.copy()], plain=True)
+
+
+def test_a_mutable_parameter_is_written_in_place():
+    def kernel(x: nt.mutable_tensor):
+        assert isinstance(x, nt.tensor)
+        nl.store(x[0:2], 1)
+
+    array = ROWS.copy()
+    launch(nki.jit(kernel), [array], plain=True)
+    assert_array_equal(array[:2], np.ones((2, 6)))
+    assert_array_equal(array[2:], ROWS[2:])
+
+
+def test_what_plain_mode_lacks_raises(monkeypatch):
+    monkeypatch.delitem(MEANINGS, "nl.exp")
+    with pytest.raises(NotModelledError, match=r"nl\.exp in plain mode"):
+        plainly(nl.exp, ROWS)
+
+
+@pytest.mark.parametrize(("short", "module"), [("nl", nl), ("nisa", nisa)])
+def test_every_function_has_a_plain_meaning(short, module):
+    dispatching = {
+        f"{short}.{name}"
+        for name in module.__all__
+        if hasattr(getattr(module, name), "__wrapped__")
+    }
+    assert len(dispatching) > 30
+    assert dispatching <= set(MEANINGS)
+
+
+def test_the_mode_ends_with_its_launch():
+    plainly(nl.exp, ROWS)
+    with pytest.raises(NkiError, match="inside a kernel"):
+        nl.zeros((2, 2), nl.float32)

@@ -1,0 +1,53 @@
+"""A small run of each kernel of kernels/."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+
+import kernels
+from difftest.simulator import launch
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.kernel import Kernel
+
+LAYER = ([(1, 128, 6, 6), (128, 128, 3, 3), (128,)], {"pool_size": 2})
+MATRICES = ([(256, 256), (256, 512)], {})
+RUNS = {
+    "fused_conv2d_maxpool": LAYER,
+    "conv2d_whole_plane": LAYER,
+    "conv2d_baseline": LAYER,
+    "conv2d_halo_tiles": LAYER,
+    "conv2d_cached_weights": LAYER,
+    "conv2d_flat_weights": LAYER,
+    "conv2d_without_copies": LAYER,
+    "conv2d_broadcast_bias": LAYER,
+    "conv2d_row_tiles": LAYER,
+    "matrix_transpose": ([(256, 128)], {}),
+    "transpose_by_tiles": ([(256, 128)], {}),
+    "nki_matmul_tiled_": ([*MATRICES[0], (256, 512)], {}),
+    "matmul_hoisted": MATRICES,
+    "matmul_blocked": (MATRICES[0], {"M_TILES": 1, "N_TILES": 1, "K_TILES": 1}),
+    "vector_add_naive": ([(100,), (100,)], {}),
+    "vector_add_tiled": ([(512,), (512,)], {"ROW_CHUNK": 128}),
+    "vector_add_stream": ([(512,), (512,)], {"FREE_DIM": 2}),
+}
+"""Name of the kernel -> shapes of its arrays, and its other arguments."""
+
+
+def kernels_of_the_tree():
+    """Each kernel of kernels/, by name."""
+    found = {}
+    with embedded():
+        for module in pkgutil.walk_packages(kernels.__path__, "kernels."):
+            members = vars(importlib.import_module(module.name))
+            found |= {one.__name__: one for one in members.values() if isinstance(one, Kernel)}
+    return found
+
+
+def trace_of(kernel):
+    """The trace of the kernel's small run."""
+    shapes, keywords = RUNS[kernel.__name__]
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    return launch(kernel, arrays, keywords).trace

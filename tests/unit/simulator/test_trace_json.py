@@ -1,0 +1,192 @@
+"""A trace is written and read back, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import DTYPES, name_of
+from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
+from difftest.simulator.trace_json import VERSION
+from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
+
+KERNELS = kernels_of_the_tree()
+
+
+def plain(trace):
+    """All that a trace says, in values that compare."""
+
+    def allocation(one):
+        return tuple(getattr(one, field.name) for field in fields(one))
+
+    def event(one):
+        values = {field.name: getattr(one, field.name) for field in fields(one)}
+        for side in ("writes", "reads"):
+            values[side] = [(r.allocation.id, *r[1:]) for r in values[side]]
+        return values
+
+    return (
+        (trace.kernel, trace.machine, trace.grid),
+        [allocation(one) for one in trace.allocations],
+        [event(one) for one in trace.events],
+    )
+
+
+def read_back(trace):
+    text = trace_to_json(trace)
+    again = trace_from_json(text)
+    assert trace_to_json(again) == text
+    return again
+
+
+def test_each_kernel_has_a_run():
+    assert set(RUNS) == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_trace_of_each_kernel_comes_back(name):
+    trace = trace_of(KERNELS[name])
+    assert len(trace) > 2
+    again = read_back(trace)
+    assert plain(again) == plain(trace)
+    held = {id(one) for one in again.allocations}
+    regions = [region for event in again for region in event.writes + event.reads]
+    assert all(id(region.allocation) in held for region in regions)
+
+
+def every_field():
+    """A trace of two programs that says all that a trace can."""
+
+    def kernel(x):
+        tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
+        for _ in nl.affine_range(2):
+            for _ in nl.sequential_range(9, 0, -5):
+                current().emit(
+                    "anything",
+                    Engine.UNKNOWN,
+                    (tile[:, 1:6:2],),
+                    (x,),
+                    roles=("dst", "data"),
+                    partial=(x,),
+                    op="add+max",
+                    accumulate=True,
+                    dge="swdge",
+                    axes=(0, 1),
+                    value=-0.25,
+                )
+
+    return launch(kernel, [np.ones((4, 6), np.float32)], grid=(2, 1)).trace
+
+
+def test_all_that_an_event_says_comes_back():
+    trace = every_field()
+    again = read_back(trace)
+    assert plain(again) == plain(trace)
+    last = again.events[-1]
+    assert (last.program, [turn.value for turn in last.loops]) == ((1, 0), [1, 4])
+    assert [(r.role, r.whole) for r in last.writes + last.reads] == [("dst", True), ("data", False)]
+    assert last.stack == trace.events[-1].stack
+    assert None not in last.attributes
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
+def test_a_value_comes_back_to_the_bit(value):
+    trace = Trace()
+    attributes = Attributes(value=value)
+    trace.events.append(Event(0, "memset", Engine.VECTOR, (), (), attributes=attributes))
+    (event,) = read_back(trace).events
+    assert np.float64(event.attributes.value).tobytes() == np.float64(value).tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+@pytest.mark.parametrize("space", Space)
+def test_allocations_of_each_memory_and_dtype(space, dtype):
+    trace = Trace()
+    one = Allocation(7, space, (2, 3, 4), dtype, 1, None, "t", first=0, last=5, reads=2, moves=1)
+    trace.allocations.append(one)
+    again = read_back(trace)
+    assert plain(again) == plain(trace)
+    assert again.allocations[0].partition_bytes == one.partition_bytes
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_a_regions_partition_axis(axis):
+    tile = Allocation(0, Space.SBUF, (2, 3, 4), np.dtype(np.float32), 1, None)
+    trace = Trace()
+    trace.allocations.append(tile)
+    region = Region(tile, 0, (2, 3), (12, 4), axis)
+    trace.events.append(Event(0, "iota", Engine.GPSIMD, (region,), ()))
+    (event,) = read_back(trace).events
+    assert event.writes[0].partition_axis == axis
+
+
+def test_a_trace_of_nothing():
+    again = read_back(Trace())
+    assert plain(again) == plain(Trace())
+
+
+def test_each_place_is_written_once():
+    document = json.loads(trace_to_json(trace_of(KERNELS["vector_add_tiled"])))
+    assert document["version"] == VERSION
+    for table in ("files", "locations", "stacks"):
+        entries = [json.dumps(entry) for entry in document[table]]
+        assert len(entries) == len(set(entries)) > 0
+    assert len(document["stacks"]) < len(document["events"])
+
+
+def test_defaults_are_left_out():
+    tile = Allocation(0, Space.SBUF, (2, 2), np.dtype(np.float32), 0, None)
+    trace = Trace()
+    trace.allocations.append(tile)
+    whole = Region(tile, 0, (2, 2), (2, 1))
+    trace.events.append(Event(3, "iota", Engine.GPSIMD, (whole,), ()))
+    document = json.loads(trace_to_json(trace))
+    assert document["events"] == [
+        {
+            "number": 3,
+            "opcode": "iota",
+            "engine": "gpsimd",
+            "stack": 0,
+            "writes": [{"allocation": 0, "offset": 0, "shape": [2, 2], "strides": [2, 1]}],
+            "reads": [],
+        }
+    ]
+    assert document["stacks"] == [[]]
+    assert not {"name", "location"} & set(document["allocations"][0])
+
+
+def blocks(language):
+    """The code of one language in docs/trace.md, in order."""
+    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_example_of_the_documentation():
+    source = blocks("python")[-1]
+    names = {}
+    with embedded():
+        exec(compile(source, "double.py", "exec"), names)
+    trace = launch(names["double"], [np.ones((4, 8), np.float32)]).trace
+    (example,) = blocks("json")
+    assert trace_to_json(trace) == example
+    assert plain(trace_from_json(example)) == plain(trace)
+
+
+def test_the_documentation_lists_each_member():
+    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    document = json.loads(trace_to_json(every_field()))
+    event, allocation = document["events"][-1], document["allocations"][-1]
+    regions = [region for side in ("writes", "reads") for region in event[side]]
+    named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
+    for name in [*named, *(name for region in regions for name in region)]:
+        assert f"`{name}`" in page, name

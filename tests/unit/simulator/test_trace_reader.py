@@ -1,0 +1,142 @@
+"""What is no trace gets one error, which says where and what is accepted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from difftest.simulator import TraceFormatError, trace_from_json, trace_to_json
+from tests.unit.simulator.test_trace_json import every_field
+
+GONE = object()
+
+
+def refusal(text):
+    with pytest.raises(TraceFormatError) as caught:
+        trace_from_json(text)
+    message = str(caught.value)
+    assert message.startswith("not a trace: ")
+    assert "\n" not in message
+    return message.removeprefix("not a trace: ")
+
+
+def changed(path, value):
+    """A good trace's text with one thing changed, or left out."""
+    document = json.loads(trace_to_json(every_field()))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    if value is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return json.dumps(document)
+
+
+def test_the_good_trace_is_one():
+    assert len(trace_from_json(changed(("kernel",), "another"))) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON (Expecting value"),
+        ("{", "not JSON (Expecting property name"),
+        ("[" * 100_000, "not JSON ("),
+        ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
+        ("[]", "the document: received []; accepted: an object"),
+        ("{}", 'format: received null; accepted: "difftest trace"'),
+        ('{"format": "difftest trace"}', "version: received null; accepted: 1; record the kernel"),
+    ],
+)
+def test_another_document(text, message):
+    assert refusal(text).startswith(message)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", True, 1.0, None])
+def test_another_version(version):
+    message = refusal(json.dumps({"format": "difftest trace", "version": version}))
+    assert message == (
+        f"version: received {json.dumps(version)}; accepted: 1; "
+        "record the kernel again with this difftest"
+    )
+
+
+EVENT, ALLOCATION = ("events", 1), ("allocations", 0)
+WRITTEN = (*EVENT, "writes", 0)
+TOLD = (*EVENT, "attributes")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("events",), GONE, "the document: received ["),
+        (("events",), {}, "events: received {}; accepted: a list"),
+        (("colour",), 1, 'the document: received "colour"; accepted: format, version'),
+        (("kernel",), 3, "kernel: received 3; accepted: a text"),
+        (("machine",), None, "machine: received null; accepted: a text"),
+        (("grid",), [0], "grid: received 0; accepted: a whole number from 1 on"),
+        (("grid",), [1, 1], "events[4].program: received [1, 0]; accepted: a place in the grid"),
+        (("grid",), [], "events[0].program: received [0, 0]; accepted: a place in the grid []"),
+        (("files", 0), 1, "files[0]: received 1; accepted: a text"),
+        (("locations", 0), [0], "locations[0]: received [0]; accepted: a list of 2"),
+        (("locations", 0), [9, 1], "locations[0]: received 9; accepted: a place in a table of 1"),
+        (("stacks", 0), [-1], "stacks[0]: received -1; accepted: a place in a table of"),
+        (("stacks", 0), 0, "stacks[0]: received 0; accepted: a list"),
+        (("loops", 0, "kind"), "while", 'loops[0].kind: received "while"; accepted: affine, '),
+        (("loops", 0, "id"), -1, "loops[0].id: received -1; accepted: a whole number from 0 on"),
+        (("loops", 0, "location"), 99, "loops[0].location: received 99; accepted: a place in"),
+        ((*ALLOCATION, "id"), 1, "allocations[1].id: received 1; accepted: an id that no other"),
+        ((*ALLOCATION, "space"), "dram", 'allocations[0].space: received "dram"; accepted: shared'),
+        ((*ALLOCATION, "dtype"), "float64", 'allocations[0].dtype: received "float64"; accepted'),
+        ((*ALLOCATION, "dtype"), ["float32"], 'allocations[0].dtype: received ["float32"]'),
+        ((*ALLOCATION, "shape"), [4, 0], "allocations[0].shape: received 0; accepted: a whole"),
+        ((*ALLOCATION, "partition_axis"), 2, "allocations[0].partition_axis: received 2"),
+        ((*ALLOCATION, "reads"), -2, "allocations[0].reads: received -2; accepted"),
+        ((*ALLOCATION, "moves"), GONE, "allocations[0]: received ["),
+        (EVENT, [], "events[1]: received []; accepted: an object"),
+        ((*EVENT, "number"), 0, "events[1].number: received 0; accepted: more than 0, the one"),
+        ((*EVENT, "number"), True, "events[1].number: received true; accepted: a whole number"),
+        ((*EVENT, "engine"), "pe", 'events[1].engine: received "pe"; accepted: tensor, vector'),
+        ((*EVENT, "stack"), 7, "events[1].stack: received 7; accepted: a place in a table of 1"),
+        ((*EVENT, "program"), [2, 0], "events[1].program: received [2, 0]; accepted: a place in"),
+        (
+            (*EVENT, "loops", 0),
+            [0, 1],
+            "events[1].loops[0]: received [0, 1]; accepted: a list of 3",
+        ),
+        ((*EVENT, "loops", 0), [0, -1, 1], "events[1].loops[0]: received -1; accepted: a whole"),
+        ((*EVENT, "loops", 0), [0, 1, 0.5], "events[1].loops[0]: received 0.5; accepted: a whole"),
+        ((*WRITTEN, "allocation"), 9, "events[1].writes[0].allocation: received 9; accepted: the"),
+        ((*WRITTEN, "offset"), "1", 'events[1].writes[0].offset: received "1"; accepted: a whole'),
+        ((*WRITTEN, "offset"), 2, "events[1].writes[0]: received {"),
+        ((*WRITTEN, "strides"), [6], "events[1].writes[0]: received {"),
+        ((*WRITTEN, "strides"), [-6, 2], "events[1].writes[0]: received {"),
+        ((*WRITTEN, "partition_axis"), 2, "events[1].writes[0].partition_axis: received 2; accept"),
+        ((*WRITTEN, "partition_axis"), "0", "events[1].writes[0].partition_axis: received"),
+        ((*WRITTEN, "role"), None, "events[1].writes[0].role: received null; accepted: a text"),
+        ((*WRITTEN, "whole"), 1, "events[1].writes[0].whole: received 1; accepted: true or false"),
+        ((*TOLD, "colour"), 1, 'events[1].attributes: received "colour"; accepted: op, accumulate'),
+        ((*TOLD, "op"), 1, "events[1].attributes.op: received 1; accepted: a text"),
+        ((*TOLD, "accumulate"), 1, "events[1].attributes.accumulate: received 1; accepted: true"),
+        ((*TOLD, "axes"), 1, "events[1].attributes.axes: received 1; accepted: a list"),
+        ((*TOLD, "value"), "big", 'events[1].attributes.value: received "big"; accepted: a number'),
+        ((*TOLD, "value"), True, "events[1].attributes.value: received true; accepted: a number"),
+    ],
+)
+def test_one_thing_that_is_wrong(path, value, message):
+    assert refusal(changed(path, value)).startswith(message)
+
+
+def test_a_long_value_is_cut():
+    message = refusal(changed((*WRITTEN, "role"), ["x" * 1000]))
+    assert message.endswith("xxxx...; accepted: a text")
+    assert len(message) < 150
+
+
+def test_a_pattern_that_leaves_its_tensor_is_named_with_it():
+    message = refusal(changed((*WRITTEN, "offset"), 2))
+    assert message.endswith(
+        "; accepted: a stride for each size, and elements of tile [4, 6] float32 in sbuf"
+    )
