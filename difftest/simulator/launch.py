@@ -94,6 +94,7 @@ def launch(
         outputs = mode.outputs(_flatten(returned))
     arguments.copy_back()
     core.trace.events = fuse_moves(core.trace.events, core.moved)
+    core.trace.allocations = [a for a in core.trace.allocations if not a.is_temporary]
     return LaunchResult(
         tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
     )

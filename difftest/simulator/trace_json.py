@@ -94,7 +94,6 @@ class _Tables:
             "last": one.last,
             "reads": one.reads,
             "writes": one.writes,
-            "moves": one.moves,
         }
 
     def event(self, event: Event) -> dict[str, Any]:

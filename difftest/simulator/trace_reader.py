@@ -115,7 +115,7 @@ class _Reader:
         )
 
     def _allocation(self, where: str, value: object) -> Allocation:
-        counts = ("first", "last", "reads", "writes", "moves")
+        counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
         fields = _object(value, where, needed, ("name", "location"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)

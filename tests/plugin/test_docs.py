@@ -14,8 +14,8 @@ from difftest.simulator.frontend.install import embedded
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN_HERE = ("simulator.md", "testing-your-kernel.md", "timing.md")
-"""The pages with code in Python, one block each."""
+RUN_HERE = ("simulator.md", "testing-your-kernel.md", "timing.md", "trace.md", "trace.md")
+"""The pages with code in Python, once for each block."""
 
 
 def blocks(page, language="python"):

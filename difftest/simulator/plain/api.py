@@ -11,4 +11,4 @@ from difftest.simulator.plain import reductions as reductions
 from difftest.simulator.plain import selections as selections
 from difftest.simulator.plain.meanings import MEANINGS as MEANINGS
 from difftest.simulator.plain.running import Run as Run
-from difftest.simulator.plain.tensors import Tensor as Tensor
+from difftest.simulator.plain.tensors import PlainTensor as PlainTensor

@@ -11,20 +11,20 @@ from difftest.simulator.errors import BufferError, KernelError, LimitError, Shap
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
-from difftest.simulator.plain.indices import Index
+from difftest.simulator.plain.indices import PlainIndex
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Indirect, Storage, Tensor
+from difftest.simulator.plain.tensors import Indirect, PlainStorage, PlainTensor
 from difftest.simulator.trace import Space
 
 
 @means("assignment")
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
-    if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (Index, Indirect)):
+    if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (PlainIndex, Indirect)):
         raise KernelError("engines assign tiles to tiles on chip", received=f"{target} = {value}")
-    if isinstance(value, Tensor) and _is_same_place(target, value):
+    if isinstance(value, PlainTensor) and _is_same_place(target, value):
         return  # tile[...] += value has already written it
     if is_number(value):
         target.put(np.full(target.shape, constant(value, target.dtype)))
@@ -38,30 +38,30 @@ def assign(target: Any, value: Any) -> None:
     destination.leave_out(where)
 
 
-def _is_same_place(a: Tensor, b: Tensor) -> bool:
+def _is_same_place(a: PlainTensor, b: PlainTensor) -> bool:
     same = a.storage is b.storage and a.shape == b.shape
     return same and bool((a.positions == b.positions).all())
 
 
-def _fit(source: Tensor, target: Tensor) -> Tensor:
+def _fit(source: PlainTensor, target: PlainTensor) -> PlainTensor:
     """The value repeated along free dimensions, or its elements in row-major order."""
     if source.shape[0] == target.shape[0] and source.size == target.size:
-        return Tensor(source.storage, source.positions.reshape(target.shape), 0)
+        return PlainTensor(source.storage, source.positions.reshape(target.shape), 0)
     if source.shape[0] != target.shape[0] or source.ndim > target.ndim:
         raise ShapeError("an assignment's value has its target's shape", received=f"{source}")
     return source.spread(target.shape)
 
 
-def _written(source: Tensor) -> Array:
+def _written(source: PlainTensor) -> Array:
     """Where a value counts: all of it, less what a mask left out."""
     source.check_bounds()
     return ~source.missing() if source.storage.masked else np.ones(source.shape, dtype=np.bool_)
 
 
 @means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
-def update(target: Tensor, op: str, other: Any) -> Tensor:
+def update(target: PlainTensor, op: str, other: Any) -> PlainTensor:
     """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32."""
-    product = isinstance(other, Tensor) and other.storage.of_matmul
+    product = isinstance(other, PlainTensor) and other.storage.of_matmul
     if op == "add" and product and target.space is Space.PSUM:
         _accumulate(target.tile(), other)
     else:
@@ -70,15 +70,15 @@ def update(target: Tensor, op: str, other: Any) -> Tensor:
     return target
 
 
-def _accumulate(target: Tensor, product: Tensor) -> None:
+def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
     _check_bank(target)
     rules.same_elements("accumulation", target, product)
-    added = Tensor(product.storage, product.positions.reshape(target.shape), 0)
+    added = PlainTensor(product.storage, product.positions.reshape(target.shape), 0)
     where = _written(added)
     target.put(to_float32(target.read()) + to_float32(added.read(where)), where)
 
 
-def _check_bank(target: Tensor) -> None:
+def _check_bank(target: PlainTensor) -> None:
     """A matmul accumulates in PSUM, inside one bank of each partition."""
     if target.space is not Space.PSUM:
         raise BufferError("the Tensor Engine writes to PSUM", received=repr(target))
@@ -92,7 +92,7 @@ def _check_bank(target: Tensor) -> None:
 
 
 @means("astype", src=rules.tile())
-def astype(src: Tensor, dtype: Any) -> Tensor:
+def astype(src: PlainTensor, dtype: Any) -> PlainTensor:
     """A copy cast to ``dtype``."""
     wanted = as_dtype(dtype)
     exact = wanted == src.dtype
@@ -100,7 +100,7 @@ def astype(src: Tensor, dtype: Any) -> Tensor:
 
 
 @means("view", src=rules.view(*rules.HBM, *rules.ON_CHIP))
-def view(src: Tensor, dtype: Any) -> Tensor:
+def view(src: PlainTensor, dtype: Any) -> PlainTensor:
     """The bits of a whole, written HBM tensor as another dtype."""
     wanted, storage = as_dtype(dtype), src.storage
     whole = src.shape == storage.data.shape and not src.positions.reshape(-1)[0]
@@ -108,6 +108,6 @@ def view(src: Tensor, dtype: Any) -> Tensor:
         raise not_modelled("view of anything but a whole, written HBM tensor", repr(src))
     if wanted.itemsize != src.itemsize:
         raise ShapeError("view keeps the size of an element", received=f"{src!r} as {dtype!r}")
-    return Storage(
+    return PlainStorage(
         src.shape, wanted, src.space, data=storage.data, mutable=storage.mutable, name=storage.name
     ).tensor()

@@ -16,7 +16,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.arguments import dge_mode, oob_mode
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import each_element
-from difftest.simulator.plain.indices import Index, Shape, elements_of, integers, mask_over
+from difftest.simulator.plain.indices import PlainIndex, Shape, elements_of, integers, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import operator_of
 from difftest.simulator.plain.rounding import (
@@ -27,14 +27,14 @@ from difftest.simulator.plain.rounding import (
     to_float32,
 )
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import OUTSIDE, Indirect, Storage, Tensor
+from difftest.simulator.plain.tensors import OUTSIDE, Indirect, PlainStorage, PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 COPYING = rules.engine(Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 PREDICATES = tuple(np.dtype(name) for name in ("uint8", "uint16", "uint32", "bool"))
 
 
-def cast(src: Tensor, dtype: np.dtype[Any], where: Array | None = None) -> Array:
+def cast(src: PlainTensor, dtype: np.dtype[Any], where: Array | None = None) -> Array:
     """A copy's elements: bit by bit into the same dtype, else through float32."""
     elements = src.read(where)
     return elements if src.dtype == dtype else rounded(to_float32(elements), dtype)
@@ -49,34 +49,34 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 # -- on chip --------------------------------------------------------------------------------------
 
 
-def _copy(src: Tensor, dtype: Any, mask: Any, engine: Engine = Engine.UNKNOWN) -> Tensor:
+def _copy(src: PlainTensor, dtype: Any, mask: Any, engine: Engine = Engine.UNKNOWN) -> PlainTensor:
     result = dtype or src.dtype
     exact = result == src.dtype and engine is not Engine.SCALAR
     return each_element(src.shape, result, (src,), lambda x: x if exact else to_float32(x), mask)
 
 
 @means("nisa.tensor_copy", src=rules.tile(), dtype=rules.dtype, engine=COPYING)
-def tensor_copy(src: Tensor, mask: Any, dtype: Any, engine: Engine) -> Tensor:
+def tensor_copy(src: PlainTensor, mask: Any, dtype: Any, engine: Engine) -> PlainTensor:
     """``src``, cast; the Scalar Engine always goes through float32."""
     rules.not_gpsimd_in_psum("tensor_copy", engine, src)
     return _copy(src, dtype, mask, engine)
 
 
 @means("nl.copy", src=rules.tile(), dtype=rules.dtype)
-def copy(src: Tensor, mask: Any, dtype: Any) -> Tensor:
+def copy(src: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """``src``, cast."""
     return _copy(src, dtype, mask)
 
 
 @means("nl.broadcast_to", src=rules.view(*rules.ON_CHIP))
-def broadcast_to(src: Tensor, shape: Any) -> Tensor:
+def broadcast_to(src: PlainTensor, shape: Any) -> PlainTensor:
     """``src`` repeated along dimensions of size 1."""
     wanted = integers(shape, "nl.broadcast_to's shape")
     return src if src.shape == wanted else _copy(src.broadcast_to(wanted), None, None)
 
 
 @means("nl.expand_dims", data=rules.view(*rules.ON_CHIP))
-def expand_dims(data: Tensor, axis: Any) -> Tensor:
+def expand_dims(data: PlainTensor, axis: Any) -> PlainTensor:
     """A view with dimensions of size 1 more."""
     axes = integers(axis, "nl.expand_dims' axis")
     ndim = data.ndim + len(axes)
@@ -85,7 +85,7 @@ def expand_dims(data: Tensor, axis: Any) -> Tensor:
     return data
 
 
-def _moved(src: Indirect, name: str) -> Tensor:
+def _moved(src: Indirect, name: str) -> PlainTensor:
     """A tile indexed by a tile, which must stay inside."""
     rules.view(*rules.ON_CHIP)(src.base, name, "tensor_copy_dynamic")
     tile = src.resolve()
@@ -94,7 +94,7 @@ def _moved(src: Indirect, name: str) -> Tensor:
 
 
 @means("nisa.tensor_copy_dynamic_src", dtype=rules.dtype, engine=COPYING)
-def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> Tensor:
+def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> PlainTensor:
     """A copy of a tile whose offset is held in a tile."""
     if not isinstance(src, Indirect) or mask is not None:
         raise KernelError("tensor_copy_dynamic_src takes an indirect src", received=f"{src!r:.80}")
@@ -102,7 +102,9 @@ def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> 
 
 
 @means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING)
-def tensor_copy_dynamic_dst(dst: Any, src: Tensor, mask: Any, dtype: Any, engine: Engine) -> None:
+def tensor_copy_dynamic_dst(
+    dst: Any, src: PlainTensor, mask: Any, dtype: Any, engine: Engine
+) -> None:
     """A copy into a tile whose offset is held in a tile."""
     if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
         raise KernelError("tensor_copy_dynamic_dst takes an indirect dst", received=f"{dst!r:.80}")
@@ -123,14 +125,14 @@ def tensor_copy_dynamic_dst(dst: Any, src: Tensor, mask: Any, dtype: Any, engine
     dtype=rules.absent,
 )
 def tensor_copy_predicated(
-    src: Any, dst: Tensor, predicate: Tensor, reverse_pred: bool, mask: None, dtype: None
+    src: Any, dst: PlainTensor, predicate: PlainTensor, reverse_pred: bool, mask: None, dtype: None
 ) -> None:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     where = "tensor_copy_predicated"
     rules.same_elements(where, dst, predicate)
     chosen = (predicate.read() != 0).reshape(dst.shape)
     chosen = ~chosen if reverse_pred else chosen
-    if not isinstance(src, Tensor):
+    if not isinstance(src, PlainTensor):
         dst.put(np.full(dst.shape, constant(src, dst.dtype)), chosen)
         return
     rules.not_both_in_psum(where, src, predicate)
@@ -147,12 +149,12 @@ def loaded_shape(shape: Shape) -> Shape:
     return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
 
 
-def _transfer(dst: Tensor, src: Tensor, mask: Any = None, *, add: bool = False) -> None:
+def _transfer(dst: PlainTensor, src: PlainTensor, mask: Any = None, *, add: bool = False) -> None:
     """``dst = src``, or ``dst += src``, one element after the other in row-major order."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     shape = loaded_shape(dst.shape)
     where = mask_over(mask, shape).reshape(dst.shape)
-    source = Tensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
     values = cast(source, dst.dtype, where)
     if add:
         values = rounded(to_float32(dst.read(where)) + to_float32(source.read(where)), dst.dtype)
@@ -161,7 +163,7 @@ def _transfer(dst: Tensor, src: Tensor, mask: Any = None, *, add: bool = False) 
 
 
 @means("nl.load", dtype=rules.dtype)
-def load(src: Any, mask: Any, dtype: Any) -> Tensor:
+def load(src: Any, mask: Any, dtype: Any) -> PlainTensor:
     """A new SBUF tile with elements of HBM."""
     where = "nl.load"
     base = rules.view(*rules.HBM)(src.base if isinstance(src, Indirect) else src, "src", where)
@@ -173,7 +175,7 @@ def load(src: Any, mask: Any, dtype: Any) -> Tensor:
     return dst
 
 
-def _inside(src: Indirect) -> Tensor:
+def _inside(src: Indirect) -> PlainTensor:
     tile = src.resolve()
     tile.check_bounds()
     return tile
@@ -191,15 +193,15 @@ def store(dst: Any, value: Any, mask: Any) -> None:
     _transfer(target, _storable(value, loaded_shape(target.shape), where), mask)
 
 
-def _storable(value: Any, shape: Shape, where: str) -> Tensor:
+def _storable(value: Any, shape: Shape, where: str) -> PlainTensor:
     """A tile's elements, or a number's, as many as ``shape`` has."""
     if is_number(value):
         current().check_partitions(shape[0])
         dtype = dtype_of_number(value)
-        filled = Storage(shape, dtype, Space.SBUF).tensor()
+        filled = PlainStorage(shape, dtype, Space.SBUF).tensor()
         filled.put(np.full(shape, constant(value, dtype)))
         return filled
-    tile: Tensor = rules.tile()(value, "value", where)
+    tile: PlainTensor = rules.tile()(value, "value", where)
     if tile.size == elements_of(shape):
         return tile
     if tile.shape[0] not in (1, shape[0]) or tile.ndim > len(shape):
@@ -236,15 +238,15 @@ def dma_copy(dst: Any, src: Any, mask: Any, dst_rmw_op: Any, oob_mode: Any, dge_
         _transfer_inside(here, there, moved.positions != OUTSIDE)
 
 
-def _transfer_inside(dst: Tensor, src: Tensor, inside: Array) -> None:
+def _transfer_inside(dst: PlainTensor, src: PlainTensor, inside: Array) -> None:
     """``dst = src`` where the indices are inside; elsewhere ``dst`` keeps its value."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     where = inside.reshape(dst.shape)
-    source = Tensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
     dst.write(cast(source, dst.dtype, where), where)
 
 
-def scatter_add(dst: Tensor, src: Tensor) -> None:
+def scatter_add(dst: PlainTensor, src: PlainTensor) -> None:
     """``dst += src`` one element after the other, in float32, so that repeated places add up."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     rules.require(
@@ -268,8 +270,8 @@ def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
     scatter_add(target, _storable(value, loaded_shape(target.shape), "nl.atomic_rmw"))
 
 
-def _dma_side(value: Any, name: str) -> Tensor:
-    checked: Tensor = rules.view(*rules.DMA)(value, name, "a DMA")
+def _dma_side(value: Any, name: str) -> PlainTensor:
+    checked: PlainTensor = rules.view(*rules.DMA)(value, name, "a DMA")
     checked.tile()
     return checked
 
@@ -282,10 +284,10 @@ def _check_descriptors(mode: Any) -> None:
 _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
-def _dma_transpose(src: Tensor, dtype: Any) -> Tensor:
+def _dma_transpose(src: PlainTensor, dtype: Any) -> PlainTensor:
     turned = src.positions.transpose(_PERMUTATIONS[src.ndim])
     dst = current().allocate(turned.shape, dtype or src.dtype)
-    dst.write(cast(Tensor(src.storage, turned, None), dst.dtype))
+    dst.write(cast(PlainTensor(src.storage, turned, None), dst.dtype))
     return dst
 
 
@@ -295,7 +297,7 @@ def _dma_transpose(src: Tensor, dtype: Any) -> Tensor:
     dtype=rules.dtype,
     dge_mode=rules.member(dge_mode),
 )
-def dma_transpose(src: Any, axes: Any, mask: None, dtype: Any, dge_mode: Any) -> Tensor:
+def dma_transpose(src: Any, axes: Any, mask: None, dtype: Any, dge_mode: Any) -> PlainTensor:
     """``src`` with its axes permuted as the documentation's three rules say."""
     _check_descriptors(dge_mode)
     source = _dma_side(src, "src")
@@ -306,16 +308,16 @@ def dma_transpose(src: Any, axes: Any, mask: None, dtype: Any, dge_mode: Any) ->
 
 
 @means("nl.load_transpose2d", src=rules.view(*rules.HBM), mask=rules.no_mask, dtype=rules.dtype)
-def load_transpose2d(src: Tensor, mask: None, dtype: Any) -> Tensor:
+def load_transpose2d(src: PlainTensor, mask: None, dtype: Any) -> PlainTensor:
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     rules.require(src.ndim == 2, "nl.load_transpose2d takes two dimensions", src)
     return _dma_transpose(src, dtype)
 
 
 @means("nisa.iota", dtype=rules.needed_dtype, mask=rules.absent)
-def iota(expr: Any, dtype: Any, mask: None) -> Tensor:
+def iota(expr: Any, dtype: Any, mask: None) -> PlainTensor:
     """The values of an index expression, computed in 32-bit integers."""
-    if not isinstance(expr, Index) or expr.ndim < 2:
+    if not isinstance(expr, PlainIndex) or expr.ndim < 2:
         raise ShapeError("iota takes an index of two dimensions or more", received=f"{expr!r:.80}")
     limits = np.iinfo(np.int32)
     if expr.values.min() < limits.min or expr.values.max() > limits.max:
@@ -328,4 +330,4 @@ def iota(expr: Any, dtype: Any, mask: None) -> Tensor:
 @means("nl.device_print", mask=rules.no_mask)
 def device_print(prefix: str, x: Any, mask: None) -> None:
     """Print a tile's values."""
-    print(prefix, x.read() if isinstance(x, Tensor) else x)
+    print(prefix, x.read() if isinstance(x, PlainTensor) else x)

@@ -17,7 +17,7 @@ from difftest.simulator.plain.indices import Shape, integer, is_integer
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, host_dtype, rounded
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Storage, Tensor
+from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 ANYWHERE = rules.view(*rules.HBM, *rules.ON_CHIP)
@@ -50,7 +50,7 @@ NEW = {"shape": sizes, "dtype": rules.needed_dtype, "buffer": space}
 
 
 @means("nl.ndarray", **NEW)
-def ndarray(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> Tensor:
+def ndarray(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> PlainTensor:
     """A new tensor of which nothing is written."""
     extents, axis = shape
     return current().allocate(
@@ -59,7 +59,9 @@ def ndarray(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> T
 
 
 @means("nl.full", fill_value=rules.number, **NEW)
-def full(shape: tuple[Shape, int], fill_value: Any, dtype: Any, buffer: Space, name: str) -> Tensor:
+def full(
+    shape: tuple[Shape, int], fill_value: Any, dtype: Any, buffer: Space, name: str
+) -> PlainTensor:
     """A new tensor on chip, filled with a number."""
     rules.require(not buffer.is_hbm, "HBM is not created with a value", buffer, error=KernelError)
     tensor = ndarray(shape, dtype, buffer, name)
@@ -68,25 +70,25 @@ def full(shape: tuple[Shape, int], fill_value: Any, dtype: Any, buffer: Space, n
 
 
 @means("nl.zeros", **NEW)
-def zeros(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> Tensor:
+def zeros(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> PlainTensor:
     """A new tensor on chip of zeros."""
     return full(shape, 0, dtype, buffer, name)
 
 
 @means("nl.ones", **NEW)
-def ones(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> Tensor:
+def ones(shape: tuple[Shape, int], dtype: Any, buffer: Space, name: str) -> PlainTensor:
     """A new tensor on chip of ones."""
     return full(shape, 1, dtype, buffer, name)
 
 
 @means("nl.empty_like", a=ANYWHERE, dtype=rules.dtype, buffer=space)
-def empty_like(a: Tensor, dtype: Any, buffer: Space, name: str) -> Tensor:
+def empty_like(a: PlainTensor, dtype: Any, buffer: Space, name: str) -> PlainTensor:
     """A new tensor of ``a``'s shape."""
     return ndarray((a.shape, 0), dtype or a.dtype, buffer, name)
 
 
 @means("nl.zeros_like", a=ANYWHERE, dtype=rules.dtype, buffer=space)
-def zeros_like(a: Tensor, dtype: Any, buffer: Space, name: str) -> Tensor:
+def zeros_like(a: PlainTensor, dtype: Any, buffer: Space, name: str) -> PlainTensor:
     """A new tensor on chip of zeros, of ``a``'s shape."""
     return zeros((a.shape, 0), dtype or a.dtype, buffer, name)
 
@@ -98,13 +100,15 @@ def zeros_like(a: Tensor, dtype: Any, buffer: Space, name: str) -> Tensor:
     dtype=rules.needed_dtype,
     engine=rules.engine(Engine.VECTOR, Engine.GPSIMD),
 )
-def memset(shape: tuple[Shape, int], value: Any, dtype: Any, mask: Any, engine: Engine) -> Tensor:
+def memset(
+    shape: tuple[Shape, int], value: Any, dtype: Any, mask: Any, engine: Engine
+) -> PlainTensor:
     """A new SBUF tile filled with a number; its first dimension is the partition."""
     return each_element(shape[0], dtype, (), lambda: constant(value, dtype), mask)
 
 
 @means("nl.shared_constant", dtype=rules.dtype)
-def shared_constant(constant: Any, dtype: Any) -> Tensor:
+def shared_constant(constant: Any, dtype: Any) -> PlainTensor:
     """An array in HBM that is there when the kernel starts."""
     array = np.array(constant)
     if array.dtype.kind not in "biuf" or dtype is None:
@@ -113,9 +117,9 @@ def shared_constant(constant: Any, dtype: Any) -> Tensor:
     return _constant_tensor(array, dtype or as_dtype(array.dtype))
 
 
-def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> Tensor:
+def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> PlainTensor:
     data = rounded(array, dtype) if dtype == TFLOAT32 else array.astype(dtype)  # on the host
-    storage = Storage(
+    storage = PlainStorage(
         array.shape,
         dtype,
         Space.SHARED_HBM,
@@ -127,7 +131,7 @@ def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> Tensor:
 
 
 @means("nl.shared_identity_matrix", n=rules.whole, dtype=rules.dtype)
-def shared_identity_matrix(n: int, dtype: Any) -> Tensor:
+def shared_identity_matrix(n: int, dtype: Any) -> PlainTensor:
     """An identity matrix in HBM."""
     rules.require(n > 0, "an identity matrix has at least one row", n)
     return shared_constant(np.identity(n, dtype=np.float32), dtype)
@@ -137,7 +141,7 @@ def shared_identity_matrix(n: int, dtype: Any) -> Tensor:
 
 
 @means("nl.rand", shape=sizes, dtype=rules.needed_dtype)
-def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
+def rand(shape: tuple[Shape, int], dtype: Any) -> PlainTensor:
     """Uniform random numbers in [0, 1), by NumPy's generator."""
     tensor = current().allocate(shape[0], dtype)
     tensor.put(current().random.random(tensor.shape, dtype=np.float32))
@@ -147,7 +151,7 @@ def rand(shape: tuple[Shape, int], dtype: Any) -> Tensor:
 @means("nl.random_seed", mask=rules.absent)
 def random_seed(seed: Any, mask: None) -> None:
     """Seed the launch's generator with an integer of 32 bits, or with a tile that holds one."""
-    if isinstance(seed, Tensor):
+    if isinstance(seed, PlainTensor):
         held = seed.read().astype(np.float64).reshape(-1)
         whole = len(held) == 1 and float(held[0]).is_integer()
         rules.require(whole, "a seed is one integer", seed, error=KernelError)
@@ -158,7 +162,7 @@ def random_seed(seed: Any, mask: None) -> None:
 
 
 @means("nisa.dropout", data=rules.tile(), prob=rules.number_or(rules.tile()), dtype=rules.dtype)
-def dropout(data: Tensor, prob: Any, mask: Any, dtype: Any) -> Tensor:
+def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
     """``data`` with elements replaced by 0 at the probability ``prob``; see :func:`rand`."""
     result = dtype or data.dtype
     if data.dtype.kind in "iub":
@@ -166,7 +170,7 @@ def dropout(data: Tensor, prob: Any, mask: Any, dtype: Any) -> Tensor:
             result == data.dtype, "dropout of integers keeps their dtype", result, error=DtypeError
         )
     chance = rules.one_element_each(prob, data, "dropout")
-    vectors = (chance,) if isinstance(chance, Tensor) else ()
+    vectors = (chance,) if isinstance(chance, PlainTensor) else ()
 
     def compute(x: Array, *given: Array) -> Array:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
@@ -180,7 +184,7 @@ def dropout(data: Tensor, prob: Any, mask: Any, dtype: Any) -> Tensor:
 
 
 @means("nl.arange")
-def arange(args: tuple[Any, ...] = ()) -> indices.Index:
+def arange(args: tuple[Any, ...] = ()) -> indices.PlainIndex:
     """See :func:`indices.arange`."""
     return indices.arange(*args)
 

@@ -45,7 +45,7 @@ from difftest.simulator.plain.rounding import (
     wrapped,
 )
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 OPERAND = rules.number_or(rules.tile())
@@ -54,13 +54,13 @@ OPERAND = rules.number_or(rules.tile())
 def each_element(
     shape: Shape,
     dtype: np.dtype[Any],
-    operands: tuple[Tensor, ...],
+    operands: tuple[PlainTensor, ...],
     compute: Callable[..., Array],
     mask: Any = None,
     *,
     space: Space = Space.SBUF,
-    dst: Tensor | None = None,
-) -> Tensor:
+    dst: PlainTensor | None = None,
+) -> PlainTensor:
     """A new tile (or ``dst``) with ``compute`` of the operands' elements where the mask is true.
 
     ``compute`` gets one flat array of elements for each operand and gives what is written, in the
@@ -84,14 +84,14 @@ def each_element(
 
 def _tensor_tensor(
     where: str,
-    left: Tensor,
-    right: Tensor,
+    left: PlainTensor,
+    right: PlainTensor,
     op: str,
     wanted: Engine,
     dtype: np.dtype[Any],
     mask: Any,
-    dst: Tensor | None = None,
-) -> Tensor:
+    dst: PlainTensor | None = None,
+) -> PlainTensor:
     rules.require(op not in UNARY, f"{where} takes a binary operator", op, error=KernelError)
     wide = left.dtype in WIDE and right.dtype in WIDE and op in WRAPPING
     integer = wide and wanted is not VECTOR
@@ -126,8 +126,8 @@ def _tensor_tensor(
     engine=rules.any_engine,
 )
 def tensor_tensor(
-    data1: Tensor, data2: Tensor, op: str, dtype: Any, mask: Any, engine: Engine
-) -> Tensor:
+    data1: PlainTensor, data2: PlainTensor, op: str, dtype: Any, mask: Any, engine: Engine
+) -> PlainTensor:
     """``data1 <op> data2``; 32-bit integers add, subtract and multiply exactly on GpSimd."""
     result = dtype or promoted(data1.dtype, data2.dtype)
     return _tensor_tensor("tensor_tensor", data1, data2, op, engine, result, mask)
@@ -139,7 +139,7 @@ Step = tuple[str, Any, bool]
 """An operator, its number or [P, 1] tile, and whether that is the left operand."""
 
 
-def _steps(where: str, data: Tensor, *given: tuple[Any, Any, bool]) -> list[Step]:
+def _steps(where: str, data: PlainTensor, *given: tuple[Any, Any, bool]) -> list[Step]:
     steps = []
     for op, operand, reverse in given:
         if op is None and operand is None:
@@ -154,7 +154,7 @@ def _take_steps(steps: list[Step], x: Array, vectors: list[Array], dtype: np.dty
     """The steps on a flat array of elements; ``vectors`` are spread over it already."""
     spread = iter(vectors)
     for op, operand, reverse in steps:
-        if isinstance(operand, Tensor):
+        if isinstance(operand, PlainTensor):
             y = next(spread)
         else:
             y = bit_pattern(operand, op, x.dtype) if op in BITVEC else number_as_float32(operand)
@@ -162,8 +162,8 @@ def _take_steps(steps: list[Step], x: Array, vectors: list[Array], dtype: np.dty
     return wrapped(x, dtype) if steps[-1][0] in BITVEC else x
 
 
-def _vectors(steps: list[Step]) -> tuple[Tensor, ...]:
-    return tuple(operand for _, operand, _ in steps if isinstance(operand, Tensor))
+def _vectors(steps: list[Step]) -> tuple[PlainTensor, ...]:
+    return tuple(operand for _, operand, _ in steps if isinstance(operand, PlainTensor))
 
 
 def _check_bitvec(where: str, steps: list[Step], *dtypes: np.dtype[Any]) -> None:
@@ -177,13 +177,13 @@ _SCALAR_ENGINE = (["multiply", "add"], ["multiply"], ["add"])
 
 def _tensor_scalar(
     where: str,
-    data: Tensor,
+    data: PlainTensor,
     steps: list[Step],
     wanted: Engine,
     dtype: np.dtype[Any],
     mask: Any,
-    dst: Tensor | None = None,
-) -> Tensor:
+    dst: PlainTensor | None = None,
+) -> PlainTensor:
     ops = [op for op, _, _ in steps]
     on_vector = all(VECTOR in ENGINES.get(op, (VECTOR,)) for op in ops)
     engine = rules.choose(
@@ -218,7 +218,7 @@ def _tensor_scalar(
     engine=rules.any_engine,
 )
 def tensor_scalar(
-    data: Tensor,
+    data: PlainTensor,
     op0: str,
     operand0: Any,
     reverse0: bool,
@@ -228,7 +228,7 @@ def tensor_scalar(
     dtype: Any,
     mask: Any,
     engine: Engine,
-) -> Tensor:
+) -> PlainTensor:
     """``(data <op0> operand0) <op1> operand1``."""
     where = "tensor_scalar"
     steps = _steps(where, data, (op0, operand0, reverse0), (op1, operand1, reverse1))
@@ -245,16 +245,16 @@ def tensor_scalar(
     dtype=rules.dtype,
 )
 def scalar_tensor_tensor(
-    data: Tensor,
+    data: PlainTensor,
     op0: str,
     operand0: Any,
     op1: str,
-    operand1: Tensor,
+    operand1: PlainTensor,
     reverse0: bool,
     reverse1: bool,
     dtype: Any,
     mask: Any,
-) -> Tensor:
+) -> PlainTensor:
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     where = "scalar_tensor_tensor"
     first = _steps(where, data, (op0, operand0, reverse0))
@@ -289,25 +289,25 @@ _ACTIVATION = {
 @means("nisa.activation", reduce_cmd=rules.member(reduce_cmd), **_ACTIVATION)
 def activation(
     op: str,
-    data: Tensor,
-    bias: Tensor | None,
+    data: PlainTensor,
+    bias: PlainTensor | None,
     scale: Any,
     reduce_op: str | None,
-    reduce_res: Tensor | None,
+    reduce_res: PlainTensor | None,
     reduce_cmd: Any,
     mask: Any,
     dtype: Any,
-) -> Tensor:
+) -> PlainTensor:
     """``op(data * scale + bias)``, and its sum along the free axes into the registers."""
     where = "activation"
     operands = [rules.one_element_each(scale, data, where), bias]
     operands[1] = rules.one_element_each(bias, data, where)
-    tiles = tuple(operand for operand in operands if isinstance(operand, Tensor))
+    tiles = tuple(operand for operand in operands if isinstance(operand, PlainTensor))
     computed: list[Array] = []
 
     def compute(x: Array, *vectors: Array) -> Array:
         given = iter(vectors)
-        factor = next(given) if isinstance(scale, Tensor) else number_as_float32(scale)
+        factor = next(given) if isinstance(scale, PlainTensor) else number_as_float32(scale)
         shifted = to_float32(x) * factor
         if bias is not None:
             shifted = shifted + to_float32(next(given))
@@ -329,20 +329,20 @@ def activation(
 
 
 @means("nisa.activation_reduce", **_ACTIVATION)
-def activation_reduce(reduce_res: Any, mask: Any, **arguments: Any) -> Tensor:
+def activation_reduce(reduce_res: Any, mask: Any, **arguments: Any) -> PlainTensor:
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
     into = rules.tile()(reduce_res, "reduce_res", "activation_reduce")
     return activation(reduce_res=into, reduce_cmd=reduce_cmd.reset_reduce, mask=mask, **arguments)
 
 
-def _unary(compute: Callable[[Array], Array]) -> Callable[[Tensor, Any, Any], Tensor]:
-    def meaning(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+def _unary(compute: Callable[[Array], Array]) -> Callable[[PlainTensor, Any, Any], PlainTensor]:
+    def meaning(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
         return each_element(x.shape, dtype or x.dtype, (x,), compute, mask)
 
     return meaning
 
 
-def _activation_meaning(name: str) -> Callable[[Tensor, Any, Any], Tensor]:
+def _activation_meaning(name: str) -> Callable[[PlainTensor, Any, Any], PlainTensor]:
     return _unary(lambda x: activate(name, to_float32(x)))
 
 
@@ -353,7 +353,7 @@ means("nl.reciprocal", x=rules.tile(), dtype=rules.dtype)(_reciprocal)
 
 
 @means("nisa.reciprocal", data=rules.tile(), dtype=rules.dtype)
-def reciprocal(data: Tensor, dtype: Any, mask: Any) -> Tensor:
+def reciprocal(data: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """``1 / data`` on the Vector Engine."""
     return _reciprocal(data, dtype, mask)
 
@@ -362,7 +362,7 @@ def reciprocal(data: Tensor, dtype: Any, mask: Any) -> Tensor:
 
 
 def _dtype_of(value: Any) -> np.dtype[Any]:
-    return value.dtype if isinstance(value, Tensor) else dtype_of_number(value)
+    return value.dtype if isinstance(value, PlainTensor) else dtype_of_number(value)
 
 
 def _default_dtype(op: str, x: Any, y: Any) -> np.dtype[Any]:
@@ -374,12 +374,12 @@ def _default_dtype(op: str, x: Any, y: Any) -> np.dtype[Any]:
 
 
 def binary(
-    op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, dst: Tensor | None = None
-) -> Tensor:
+    op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, dst: PlainTensor | None = None
+) -> PlainTensor:
     """``x <op> y`` of tiles and numbers; one partition repeats over the other's partitions."""
     where = f"nl.{op}"
     result = dtype or _default_dtype(op, x, y)
-    if isinstance(x, Tensor) and isinstance(y, Tensor):
+    if isinstance(x, PlainTensor) and isinstance(y, PlainTensor):
         if x.ndim >= y.ndim and y.shape[0] == 1:
             y = y.spread((x.shape[0], *(1,) * (x.ndim - y.ndim), *y.shape[1:]))
         elif y.ndim >= x.ndim and x.shape[0] == 1:
@@ -388,22 +388,22 @@ def binary(
             y = copy_to_sbuf(y)
         return _tensor_tensor(where, x, y, op, Engine.UNKNOWN, result, mask, dst)
     rules.require(
-        isinstance(x, Tensor) or isinstance(y, Tensor),
+        isinstance(x, PlainTensor) or isinstance(y, PlainTensor),
         f"{where} takes a tile",
         x,
         y,
         error=KernelError,
     )
-    data, step = (x, (op, y, False)) if isinstance(x, Tensor) else (y, (op, x, True))
+    data, step = (x, (op, y, False)) if isinstance(x, PlainTensor) else (y, (op, x, True))
     return _tensor_scalar(where, data, [step], Engine.UNKNOWN, result, mask, dst)
 
 
-def copy_to_sbuf(tile: Tensor) -> Tensor:
+def copy_to_sbuf(tile: PlainTensor) -> PlainTensor:
     """A bit-accurate copy in SBUF."""
     return each_element(tile.shape, tile.dtype, (tile,), lambda elements: elements)
 
 
-def _binary_meaning(op: str) -> Callable[[Any, Any, Any, Any], Tensor]:
+def _binary_meaning(op: str) -> Callable[[Any, Any, Any, Any], PlainTensor]:
     return lambda x, y, dtype, mask: binary(op, x, y, dtype, mask)
 
 
@@ -412,34 +412,34 @@ for _name in set(BITVEC) | set(ARITHMETIC):
         means(f"nl.{_name}", x=OPERAND, y=OPERAND, dtype=rules.dtype)(_binary_meaning(_name))
 
 
-def unary(op: str, x: Tensor, dtype: Any = None, mask: Any = None) -> Tensor:
+def unary(op: str, x: PlainTensor, dtype: Any = None, mask: Any = None) -> PlainTensor:
     """``<op> x`` on the Vector Engine."""
     result = dtype or (BOOL if op in COMPARING else x.dtype)
     return _tensor_scalar(f"nl.{op}", x, [(op, 0, False)], Engine.UNKNOWN, result, mask)
 
 
 @means("nl.invert", x=rules.tile(), dtype=rules.dtype)
-def invert(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+def invert(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """``~x``, bit by bit."""
     return unary("invert", x, dtype, mask)
 
 
 @means("nl.logical_not", x=rules.tile(), dtype=rules.dtype)
-def logical_not(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+def logical_not(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """1 where ``x`` is 0, else 0."""
     return unary("logical_not", x, dtype, mask)
 
 
 @means("nl.negative", x=rules.tile(), dtype=rules.dtype)
-def negative(x: Tensor, dtype: Any, mask: Any) -> Tensor:
+def negative(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """``-x``: a product with -1."""
     return binary("multiply", x, -1.0, dtype or x.dtype, mask)
 
 
 @means("nl.where", condition=rules.tile(), x=OPERAND, y=OPERAND, dtype=rules.dtype)
-def where(condition: Tensor, x: Any, y: Any, dtype: Any, mask: Any) -> Tensor:
+def where(condition: PlainTensor, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
     """``condition ? x : y``; of one dtype bit by bit, else through float32."""
-    tiles = tuple(side for side in (x, y) if isinstance(side, Tensor))
+    tiles = tuple(side for side in (x, y) if isinstance(side, PlainTensor))
     rules.require(
         all(tile.ndim == condition.ndim for tile in tiles), "nl.where: one rank", condition, *tiles
     )
@@ -451,7 +451,8 @@ def where(condition: Tensor, x: Any, y: Any, dtype: Any, mask: Any) -> Tensor:
     def compute(chosen: Array, *parts: Array) -> Array:
         given = iter(parts)
         sides = [
-            next(given) if isinstance(side, Tensor) else number_as_float32(side) for side in (x, y)
+            next(given) if isinstance(side, PlainTensor) else number_as_float32(side)
+            for side in (x, y)
         ]
         if not exact:
             sides = [to_float32(side) for side in sides]

@@ -52,7 +52,7 @@ class Slice:
             raise ShapeError("nl.ds selects at least one element", received=f"size {self.size}")
 
 
-class Index:
+class PlainIndex:
     """The values of an affine expression of indices, int64."""
 
     def __init__(self, values: Array) -> None:
@@ -66,12 +66,12 @@ class Index:
     def ndim(self) -> int:
         return self.values.ndim
 
-    def __getitem__(self, key: Any) -> Index:
+    def __getitem__(self, key: Any) -> PlainIndex:
         items = key if isinstance(key, tuple) else (key,)
         if not all(item is None or item is Ellipsis or item == slice(None) for item in items):
             raise KernelError("an index expression takes only ':' and None", received=f"[{key!r}]")
         try:
-            return Index(self.values[key])
+            return PlainIndex(self.values[key])
         except IndexError as error:
             raise KernelError("an index has no more ':' than axes", received=f"{error}") from None
 
@@ -82,10 +82,10 @@ class Index:
         raise KernelError("control flow cannot depend on an index", received="a condition")
 
     def _with(self, other: Any, sign: int) -> Any:
-        if isinstance(other, Index):
+        if isinstance(other, PlainIndex):
             common_shape(self.shape, other.shape)
-            return Index(self.values + sign * other.values)
-        return Index(self.values + sign * int(other)) if is_integer(other) else NotImplemented
+            return PlainIndex(self.values + sign * other.values)
+        return PlainIndex(self.values + sign * int(other)) if is_integer(other) else NotImplemented
 
     def __add__(self, other: Any) -> Any:
         return self._with(other, 1)
@@ -98,13 +98,13 @@ class Index:
     def __rsub__(self, other: Any) -> Any:
         return (-self)._with(other, 1)
 
-    def __neg__(self) -> Index:
-        return Index(-self.values)
+    def __neg__(self) -> PlainIndex:
+        return PlainIndex(-self.values)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Index):
+        if isinstance(other, PlainIndex):
             raise _not_affine("the product of two indices")
-        return Index(self.values * int(other)) if is_integer(other) else NotImplemented
+        return PlainIndex(self.values * int(other)) if is_integer(other) else NotImplemented
 
     __rmul__ = __mul__
 
@@ -118,7 +118,7 @@ class Index:
         difference = self._with(other, -1)
         if difference is NotImplemented:
             return NotImplemented
-        return Mask(comparison(difference.values, 0), parts)
+        return PlainMask(comparison(difference.values, 0), parts)
 
     def __le__(self, other: Any) -> Any:
         return self._compare(other, np.less_equal)
@@ -145,16 +145,16 @@ def _not_affine(what: str) -> KernelError:
     return KernelError("index expressions are affine", received=what)
 
 
-class Mask:
+class PlainMask:
     """Comparisons of index expressions joined by ``&``; ``parts`` of one inequality each."""
 
     def __init__(self, values: Array, parts: int = 1) -> None:
         self.values, self.parts = values, parts
 
     def __and__(self, other: Any) -> Any:
-        if isinstance(other, Mask):
+        if isinstance(other, PlainMask):
             common_shape(self.values.shape, other.values.shape)
-            return Mask(self.values & other.values, self.parts + other.parts)
+            return PlainMask(self.values & other.values, self.parts + other.parts)
         if isinstance(other, (bool, np.bool_)):
             return self if other else False
         return NotImplemented
@@ -171,14 +171,14 @@ class Mask:
 class Offset:
     """An index held in a tile plus an affine part."""
 
-    def __init__(self, tile: Any, index: Index) -> None:
+    def __init__(self, tile: Any, index: PlainIndex) -> None:
         self.tile, self.index = tile, index
 
 
-class Grid(tuple[Index, ...]):
+class Grid(tuple[PlainIndex, ...]):
     """What ``nl.mgrid[...]`` gives: dense indices, also by the names of their axes."""
 
-    def __getattr__(self, name: str) -> Index:
+    def __getattr__(self, name: str) -> PlainIndex:
         if len(name) == 1 and name in "pxyzw"[: len(self)]:
             return self["pxyzw".index(name)]
         raise AttributeError(f"a grid of {len(self)} dimensions has no {name!r}")
@@ -191,9 +191,9 @@ def _range(where: str, *args: Any) -> range:
     return range(*numbers)
 
 
-def arange(*args: Any) -> Index:
+def arange(*args: Any) -> PlainIndex:
     """``nl.arange``: NumPy's."""
-    return Index(np.array(_range("nl.arange", *args), dtype=np.int64))
+    return PlainIndex(np.array(_range("nl.arange", *args), dtype=np.int64))
 
 
 def mgrid(key: Any) -> Grid:
@@ -205,7 +205,7 @@ def mgrid(key: Any) -> Grid:
         step = 1 if item.step is None else item.step
         ranges.append(_range("nl.mgrid", item.start or 0, item.stop, step))
     dense = np.meshgrid(*(np.array(r, dtype=np.int64) for r in ranges), indexing="ij")
-    return Grid(Index(values) for values in dense)
+    return Grid(PlainIndex(values) for values in dense)
 
 
 def mask_over(mask: Any, shape: Shape) -> Array:
@@ -216,7 +216,7 @@ def mask_over(mask: Any, shape: Shape) -> Array:
         return np.full(shape, bool(mask))
     if hasattr(mask, "terms"):
         raise not_modelled("a mask made outside the kernel, in plain mode,", f"{mask!r:.80}")
-    if not isinstance(mask, Mask):
+    if not isinstance(mask, PlainMask):
         raise KernelError("a mask is made of comparisons of indices", received=f"{mask!r:.80}")
     try:
         return np.array(np.broadcast_to(mask.values, shape))

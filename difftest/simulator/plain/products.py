@@ -15,7 +15,7 @@ from difftest.simulator.plain.indices import integers
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 OPERAND = rules.tile(Space.SBUF, dtypes=FLOATS)
@@ -29,7 +29,7 @@ def mask_of_product(value: Any, name: str, where: str) -> bool:
     return value is None or bool(value)
 
 
-def _product(stationary: Tensor, moving: Tensor, made: bool) -> Tensor:
+def _product(stationary: PlainTensor, moving: PlainTensor, made: bool) -> PlainTensor:
     """``stationary.T @ moving`` in PSUM, float32, added up from the first partition to the last."""
     rows, columns = stationary.rows(), moving.rows()
     where, machine = "nc_matmul", current().machine
@@ -55,13 +55,13 @@ def _product(stationary: Tensor, moving: Tensor, made: bool) -> Tensor:
 
 @means("nisa.nc_matmul", stationary=OPERAND, moving=OPERAND, mask=mask_of_product)
 def nc_matmul(
-    stationary: Tensor,
-    moving: Tensor,
+    stationary: PlainTensor,
+    moving: PlainTensor,
     tile_position: Any,
     tile_size: Any,
     mask: bool,
     **hints: bool,
-) -> Tensor:
+) -> PlainTensor:
     """See :func:`_product`; the hints change no value."""
     del hints
     position, size = integers(tile_position, "tile_position"), integers(tile_size, "tile_size")
@@ -85,7 +85,9 @@ def _check_pe_tile(
     rules.require(fits, "nc_matmul's PE tiling", position, size, stationary, error=KernelError)
 
 
-def _transpose(data: Tensor, dtype: np.dtype[Any], wanted: Engine, made: bool = True) -> Tensor:
+def _transpose(
+    data: PlainTensor, dtype: np.dtype[Any], wanted: Engine, made: bool = True
+) -> PlainTensor:
     """The partitions and the collapsed free axes swapped."""
     if wanted is Engine.UNKNOWN and data.space is Space.PSUM:
         wanted = Engine.VECTOR
@@ -112,13 +114,13 @@ def _transpose(data: Tensor, dtype: np.dtype[Any], wanted: Engine, made: bool = 
     dtype=rules.dtype,
     engine=rules.any_engine,
 )
-def nc_transpose(data: Tensor, mask: bool, dtype: Any, engine: Engine) -> Tensor:
+def nc_transpose(data: PlainTensor, mask: bool, dtype: Any, engine: Engine) -> PlainTensor:
     """See :func:`_transpose`."""
     return _transpose(data, dtype or data.dtype, engine, mask)
 
 
 @means("nl.transpose", x=rules.tile(), dtype=rules.dtype, mask=rules.no_mask)
-def transpose(x: Tensor, dtype: Any, mask: None) -> Tensor:
+def transpose(x: PlainTensor, dtype: Any, mask: None) -> PlainTensor:
     """A 2-D tile transposed, in SBUF."""
     rules.require(x.ndim == 2, "nl.transpose takes two dimensions", x)
     source = copy_to_sbuf(x) if x.space is Space.PSUM else x
@@ -126,7 +128,7 @@ def transpose(x: Tensor, dtype: Any, mask: None) -> Tensor:
 
 
 @means("nl.matmul", x=rules.tile(), y=OPERAND, mask=mask_of_product)
-def matmul(x: Tensor, y: Tensor, transpose_x: bool, mask: bool) -> Tensor:
+def matmul(x: PlainTensor, y: PlainTensor, transpose_x: bool, mask: bool) -> PlainTensor:
     """``x @ y``, or ``x.T @ y``, in PSUM."""
     stationary = x if transpose_x else transpose(x, None, None)
     return _product(OPERAND(stationary, "x", "nl.matmul"), y, mask)

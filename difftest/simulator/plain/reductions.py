@@ -28,7 +28,7 @@ from difftest.simulator.plain.operators import (
 )
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 
 
 def fold(op: str, lanes: Array, where: Array) -> Array:
@@ -45,7 +45,9 @@ def fold(op: str, lanes: Array, where: Array) -> Array:
     return total
 
 
-def _free_axes(axis: Any, data: Tensor, where: str, *, trailing: bool = False) -> tuple[int, ...]:
+def _free_axes(
+    axis: Any, data: PlainTensor, where: str, *, trailing: bool = False
+) -> tuple[int, ...]:
     """The reduced axes, ascending: free ones, and the last consecutive ones if ``trailing``."""
     given = integers(axis, f"{where}'s axis")
     axes = sorted(number + data.ndim if number < 0 else number for number in given)
@@ -72,14 +74,14 @@ def _rows_of(array: Array, axes: tuple[int, ...]) -> Array:
 
 def _reduce(
     op: str,
-    data: Tensor,
+    data: PlainTensor,
     axes: tuple[int, ...],
     dtype: np.dtype[Any],
     mask: Any,
     shape: Shape,
     *,
     negate: bool = False,
-) -> Tensor:
+) -> PlainTensor:
     where = mask_over(mask, data.shape)
     elements = data.read(where)
     lanes = elements if op in BITVEC else to_float32(elements)
@@ -102,8 +104,8 @@ def _reduce(
     dtype=rules.dtype,
 )
 def tensor_reduce(
-    op: str, data: Tensor, axis: Any, mask: Any, dtype: Any, negate: bool, keepdims: bool
-) -> Tensor:
+    op: str, data: PlainTensor, axis: Any, mask: Any, dtype: Any, negate: bool, keepdims: bool
+) -> PlainTensor:
     """A reduction of the last free axes."""
     axes = _free_axes(axis, data, "tensor_reduce", trailing=True)
     result = dtype or data.dtype
@@ -120,7 +122,7 @@ def tensor_reduce(
     data=rules.tile(),
     dtype=rules.dtype,
 )
-def tensor_partition_reduce(op: str, data: Tensor, mask: Any, dtype: Any) -> Tensor:
+def tensor_partition_reduce(op: str, data: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """A reduction across partitions, on the GpSimd Engine."""
     rules.not_gpsimd_in_psum("tensor_partition_reduce", GPSIMD, data)
     result = dtype or data.dtype
@@ -141,22 +143,22 @@ def tensor_partition_reduce(op: str, data: Tensor, mask: Any, dtype: Any) -> Ten
     dtype=rules.dtype,
 )
 def tensor_scalar_reduce(
-    data: Tensor,
+    data: PlainTensor,
     op0: str,
     operand0: Any,
     reduce_op: str,
-    reduce_res: Tensor,
+    reduce_res: PlainTensor,
     reverse0: None,
     dtype: Any,
     mask: None,
-) -> Tensor:
+) -> PlainTensor:
     """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
     where = "tensor_scalar_reduce"
     rules.require(op0 not in BITVEC, f"{where} takes arithmetic", op0, error=KernelError)
     operand = rules.one_element_each(operand0, data, where)
     into_fits = reduce_res.shape[0] == reduce_res.size == data.shape[0]
     rules.require(into_fits, f"{where}'s reduce_res is [P, 1]", reduce_res)
-    operands = (data, operand) if isinstance(operand, Tensor) else (data,)
+    operands = (data, operand) if isinstance(operand, PlainTensor) else (data,)
     results: list[Array] = []
 
     def compute(x: Array, *vectors: Array) -> Array:
@@ -174,16 +176,16 @@ def tensor_scalar_reduce(
 # -- nl.sum and kin -------------------------------------------------------------------------------
 
 
-def _sum_meaning(op: str) -> Callable[..., Tensor]:
-    def meaning(x: Tensor, axis: Any, dtype: Any, mask: Any, keepdims: bool) -> Tensor:
+def _sum_meaning(op: str) -> Callable[..., PlainTensor]:
+    def meaning(x: PlainTensor, axis: Any, dtype: Any, mask: Any, keepdims: bool) -> PlainTensor:
         return reduce_free(op, x, axis, dtype or x.dtype, mask, keepdims=keepdims)
 
     return meaning
 
 
 def reduce_free(
-    op: str, x: Tensor, axis: Any, dtype: np.dtype[Any], mask: Any = None, *, keepdims: bool
-) -> Tensor:
+    op: str, x: PlainTensor, axis: Any, dtype: np.dtype[Any], mask: Any = None, *, keepdims: bool
+) -> PlainTensor:
     """A reduction of any free axes."""
     axes = _free_axes(axis, x, f"reduction with {op}")
     return _reduce(op, x, axes, dtype, mask, _reduced(x.shape, axes, keepdims))
@@ -194,7 +196,7 @@ for _name, _op in (("max", "maximum"), ("min", "minimum"), ("sum", "add"), ("pro
 
 
 @means("nl.mean", x=rules.tile(), dtype=rules.dtype)
-def mean(x: Tensor, axis: Any, dtype: Any, mask: Any, keepdims: bool) -> Tensor:
+def mean(x: PlainTensor, axis: Any, dtype: Any, mask: Any, keepdims: bool) -> PlainTensor:
     """The sum in float32 times one over the number of elements of the unmasked tile."""
     total = reduce_free("add", x, axis, FLOAT32, mask, keepdims=keepdims)
     result = dtype or (x.dtype if is_float(x.dtype) else FLOAT32)
@@ -202,7 +204,7 @@ def mean(x: Tensor, axis: Any, dtype: Any, mask: Any, keepdims: bool) -> Tensor:
 
 
 @means("nl.var", x=rules.tile(), dtype=rules.dtype)
-def var(x: Tensor, axis: Any, dtype: Any, mask: Any) -> Tensor:
+def var(x: PlainTensor, axis: Any, dtype: Any, mask: Any) -> PlainTensor:
     """The mean of the squared differences from the mean, in float32."""
     centre = mean(x, axis, FLOAT32, mask, True)
     away = binary("subtract", x, centre, FLOAT32)
@@ -210,7 +212,7 @@ def var(x: Tensor, axis: Any, dtype: Any, mask: Any) -> Tensor:
 
 
 @means("nl.softmax", x=rules.tile(), dtype=rules.dtype, compute_dtype=rules.dtype)
-def softmax(x: Tensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any) -> Tensor:
+def softmax(x: PlainTensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any) -> PlainTensor:
     """``exp(x - max) / sum(exp(x - max))``, in float32."""
     peak = reduce_free("maximum", x, axis, FLOAT32, mask, keepdims=True)
     shifted = binary("subtract", x, peak, FLOAT32)
@@ -221,12 +223,12 @@ def softmax(x: Tensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any) -> 
 
 
 @means("nl.loop_reduce", x=rules.tile(), op=math_operator, mask=rules.absent)
-def loop_reduce(x: Tensor, op: str, loop_indices: Any, dtype: Any, mask: None) -> Tensor:
+def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: None) -> PlainTensor:
     """``b = nl.loop_reduce(x, op, [i])`` is ``b = b <op> x``, in place."""
-    target: Tensor = assignment_target("nl.loop_reduce", Tensor)
+    target: PlainTensor = assignment_target("nl.loop_reduce", PlainTensor)
     same = dtype is None or as_dtype(dtype) == target.dtype
     rules.require(same, "nl.loop_reduce keeps its destination's dtype", target, error=KernelError)
-    updated: Tensor = meant("in place", target=target, op=op, other=x)
+    updated: PlainTensor = meant("in place", target=target, op=op, other=x)
     return updated
 
 
@@ -251,8 +253,8 @@ def _scan_operator(op: Any, name: str, where: str) -> str:
     dtype=rules.dtype,
 )
 def tensor_tensor_scan(
-    data0: Tensor,
-    data1: Tensor,
+    data0: PlainTensor,
+    data1: PlainTensor,
     initial: Any,
     op0: str,
     op1: str,
@@ -260,7 +262,7 @@ def tensor_tensor_scan(
     reverse1: bool,
     dtype: Any,
     mask: Any,
-) -> Tensor:
+) -> PlainTensor:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
     where = "tensor_tensor_scan"
     rules.not_both_in_psum(where, data0, data1)
@@ -272,7 +274,7 @@ def tensor_tensor_scan(
         to_float32(tile.read(chosen.reshape(tile.shape))).reshape(rows.shape)
         for tile in (data0, data1)
     )
-    if isinstance(start, Tensor):
+    if isinstance(start, PlainTensor):
         state = to_float32(start.read(rows.any(axis=1, keepdims=True))).reshape(-1)
     else:
         state = np.full(len(rows), number_as_float32(start))
@@ -290,8 +292,8 @@ def tensor_tensor_scan(
 
 
 def _each_partition(
-    data: Tensor, count: int, dtype: np.dtype[Any], mask: Any, compute: Callable[[Array], Any]
-) -> Tensor:
+    data: PlainTensor, count: int, dtype: np.dtype[Any], mask: Any, compute: Callable[[Array], Any]
+) -> PlainTensor:
     """``compute`` of each partition's unmasked elements: [P, count]."""
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
     rows = to_float32(data.rows().read(chosen))
@@ -321,7 +323,7 @@ def _moments(values: Array) -> list[Any]:
 
 
 @means("nisa.bn_stats", data=rules.tile(), dtype=rules.dtype)
-def bn_stats(data: Tensor, mask: Any, dtype: Any) -> Tensor:
+def bn_stats(data: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """Count, mean and variance * count of the even elements, then of the odd ones."""
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
     most = current().machine.bn_stats_fmax
@@ -349,7 +351,7 @@ def _aggregate(row: Array) -> list[Any]:
 
 
 @means("nisa.bn_aggr", data=rules.tile(), dtype=rules.dtype)
-def bn_aggr(data: Tensor, mask: Any, dtype: Any) -> Tensor:
+def bn_aggr(data: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """Mean and variance from tuples of bn_stats."""
     return _each_partition(data, 2, dtype or data.dtype, mask, _aggregate)
 
@@ -360,13 +362,13 @@ def largest_eight(row: Array) -> Array:
 
 
 @means("nisa.max8", src=rules.tile(), dtype=rules.dtype)
-def max8(src: Tensor, mask: Any, dtype: Any) -> Tensor:
+def max8(src: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """The 8 largest values of each partition."""
     check_length("max8", src, mask)
     return _each_partition(src, 8, dtype or src.dtype, mask, largest_eight)
 
 
-def check_length(where: str, data: Tensor, mask: Any) -> None:
+def check_length(where: str, data: PlainTensor, mask: Any) -> None:
     """8 to 16384 elements in each partition."""
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1).sum(axis=1)
     least, most = current().machine.max8_range

@@ -11,12 +11,12 @@ from difftest.simulator.plain.operators import ARITHMETIC
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.rules import require
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 
 _START = {"add": 0.0, "maximum": -np.inf}
 
 
-def accumulate(engine: str, lanes: Array, op: str, command: Any, into: Tensor | None) -> None:
+def accumulate(engine: str, lanes: Array, op: str, command: Any, into: PlainTensor | None) -> None:
     """Reduce float32 ``lanes`` [P, N] into the registers as ``command`` says, and read them out.
 
     The registers, one for each partition, live across instructions.

@@ -17,7 +17,7 @@ from difftest.simulator.errors import BufferError, DtypeError, KernelError, Shap
 from difftest.simulator.frontend.arguments import as_engine
 from difftest.simulator.plain.indices import integer
 from difftest.simulator.plain.rounding import is_number
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 Role = Callable[[Any, str, str], Any]
@@ -29,8 +29,8 @@ DMA = (*HBM, Space.SBUF)
 def view(*spaces: Space, dtypes: tuple[np.dtype[Any], ...] = ()) -> Role:
     """A tensor in one of these memories, of one of these dtypes (of any if none is named)."""
 
-    def role(value: Any, name: str, where: str) -> Tensor:
-        if not isinstance(value, Tensor):
+    def role(value: Any, name: str, where: str) -> PlainTensor:
+        if not isinstance(value, PlainTensor):
             raise KernelError(f"{where} takes a tile as {name}", received=f"{value!r:.80}")
         if value.space not in spaces:
             raise BufferError(
@@ -142,26 +142,26 @@ def require(fact: bool, rule: str, *received: Any, error: type[Any] = ShapeError
         raise error(rule, received=", ".join(map(str, received)))
 
 
-def same_partitions(where: str, *tiles: Tensor) -> None:
+def same_partitions(where: str, *tiles: PlainTensor) -> None:
     """The operands have the same number of partitions."""
     sizes = {tile.shape[0] for tile in tiles}
     require(len(sizes) == 1, f"{where}: operands have the same partitions", *tiles)
 
 
-def same_elements(where: str, *tiles: Tensor) -> None:
+def same_elements(where: str, *tiles: PlainTensor) -> None:
     """The operands have the same partitions and elements in each."""
     same_partitions(where, *tiles)
     sizes = {tile.size for tile in tiles}
     require(len(sizes) == 1, f"{where}: operands have the same elements a partition", *tiles)
 
 
-def not_both_in_psum(where: str, *tiles: Tensor) -> None:
+def not_both_in_psum(where: str, *tiles: PlainTensor) -> None:
     """At most one of two inputs is in PSUM."""
     both = all(tile.space is Space.PSUM for tile in tiles)
     require(not both, f"{where}: inputs are not both in PSUM", *tiles, error=BufferError)
 
 
-def not_gpsimd_in_psum(where: str, on: Engine, *tiles: Tensor) -> None:
+def not_gpsimd_in_psum(where: str, on: Engine, *tiles: PlainTensor) -> None:
     """The GpSimd Engine cannot access PSUM."""
     reaches = on is Engine.GPSIMD and any(tile.space is Space.PSUM for tile in tiles)
     require(not reaches, f"{where}: GpSimd cannot access PSUM", *tiles, error=BufferError)
@@ -173,14 +173,14 @@ def integers_only(where: str, *dtypes: np.dtype[Any]) -> None:
     require(fit, f"{where}: bitvec operators take integers", *dtypes, error=DtypeError)
 
 
-def float_only(value: Tensor, where: str) -> None:
+def float_only(value: PlainTensor, where: str) -> None:
     """An operand of a float dtype."""
     require(is_float(value.dtype), f"{where} takes floats", value, error=DtypeError)
 
 
-def one_element_each(value: Any, data: Tensor, where: str) -> Any:
+def one_element_each(value: Any, data: PlainTensor, where: str) -> Any:
     """A number, or a vector with one element in each of the data's partitions, as [P, 1]."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, PlainTensor):
         return value
     fits = value.shape[0] == value.size == data.shape[0]
     require(fits, f"{where} takes a scalar or one element in each partition", value, data)

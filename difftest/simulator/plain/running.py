@@ -20,7 +20,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.plain.indices import Shape, elements_of
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
-from difftest.simulator.plain.tensors import Storage, Tensor
+from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
 from difftest.simulator.trace import Space
 
 HINTS = ("lazy_initialization",)
@@ -36,7 +36,7 @@ class Run:
         self.random = np.random.default_rng(0)
         self.registers: dict[str, Array] = {}
         """The engines' accumulators (``nisa.reduce_cmd``), by engine."""
-        self._shared: list[Storage] = []
+        self._shared: list[PlainStorage] = []
         self._next_shared = 0
 
     @contextlib.contextmanager
@@ -80,7 +80,7 @@ class Run:
         *,
         partition: int = 0,
         name: str = "",
-    ) -> Tensor:
+    ) -> PlainTensor:
         """A new tensor of which nothing is written.
 
         Raises
@@ -91,12 +91,12 @@ class Run:
             return self._shared_tensor(shape, dtype, name)
         if not space.is_hbm:
             self._check_size(shape, dtype, space, partition)
-        return Storage(shape, dtype, space, partition=partition, name=name).tensor()
+        return PlainStorage(shape, dtype, space, partition=partition, name=name).tensor()
 
-    def _shared_tensor(self, shape: Shape, dtype: np.dtype[Any], name: str) -> Tensor:
+    def _shared_tensor(self, shape: Shape, dtype: np.dtype[Any], name: str) -> PlainTensor:
         """The instances of a grid see the same shared tensors, in order of creation."""
         if self._next_shared == len(self._shared):
-            self._shared.append(Storage(shape, dtype, Space.SHARED_HBM, name=name))
+            self._shared.append(PlainStorage(shape, dtype, Space.SHARED_HBM, name=name))
         storage = self._shared[self._next_shared]
         self._next_shared += 1
         if storage.data.shape != shape or storage.dtype != dtype:
@@ -126,9 +126,9 @@ class Run:
                 received=f"{partitions}",
             )
 
-    def argument(self, array: Array, name: str, mutable: bool) -> Tensor:
+    def argument(self, array: Array, name: str, mutable: bool) -> PlainTensor:
         """A kernel's argument, an array in its dtype's own bits, which is not copied."""
-        return Storage(
+        return PlainStorage(
             array.shape, array.dtype, Space.SHARED_HBM, data=array, mutable=mutable, name=name
         ).tensor()
 
@@ -141,7 +141,7 @@ class Run:
 
     def _output(self, value: Any) -> tuple[Array, Array | None]:
         """A returned tensor as an array, and where it was never written."""
-        if not isinstance(value, Tensor) or not value.in_hbm:
+        if not isinstance(value, PlainTensor) or not value.in_hbm:
             raise KernelError("a kernel returns tensors in HBM", received=f"{value!r:.80}")
         value.check_bounds()
         missing = value.missing()

@@ -17,7 +17,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import OPERAND, each_element
-from difftest.simulator.plain.indices import Mask, integers, mask_over
+from difftest.simulator.plain.indices import PlainMask, integers, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import (
     GPSIMD,
@@ -30,7 +30,7 @@ from difftest.simulator.plain.reductions import check_length
 from difftest.simulator.plain.registers import accumulate
 from difftest.simulator.plain.rounding import WIDE, Array, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Tensor
+from difftest.simulator.plain.tensors import PlainTensor
 
 UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
 PREDICATES = tuple(np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "bool"))
@@ -58,11 +58,11 @@ def _maximum(op: Any, name: str, where: str) -> str:
     dtype=rules.dtype,
 )
 def affine_select(
-    pred: Any, on_true_tile: Tensor, on_false_value: Any, mask: None, dtype: Any
-) -> Tensor:
+    pred: Any, on_true_tile: PlainTensor, on_false_value: Any, mask: None, dtype: Any
+) -> PlainTensor:
     """``on_true_tile`` where one comparison of indices holds, else a number."""
     data = on_true_tile
-    if not isinstance(pred, Mask) or pred.parts != 1:
+    if not isinstance(pred, PlainMask) or pred.parts != 1:
         raise KernelError("affine_select takes one comparison of indices", received=f"{pred!r:.80}")
     rules.not_gpsimd_in_psum("affine_select", GPSIMD, data)
     chosen = mask_over(pred, data.shape).reshape(-1)
@@ -90,19 +90,19 @@ def affine_select(
     dtype=rules.dtype,
 )
 def range_select(
-    on_true_tile: Tensor,
+    on_true_tile: PlainTensor,
     comp_op0: str,
     comp_op1: str,
-    bound0: Tensor,
-    bound1: Tensor,
+    bound0: PlainTensor,
+    bound1: PlainTensor,
     reduce_cmd: Any,
-    reduce_res: Tensor | None,
+    reduce_res: PlainTensor | None,
     reduce_op: str,
     range_start: int,
     on_false_value: Any,
     mask: None,
     dtype: Any,
-) -> Tensor:
+) -> PlainTensor:
     """``on_true_tile`` where the free index lies between two bounds, else the least float32."""
     where, data = "range_select", on_true_tile
     run = current()
@@ -139,11 +139,11 @@ def range_select(
     dtype=rules.absent,
 )
 def select_reduce(
-    dst: Tensor,
-    predicate: Tensor,
-    on_true: Tensor,
+    dst: PlainTensor,
+    predicate: PlainTensor,
+    on_true: PlainTensor,
     on_false: Any,
-    reduce_res: Tensor | None,
+    reduce_res: PlainTensor | None,
     reduce_cmd: Any,
     reduce_op: str,
     reverse_pred: bool,
@@ -159,7 +159,7 @@ def select_reduce(
     other = rules.one_element_each(on_false, on_true, where)
     lanes = to_float32(on_true.rows().read())
     chosen = (predicate.rows().read() != 0) ^ bool(reverse_pred)
-    number = not isinstance(other, Tensor)
+    number = not isinstance(other, PlainTensor)
     beside = number_as_float32(other) if number else to_float32(other.read())
     result = np.where(chosen, lanes, beside)
     dst.put(result.reshape(dst.shape))
@@ -181,13 +181,13 @@ def _places(where: str, row: Array, wanted: Array) -> list[int]:
     return taken
 
 
-def _eight(where: str, data: Tensor, vals: Tensor) -> None:
+def _eight(where: str, data: PlainTensor, vals: PlainTensor) -> None:
     rules.same_partitions(where, data, vals)
     rules.require(vals.size == 8 * vals.shape[0], f"{where} takes 8 values a partition", vals)
 
 
 @means("nisa.nc_find_index8", data=rules.tile(), vals=rules.tile(), dtype=rules.dtype)
-def nc_find_index8(data: Tensor, vals: Tensor, mask: Any, dtype: Any) -> Tensor:
+def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """The index of each of 8 values in its partition's unmasked elements."""
     where = "nc_find_index8"
     check_length(where, data, mask)
@@ -220,8 +220,13 @@ def nc_find_index8(data: Tensor, vals: Tensor, mask: Any, dtype: Any) -> Tensor:
     dtype=rules.dtype,
 )
 def nc_match_replace8(
-    data: Tensor, vals: Tensor, imm: Any, dst_idx: Tensor | None, mask: None, dtype: Any
-) -> Tensor:
+    data: PlainTensor,
+    vals: PlainTensor,
+    imm: Any,
+    dst_idx: PlainTensor | None,
+    mask: None,
+    dtype: Any,
+) -> PlainTensor:
     """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
     where = "nc_match_replace8"
     rows = to_float32(data.rows().read())
@@ -257,12 +262,12 @@ def _inside(where: str, index: Array, size: int) -> None:
     mask=rules.no_mask,
 )
 def local_gather(
-    src_buffer: Tensor,
-    index: Tensor,
+    src_buffer: PlainTensor,
+    index: PlainTensor,
     num_elem_per_idx: int,
     num_valid_indices: int | None,
     mask: None,
-) -> Tensor:
+) -> PlainTensor:
     """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
     where, src, width = "local_gather", src_buffer, num_elem_per_idx
     lanes = current().machine.gpsimd_core_partitions
@@ -292,7 +297,7 @@ def local_gather(
     indices=rules.tile(dtypes=(UINT32,)),
     dtype=rules.dtype,
 )
-def gather_flattened(data: Tensor, indices: Tensor, mask: Any, dtype: Any) -> Tensor:
+def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """``data[p, indices[p, i]]`` over the flattened free axes."""
     rules.same_partitions("gather_flattened", data, indices)
     chosen = mask_over(mask, indices.shape)
@@ -301,7 +306,7 @@ def gather_flattened(data: Tensor, indices: Tensor, mask: Any, dtype: Any) -> Te
     _inside("gather_flattened", places[chosen], size)
     columns = np.where(chosen, places, 0).reshape(data.shape[0], -1)
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
-    picked = Tensor(data.storage, positions.reshape(indices.shape), 0)
+    picked = PlainTensor(data.storage, positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
     return each_element(indices.shape, result, (picked,), lambda x: x, mask)
 
@@ -313,7 +318,9 @@ def gather_flattened(data: Tensor, indices: Tensor, mask: Any, dtype: Any) -> Te
     mask=rules.no_mask,
     dtype=rules.absent,
 )
-def nc_stream_shuffle(src: Tensor, dst: Tensor, shuffle_mask: Any, dtype: None, mask: None) -> None:
+def nc_stream_shuffle(
+    src: PlainTensor, dst: PlainTensor, shuffle_mask: Any, dtype: None, mask: None
+) -> None:
     """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
     where, quadrant = "nc_stream_shuffle", current().machine.shuffle_quadrant
     order = integers(shuffle_mask, "shuffle_mask")
@@ -326,7 +333,7 @@ def nc_stream_shuffle(src: Tensor, dst: Tensor, shuffle_mask: Any, dtype: None, 
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
-            line = Tensor(target.storage, target.positions[p : p + 1], 0)
+            line = PlainTensor(target.storage, target.positions[p : p + 1], 0)
             line.write(values[wanted : wanted + 1])
 
 
@@ -335,7 +342,7 @@ def nc_stream_shuffle(src: Tensor, dst: Tensor, shuffle_mask: Any, dtype: None, 
     segment_ids=rules.tile(dtypes=(FLOAT32, INT32)),
     dtype=rules.dtype,
 )
-def sequence_bounds(segment_ids: Tensor, dtype: Any) -> Tensor:
+def sequence_bounds(segment_ids: PlainTensor, dtype: Any) -> PlainTensor:
     """For each element the start and end of its segment; (n, -1) for padding, id 0."""
     where = "sequence_bounds"
     result = dtype or segment_ids.dtype

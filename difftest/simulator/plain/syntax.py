@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.plain.indices import Index, Offset
+from difftest.simulator.plain.indices import Offset, PlainIndex
 from difftest.simulator.plain.meanings import meant
 
 
@@ -32,10 +32,10 @@ class Operators:
     dtype: Any
 
     def __add__(self, other: Any) -> Any:
-        return Offset(self, other) if isinstance(other, Index) else _binary("add", self, other)
+        return Offset(self, other) if isinstance(other, PlainIndex) else _binary("add", self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return Offset(self, other) if isinstance(other, Index) else _binary("add", other, self)
+        return Offset(self, other) if isinstance(other, PlainIndex) else _binary("add", other, self)
 
     __sub__, __rsub__ = _forward("subtract"), _reverse("subtract")
     __mul__, __rmul__ = _forward("multiply"), _reverse("multiply")

@@ -17,8 +17,8 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
-    Index,
     Offset,
+    PlainIndex,
     Shape,
     Slice,
     common_shape,
@@ -35,7 +35,7 @@ OUTSIDE = -1
 """The position of an element that lies outside its tensor."""
 
 
-class Storage:
+class PlainStorage:
     """One tensor: its elements, and which of them were ever written."""
 
     def __init__(
@@ -58,13 +58,13 @@ class Storage:
         self.mutable, self.name = mutable, name
         self.of_matmul = False
 
-    def tensor(self) -> Tensor:
+    def tensor(self) -> PlainTensor:
         """All of it as a tile."""
         shape = self.data.shape
-        return Tensor(self, np.arange(elements_of(shape)).reshape(shape), self.partition)
+        return PlainTensor(self, np.arange(elements_of(shape)).reshape(shape), self.partition)
 
 
-class Tensor(Operators, AnyTensor):
+class PlainTensor(Operators, AnyTensor):
     """A tensor or a part of it: ``positions`` are flat, int64, in the tile's own shape.
 
     ``partition`` is the axis that runs over partitions, None where an index took it away.
@@ -73,7 +73,12 @@ class Tensor(Operators, AnyTensor):
     __array_ufunc__ = None
 
     def __init__(
-        self, storage: Storage, positions: Array, partition: int | None, *, scattered: bool = False
+        self,
+        storage: PlainStorage,
+        positions: Array,
+        partition: int | None,
+        *,
+        scattered: bool = False,
     ) -> None:
         self.storage, self.positions, self.partition = storage, positions, partition
         self.scattered = scattered
@@ -97,7 +102,7 @@ class Tensor(Operators, AnyTensor):
             raise ShapeError("a tile of no dimension has no length", received=repr(self))
         return int(self.shape[0])
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[PlainTensor]:
         return (self[k] for k in range(len(self)))
 
     def __bool__(self) -> bool:
@@ -163,10 +168,10 @@ class Tensor(Operators, AnyTensor):
 
     # -- views -------------------------------------------------------------------------------
 
-    def _view(self, positions: Array, partition: int | None) -> Tensor:
-        return Tensor(self.storage, positions, partition, scattered=self.scattered)
+    def _view(self, positions: Array, partition: int | None) -> PlainTensor:
+        return PlainTensor(self.storage, positions, partition, scattered=self.scattered)
 
-    def tile(self) -> Tensor:
+    def tile(self) -> PlainTensor:
         """The same elements with the partitions first and at least two dimensions."""
         if self.in_hbm:
             return self
@@ -177,12 +182,12 @@ class Tensor(Operators, AnyTensor):
             raise ShapeError("a tile's first dimension is its partition", received=repr(self))
         return self if self.ndim > 1 else self._view(self.positions.reshape(-1, 1), 0)
 
-    def rows(self) -> Tensor:
+    def rows(self) -> PlainTensor:
         """The same elements as partitions and one free axis."""
         tile = self.tile()
         return self._view(tile.positions.reshape(tile.shape[0], -1), 0)
 
-    def spread(self, shape: Shape) -> Tensor:
+    def spread(self, shape: Shape) -> PlainTensor:
         """The elements repeated to ``shape``: partitions align first, free axes from the last."""
         have = self.shape
         aligned = (*have[:1], *(1,) * (len(shape) - len(have)), *have[1:])
@@ -195,11 +200,11 @@ class Tensor(Operators, AnyTensor):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(item, (Index, Tensor, Offset)) for item in items):
+        if any(isinstance(item, (PlainIndex, PlainTensor, Offset)) for item in items):
             return self._advanced(items)
         return self._basic(items)
 
-    def _pick(self, indices: list[Array], partition: int | None) -> Tensor:
+    def _pick(self, indices: list[Array], partition: int | None) -> PlainTensor:
         """The elements at ``indices`` (one array for each dimension, which broadcast)."""
         self.check_bounds()
         inside = np.ones((), dtype=np.bool_)
@@ -210,7 +215,7 @@ class Tensor(Operators, AnyTensor):
         ]
         return self._view(np.where(inside, self.positions[tuple(within)], OUTSIDE), partition)
 
-    def _basic(self, items: tuple[Any, ...]) -> Tensor:
+    def _basic(self, items: tuple[Any, ...]) -> PlainTensor:
         """Integers, slices, ``nl.ds``, None and '...': one line of indices for each axis."""
         items = _fill(items, self.ndim)
         new_axes = sum(1 for item in items if item is None or not is_integer(item))
@@ -234,15 +239,17 @@ class Tensor(Operators, AnyTensor):
     def _advanced(self, items: tuple[Any, ...]) -> Any:
         """One index expression, integer or tile for each dimension."""
         for item in items:
-            if not (isinstance(item, (Index, Tensor, Offset)) or is_integer(item)):
+            if not (isinstance(item, (PlainIndex, PlainTensor, Offset)) or is_integer(item)):
                 raise KernelError(
                     "basic and advanced indexing do not mix", received=f"{item!r} on {self!r}"
                 )
         if len(items) != self.ndim:
             raise ShapeError("advanced indexing names every dimension", received=repr(self))
-        if any(isinstance(item, (Tensor, Offset)) for item in items):
+        if any(isinstance(item, (PlainTensor, Offset)) for item in items):
             return Indirect(self, items)
-        arrays = [item.values if isinstance(item, Index) else np.array(int(item)) for item in items]
+        arrays = [
+            item.values if isinstance(item, PlainIndex) else np.array(int(item)) for item in items
+        ]
         shape = common_shape(*(array.shape for array in arrays))
         if not self.in_hbm:
             self._check_partition_walk(arrays, shape)
@@ -266,7 +273,7 @@ class Tensor(Operators, AnyTensor):
                     received=f"axis {axis} of {self!r}",
                 )
 
-    def reshape(self, shape: Any) -> Tensor:
+    def reshape(self, shape: Any) -> PlainTensor:
         """The same elements in row-major order in another shape, if that is a view by strides."""
         wanted = integers(shape, "reshape's shape")
         if -1 in wanted:
@@ -289,7 +296,7 @@ class Tensor(Operators, AnyTensor):
             )
         return self._view(positions, self.partition)
 
-    def broadcast_to(self, shape: Any) -> Tensor:
+    def broadcast_to(self, shape: Any) -> PlainTensor:
         """The elements repeated along dimensions of size 1; the partition dimension is kept."""
         wanted = integers(shape, "broadcast_to's shape")
         whole = self.tile()
@@ -304,7 +311,7 @@ class Tensor(Operators, AnyTensor):
         positions = np.broadcast_to(whole.positions, wanted)
         return whole._view(positions, whole.partition)
 
-    def expand_dims(self, axis: Any) -> Tensor:
+    def expand_dims(self, axis: Any) -> PlainTensor:
         """A free dimension of size 1 inserted at ``axis``."""
         number = integer(axis, "expand_dims' axis")
         at = number + self.ndim + 1 if number < 0 else number
@@ -313,7 +320,7 @@ class Tensor(Operators, AnyTensor):
         self.check_bounds()
         return self._view(np.expand_dims(self.positions, at), self.partition)
 
-    def assert_shape(self, shape: Any) -> Tensor:
+    def assert_shape(self, shape: Any) -> PlainTensor:
         """The tile itself if it has this shape."""
         if self.shape != integers(shape, "assert_shape"):
             raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{shape}")
@@ -323,38 +330,38 @@ class Tensor(Operators, AnyTensor):
 class Indirect:
     """A tensor indexed with a tile: which elements, is known when the kernel runs."""
 
-    def __init__(self, base: Tensor, items: tuple[Any, ...]) -> None:
+    def __init__(self, base: PlainTensor, items: tuple[Any, ...]) -> None:
         self.base, self.items = base, items
         self.shape = common_shape(*(_indirect_shape(item) for item in items))
 
-    def resolve(self) -> Tensor:
+    def resolve(self) -> PlainTensor:
         """The tile that it names now; positions out of bounds are OUTSIDE."""
         indices = [np.array(_indirect_values(item)) for item in self.items]
         picked = self.base._pick(indices, 0)
         positions = np.broadcast_to(picked.positions, self.shape)
-        return Tensor(self.base.storage, positions, 0, scattered=True)
+        return PlainTensor(self.base.storage, positions, 0, scattered=True)
 
 
-def _index_shape(tile: Tensor) -> Shape:
+def _index_shape(tile: PlainTensor) -> Shape:
     """An index tile of one element is a scalar."""
     shape: Shape = tile.tile().shape
     return () if tile.size == 1 else shape
 
 
 def _indirect_shape(item: Any) -> Shape:
-    if isinstance(item, Index):
+    if isinstance(item, PlainIndex):
         return item.shape
     if isinstance(item, Offset):
         return common_shape(_index_shape(item.tile), item.index.shape)
-    return _index_shape(item) if isinstance(item, Tensor) else ()
+    return _index_shape(item) if isinstance(item, PlainTensor) else ()
 
 
 def _indirect_values(item: Any) -> Any:
-    if isinstance(item, Index):
+    if isinstance(item, PlainIndex):
         return item.values
     if isinstance(item, Offset):
         return _indirect_values(item.tile) + item.index.values
-    if not isinstance(item, Tensor):
+    if not isinstance(item, PlainTensor):
         return int(item)
     if item.dtype.kind not in "iu":
         raise DtypeError("indices held in a tile are integers", received=repr(item))

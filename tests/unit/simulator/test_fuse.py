@@ -54,12 +54,66 @@ def test_a_matmul_accumulates_in_psum():
     assert copied.writes[0].allocation.space is Space.SBUF
 
 
-def test_the_products_own_tensors_are_temporary():
+def test_a_result_that_went_elsewhere_has_no_allocation():
     trace = launch(matmul, [STATIONARY, MOVING]).trace
     seen = {r.allocation.id for e in trace for r in (*e.writes, *e.reads)}
-    temporary = [a for a in trace.allocations if a.is_temporary]
-    assert len(temporary) == 3  # two products and the copy
-    assert not seen & {a.id for a in temporary}
+    assert seen == {a.id for a in trace.allocations}
+    assert set(range(max(seen) + 1)) - seen == {6, 9}  # the products; the copy was the last
+
+
+def late_sums(a, b):
+    """Both products are there before either is added."""
+    total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
+    products = [nisa.nc_matmul(nl.load(a[k]), nl.load(b[k])) for k in range(2)]
+    for product in products:
+        total += product
+    return total
+
+
+def test_products_accumulate_whenever_they_are_added():
+    def kernel(a, b):
+        out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, late_sums(a, b))
+        return out
+
+    result = launch(kernel, [STATIONARY, MOVING])
+    matmuls = [event for event in result.trace if event.opcode == "nc_matmul"]
+    assert [event.attributes.accumulate for event in matmuls] == [True, True]
+    assert [event.operand("stationary").allocation.shape for event in matmuls] == [(16, 8)] * 2
+    assert result.trace.count("tensor_tensor") == 0
+    expected = np.einsum("kpm,kpn->mn", STATIONARY, MOVING)
+    np.testing.assert_allclose(result.outputs[0], expected, atol=1e-5)
+
+
+def test_a_product_that_is_used_elsewhere_too_is_multiplied_there_too():
+    def kernel(a, b):
+        total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
+        product = nisa.nc_matmul(nl.load(a[0]), nl.load(b[0]))
+        total += product
+        nl.copy(product)
+
+    events = events_of(kernel, STATIONARY, MOVING)
+    assert [e[1] for e in summary(events) if e[0] == "nc_matmul"] == [False, True]
+
+
+def test_a_product_of_what_was_overwritten_is_added_as_it_is():
+    """Multiplying again would give another value: the Vector Engine adds the one that is there."""
+
+    def kernel(a, b):
+        out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
+        total = nl.zeros((8, 20), nl.float32, buffer=nl.psum)
+        stationary, moving = nl.load(a[0]), nl.load(b[0])
+        product = nisa.nc_matmul(stationary, moving)
+        stationary[...] = 0.0
+        total += product
+        nl.store(out, total)
+        return out
+
+    result = launch(kernel, [STATIONARY, MOVING])
+    assert [e[1] for e in summary(result.trace) if e[0] == "nc_matmul"] == [False]
+    assert result.trace.count("tensor_tensor") == 1
+    expected = STATIONARY[0].T @ MOVING[0]
+    np.testing.assert_allclose(result.outputs[0], expected, atol=1e-5)
 
 
 def test_an_assigned_result_goes_to_its_part():
@@ -164,7 +218,7 @@ def test_values_are_those_of_the_two_steps():
     np.testing.assert_allclose(launch(matmul, [STATIONARY, MOVING]).outputs[0], expected, atol=1e-5)
 
 
-def made_and_moved(*, accumulate=False, partial=False):
+def made_and_moved(*, partial=False):
     """A matmul and the move of its result, as they are before they are joined."""
     shape, strides = (8, 20), (20, 1)
     product, total = (
@@ -173,16 +227,14 @@ def made_and_moved(*, accumulate=False, partial=False):
     product.writes = product.reads = product.moves = 1
     result = Region(product, 0, shape, strides, role="dst")
     target = Region(total, 0, shape, strides, role="dst", whole=not partial)
-    operands = (target._replace(role="data1"), result._replace(role="data2"))
     events = [
         Event(0, "nc_matmul", Engine.TENSOR, (result,), ()),
         Event(
             1,
-            "tensor_tensor",
+            "tensor_copy",
             Engine.VECTOR,
             (target,),
-            operands if accumulate else operands[1:],
-            attributes=Attributes(op="add", accumulate=accumulate),
+            (result._replace(role="src"),),
         ),
     ]
     return events, {1: product}, target
@@ -190,13 +242,12 @@ def made_and_moved(*, accumulate=False, partial=False):
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_joined_instruction_keeps_its_roles(partial):
-    events, moved, target = made_and_moved(accumulate=True, partial=partial)
+    events, moved, target = made_and_moved(partial=partial)
     (joined,) = fuse_moves(events, moved)
     assert joined.opcode == "nc_matmul"
     assert joined.writes == (target,)
-    assert joined.reads == (target,)
+    assert joined.reads == ()
     assert joined.writes[0].whole is not partial
-    assert joined.attributes == Attributes(accumulate=True)
 
 
 def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():

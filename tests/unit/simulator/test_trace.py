@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 from difftest.simulator import Engine, Space, launch
-from difftest.simulator.core import Core, current
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import language as nl
@@ -79,15 +77,15 @@ def test_regions(trace):
     load, scale, store = trace.events[3:6]
     x, out = load.reads[0].allocation, store.writes[0].allocation
     assert (x.name, x.space, x.shape, x.dtype) == ("x", Space.SHARED_HBM, (8, 12), FLOAT32)
-    assert load.reads == (Region(x, 6, (8, 6), (12, 1)),)
+    assert load.reads == (Region(x, 6, (8, 6), (12, 1), role="src"),)
     tile = load.writes[0].allocation
     assert (tile.name, tile.space, tile.shape) == ("half", Space.SBUF, (8, 6))
-    assert load.writes == (Region(tile, 0, (8, 6), (6, 1)),)
-    assert scale.reads == (Region(tile, 0, (8, 3), (6, 2)),)
-    assert store.writes == (Region(out, 6, (8, 3), (12, 1)),)
-    assert store.reads == scale.writes
+    assert load.writes == (Region(tile, 0, (8, 6), (6, 1), role="dst"),)
+    assert scale.reads == (Region(tile, 0, (8, 3), (6, 2), role="data"),)
+    assert store.writes == (Region(out, 6, (8, 3), (12, 1), role="dst"),)
+    assert store.reads == (scale.writes[0]._replace(role="src"),)
     strided = trace.events[-1].writes[0]
-    assert strided == Region(out, 2 * 12 + 1, (2, 3), (12, 4))
+    assert strided == Region(out, 2 * 12 + 1, (2, 3), (12, 4), role="dst")
     assert strided.elements == 6
 
 
@@ -150,53 +148,54 @@ def test_attributes(trace):
 
 def test_an_attribute_that_events_do_not_have():
     def emit(**keywords):
-        current().emit("tensor_copy", Engine.VECTOR, (), **keywords)
+        current().emit("tensor_copy", Engine.VECTOR, (), (), Attributes(), **keywords)
 
     for record in (True, False):
         with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
             launch(lambda: emit(colour=1), record=record)
 
 
-def test_an_instruction_can_be_told_each_attribute():
-    parameters = inspect.signature(Core.emit).parameters
-    names = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-    assert names[3:] == list(Attributes._fields)
-    given = {name: parameters[name].default for name in names[3:]}
-    assert given == Attributes()._asdict()
-
-
-def emitted(**keywords):
-    """The event of an instruction that writes one tile and reads it and another."""
-
-    def kernel():
-        one, other = (nl.ndarray((2, 2), nl.float32, buffer=nl.sbuf) for _ in range(2))
-        parts = {"partial": (one,)} if keywords.pop("partly", False) else {}
-        current().emit("where", Engine.VECTOR, (one,), (other, one), **keywords, **parts)
-
-    (event,) = launch(kernel).trace.events
-    return event
+def last_event(kernel, *arrays):
+    return launch(kernel, arrays).trace.events[-1]
 
 
 def test_operands_by_role():
-    event = emitted(roles=("dst", "on_true", "dst"))
-    assert [region.role for region in event.writes + event.reads] == ["dst", "on_true", "dst"]
-    assert event.operand("on_true") is event.reads[0]
-    assert event.operand("dst") is event.writes[0]
-    assert event.operand("on_false") is None
-    assert emitted().operand("dst") is None
+    """Each destination and operand by the name that the instruction has for it."""
+
+    def kernel(x):
+        tile, total = nl.load(x), nl.ndarray((4, 1), nl.float32)
+        bias = nl.zeros((4, 1), nl.float32)
+        nisa.activation_reduce(nl.exp, tile, reduce_op=np.add, reduce_res=total, bias=bias)
+
+    event = last_event(kernel, np.zeros((4, 6), np.float32))
+    assert [region.role for region in event.writes] == ["dst", "reduce_res"]
+    assert [region.role for region in event.reads] == ["data", "bias"]
+    assert event.operand("bias") is event.reads[1]
+    assert event.operand("scale") is None
 
 
-@pytest.mark.parametrize("roles", [("dst",), ("dst", "data"), ("dst", "data", "dst", "data")])
-def test_each_operand_has_a_role_or_none_has(roles):
-    with pytest.raises(ValueError, match=r"zip\(\) argument 2 is (shorter|longer)"):
-        emitted(roles=roles)
+def diagonal(x):
+    i, j = nl.arange(4)[:, None], nl.arange(6)[None, :]
+    nl.load(x, mask=i <= j)
 
 
-def test_operands_that_are_touched_partly():
-    regions = emitted(partly=True)
-    assert [region.whole for region in regions.writes + regions.reads] == [False, True, False]
-    regions = emitted()
-    assert all(region.whole for region in regions.writes + regions.reads)
+def rectangle(x):
+    i, j = nl.arange(4)[:, None], nl.arange(6)[None, :]
+    nl.load(x, mask=(i < 2) & (j < 3))
+
+
+def gather(x):
+    rows = nisa.iota(nl.arange(4)[:, None] + nl.arange(1)[None, :], nl.int32)
+    nl.load(x[rows, nl.arange(6)[None, :]])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "partial"), [(diagonal, ["dst"]), (rectangle, []), (gather, ["src"])]
+)
+def test_operands_that_are_touched_partly(kernel, partial):
+    event = last_event(kernel, np.zeros((4, 6), np.float32))
+    regions = event.writes + event.reads
+    assert [region.role for region in regions if not region.whole] == partial
 
 
 def test_what_an_allocation_takes():

@@ -74,15 +74,10 @@ def every_field():
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
-                    (tile[:, 1:6:2],),
-                    (x,),
-                    roles=("dst", "data"),
+                    [("dst", tile[:, 1:6:2])],
+                    [("data", x)],
+                    Attributes("add+max", True, "swdge", (0, 1), -0.25),
                     partial=(x,),
-                    op="add+max",
-                    accumulate=True,
-                    dge="swdge",
-                    axes=(0, 1),
-                    value=-0.25,
                 )
 
     return launch(kernel, [np.ones((4, 6), np.float32)], grid=(2, 1)).trace
@@ -112,7 +107,7 @@ def test_a_value_comes_back_to_the_bit(value):
 @pytest.mark.parametrize("space", Space)
 def test_allocations_of_each_memory_and_dtype(space, dtype):
     trace = Trace()
-    one = Allocation(7, space, (2, 3, 4), dtype, 1, None, "t", first=0, last=5, reads=2, moves=1)
+    one = Allocation(7, space, (2, 3, 4), dtype, 1, None, "t", first=0, last=5, reads=2)
     trace.allocations.append(one)
     again = read_back(trace)
     assert plain(again) == plain(trace)

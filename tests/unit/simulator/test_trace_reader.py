@@ -94,7 +94,7 @@ TOLD = (*EVENT, "attributes")
         ((*ALLOCATION, "shape"), [4, 0], "allocations[0].shape: received 0; accepted: a whole"),
         ((*ALLOCATION, "partition_axis"), 2, "allocations[0].partition_axis: received 2"),
         ((*ALLOCATION, "reads"), -2, "allocations[0].reads: received -2; accepted"),
-        ((*ALLOCATION, "moves"), GONE, "allocations[0]: received ["),
+        ((*ALLOCATION, "reads"), GONE, "allocations[0]: received ["),
         (EVENT, [], "events[1]: received []; accepted: an object"),
         ((*EVENT, "number"), 0, "events[1].number: received 0; accepted: more than 0, the one"),
         ((*EVENT, "number"), True, "events[1].number: received true; accepted: a whole number"),
