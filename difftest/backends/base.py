@@ -28,7 +28,7 @@ _NAN_MARK = 0x25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class KernelCall:
     """A kernel and all it is called with.
 
     Attributes
@@ -107,7 +107,7 @@ class Backend(Protocol):
     def description(self) -> str:
         """One line: what it is, and which version."""
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Run the kernel once. Whatever the kernel raises becomes part of the outcome."""
 
 

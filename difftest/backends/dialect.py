@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from difftest.backends.base import Backend, Call, Crashed, Outcome
+from difftest.backends.base import Backend, Crashed, KernelCall, Outcome
 from difftest.backends.detection import CLASSIC, NEWER, PACKAGES
 
 _INNER = ("__wrapped__", "function", "func", "fn")
@@ -80,7 +80,7 @@ class ByDialect:
         self.description = "; ".join(one.description for one in self._backends.values())
         self._last = first
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Run the kernel on its generation; without that, say so and compile nothing."""
         dialect = dialect_of(call.kernel)
         backend = self.backend_for(dialect)

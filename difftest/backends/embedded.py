@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.backends.base import (
-    Call,
     Crashed,
+    KernelCall,
     Outcome,
     Ran,
     Rejected,
@@ -28,7 +28,7 @@ class EmbeddedSimulator:
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
     plain = False
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
 
         What the simulator does not model is neither right nor wrong. Any other error is a bug: of

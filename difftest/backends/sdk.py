@@ -16,8 +16,8 @@ from difftest.backends.base import (
     Array,
     Backend,
     BackendMissingError,
-    Call,
     Crashed,
+    KernelCall,
     Outcome,
     Ran,
     Rejected,
@@ -63,7 +63,7 @@ class ClassicSimulator:
         self._simulate = simulate
         self.description = f"the Neuron SDK's simulator ({detection.found})"
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; whatever the SDK raises is taken as its refusal.
 
         The SDK documents no base class for its errors, so that a rejection and a bug in the
@@ -95,7 +95,7 @@ class NewerSimulator:
         self._simulate = simulate
         self.description = f"the Neuron SDK's simulator nki.simulate ({detection.found})"
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its failed assertions and whatever else the SDK raises are refusals."""
         kernel = launched(call)
         arguments = (*call.inputs, *call.outputs)
@@ -138,13 +138,13 @@ def _without(detection: Detection, package: str, function: str) -> str:
     return f"{detection.found}, whose {package} has no {function}"
 
 
-def launched(call: Call) -> Callable[..., Any]:
+def launched(call: KernelCall) -> Callable[..., Any]:
     """The kernel with its grid, as both generations write it: ``kernel[grid]``."""
     # Kernels of an SDK have no type stubs: that they take a grid in brackets is AWS's convention.
     return call.kernel[call.grid] if call.grid else call.kernel  # type: ignore[index]
 
 
-def outcome_of(call: Call, run: Callable[[], object]) -> Outcome:
+def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
     """What came of running a kernel in this process."""
     try:
         returned = run()
@@ -158,7 +158,7 @@ def outcome_of(call: Call, run: Callable[[], object]) -> Outcome:
     return Ran(outputs, tuple(map(still_poisoned, outputs)) if call.outputs else ())
 
 
-def outputs_of(call: Call, returned: object) -> tuple[Array, ...]:
+def outputs_of(call: KernelCall, returned: object) -> tuple[Array, ...]:
     """What the kernel wrote to the outputs passed, or returned.
 
     An API may leave the arrays passed as they are and return what was written: then that counts.

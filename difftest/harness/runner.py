@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from difftest.backends.base import (
     Backend,
-    Call,
     Crashed,
+    KernelCall,
     Outcome,
     Ran,
     Rejected,
@@ -173,11 +173,11 @@ def make_call(
     case: Case,
     inputs: tuple[Array, ...],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-) -> Call:
+) -> KernelCall:
     """The call of a case, all that it holds copied: what one backend does to them no other sees."""
     dtype = np.dtype(spec.output_dtype or case.dtype)
     shapes = shapes or {}
-    return Call(
+    return KernelCall(
         kernel=spec.kernel,
         inputs=tuple(array.copy() for array in inputs),
         outputs=tuple(

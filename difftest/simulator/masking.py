@@ -14,7 +14,8 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Mask, Shape
-from difftest.simulator.tile import Axis, Tile, leaves, padded, reshaped_strides
+from difftest.simulator.tile import Tile, padded, reshaped_strides
+from difftest.simulator.walk import Axis, leaves
 
 T = TypeVar("T", bound=Tile)
 

@@ -8,10 +8,11 @@ mask may still cut it back (see :func:`restrict`), and any use of it without one
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
@@ -27,16 +28,9 @@ from difftest.simulator.index import (
 )
 from difftest.simulator.memory import Storage, contiguous_strides, in_order, pattern_view
 from difftest.simulator.trace import Space
+from difftest.simulator.walk import Axis, leaves, span
 
 T = TypeVar("T", bound="Tile")
-
-
-class Axis(NamedTuple):
-    """How one dimension of the indexed tile is walked: a start, a step for each result axis."""
-
-    size: int
-    start: int
-    steps: Shape
 
 
 class Tile:
@@ -236,7 +230,7 @@ class Tile:
     def _basic(self: T, items: tuple[Any, ...]) -> T:
         """Integers, slices, ``nl.ds``, None and Ellipsis."""
         shape, strides = self.shape, self.strides
-        items = _expand_ellipsis(items, len(shape), self)
+        items = expand_ellipsis(items, len(shape), self)
         offset = self.offset
         out_shape: list[int] = []
         out_strides: list[int] = []
@@ -251,12 +245,12 @@ class Tile:
                 continue
             size, stride = shape[axis], strides[axis]
             if type(item) is slice:
-                start, stop, step = _slice_bounds(item, size)
+                start, stop, step = slice_bounds(item, size)
                 count = -(-(stop - start) // step)
                 if count <= 0:
                     raise ShapeError(
                         "a slice selects at least one element",
-                        received=f"{_spell(item)} on axis {axis} of {self!r}",
+                        received=f"{spell(item)} on axis {axis} of {self!r}",
                     )
                 if axis == self.partition_axis:
                     partition = len(out_shape)
@@ -311,7 +305,7 @@ class Tile:
             if not (isinstance(item, (Index, Tile, DynamicIndex)) or is_integer(item)):
                 raise KernelError(
                     "basic and advanced indexing do not mix",
-                    received=f"{_spell(item)} beside nl.arange / nl.mgrid on {self!r}",
+                    received=f"{spell(item)} beside nl.arange / nl.mgrid on {self!r}",
                     remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
                 )
         if len(items) != self.ndim:
@@ -420,22 +414,10 @@ class Tile:
         return self
 
 
-def _span(axis: Axis, shape: Shape) -> tuple[int, int]:
-    """The lowest and the highest index that the walk of one dimension reaches."""
-    reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
-    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
-
-
-def leaves(axis: Axis, shape: Shape) -> bool:
-    """Whether the walk of one dimension goes below 0 or beyond its size."""
-    low, high = _span(axis, shape)
-    return low < 0 or high >= axis.size
-
-
 def _out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
     axis = axes[number]
-    low, high = _span(axis, tile.shape)
+    low, high = span(axis, tile.shape)
     return OutOfBoundsError(
         "an access stays inside its tensor",
         received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
@@ -477,36 +459,6 @@ def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
                 received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
                 remedy="give the partition index shape [:, None] and the free ones [None, :]",
             )
-
-
-def _slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
-    start = 0 if item.start is None else as_integer(item.start, "slice start")
-    stop = size if item.stop is None else as_integer(item.stop, "slice stop")
-    step = 1 if item.step is None else as_integer(item.step, "slice step")
-    if step < 1:
-        raise KernelError("a slice's step is positive", received=_spell(item))
-    return start, stop, step
-
-
-def _spell(item: object) -> str:
-    if isinstance(item, slice):
-        parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
-        return ":".join(parts + ([str(item.step)] if item.step is not None else []))
-    return "..." if item is Ellipsis else repr(item)
-
-
-def _expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: Tile) -> tuple[Any, ...]:
-    given = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
-        raise ShapeError(
-            "a tensor has no more indices than dimensions, and at most one '...'",
-            received=f"[{', '.join(map(_spell, items))}] on {tile!r}",
-        )
-    fill = (slice(None),) * (ndim - given)
-    for at, item in enumerate(items):
-        if item is Ellipsis:
-            return items[:at] + fill + items[at + 1 :]
-    return items + fill
 
 
 def padded(tile: Tile, values: Shape, ndim: int) -> Shape:

@@ -7,9 +7,9 @@ campaign of several minutes beside them. ``python -m tests.fuzz --minutes 60`` i
 from __future__ import annotations
 
 import pytest
-from difftest.simulator.instructions.table import INSTRUCTIONS
 from hypothesis import settings
 
+from difftest.simulator.instructions.record import INSTRUCTIONS
 from tests.fuzz.campaign import Campaign
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"

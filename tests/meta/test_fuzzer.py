@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import ShapeError
-from difftest.simulator.instructions import operands
 from difftest.simulator.instructions import reduce as reductions
+from difftest.simulator.instructions import writing
 from difftest.simulator.tile import Tile
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.comparison import MODES, check
@@ -54,7 +54,7 @@ def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
     def refuse(dst, values, where):
         raise ShapeError("a broadcast view cannot be written", received=f"{dst!r}")
 
-    monkeypatch.setattr(operands, "_check_repeated", refuse)
+    monkeypatch.setattr(writing, "_check_repeated", refuse)
     failure = smallest_failure("one refuses, plain does not: a broadcast view")
     assert kernel_lines(failure.program) <= 8
     assert re.search(r"\[i\d+_\d+\.p, \d+\]", failure.program.kernel_source())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.backends.base import (
-    Call,
     Crashed,
+    KernelCall,
     Outcome,
     Ran,
     Rejected,
@@ -21,7 +21,7 @@ class PlainBackend:
         self.name = name
         self.description = "NumPy called directly"
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         try:
             returned = call.kernel(*call.inputs, *call.outputs, **call.parameters)
         except AssertionError as error:

@@ -165,6 +165,8 @@ LAYERS = (
     "capacity",
     "memory",
     "index",
+    "brackets",
+    "walk",
     "core",
     "tile",
     "masking",

@@ -20,8 +20,8 @@ from difftest.backends.base import (
     Array,
     Backend,
     BackendMissingError,
-    Call,
     Crashed,
+    KernelCall,
     Outcome,
     Ran,
     Rejected,
@@ -50,10 +50,10 @@ class Entry(Protocol):
     dialect: str
     description: str
 
-    def runnable(self, call: Call) -> Callable[..., Any]:
+    def runnable(self, call: KernelCall) -> Callable[..., Any]:
         """A function of the arrays and parameters that runs the kernel."""
 
-    def lnc(self, call: Call) -> int | None:
+    def lnc(self, call: KernelCall) -> int | None:
         """Physical cores in the kernel's logical one; None where the SDK sees to it."""
 
 
@@ -68,11 +68,11 @@ class ClassicEntry:
         assert baremetal is not None, "entries() makes this where there is a baremetal"
         self._baremetal = baremetal
 
-    def runnable(self, call: Call) -> Callable[..., Any]:
+    def runnable(self, call: KernelCall) -> Callable[..., Any]:
         runnable: Callable[..., Any] = self._baremetal(launched(call))
         return runnable
 
-    def lnc(self, call: Call) -> int | None:
+    def lnc(self, call: KernelCall) -> int | None:
         return None
 
 
@@ -87,12 +87,12 @@ class NewerEntry:
         assert jit is not None, "entries() makes this where there is a jit"
         self._jit = jit
 
-    def runnable(self, call: Call) -> Callable[..., Any]:
+    def runnable(self, call: KernelCall) -> Callable[..., Any]:
         if isinstance(call.kernel, FunctionType):
             call = replace(call, kernel=self._jit(call.kernel))
         return launched(call)
 
-    def lnc(self, call: Call) -> int | None:
+    def lnc(self, call: KernelCall) -> int | None:
         """What stands in ``kernel[lnc]``, 1 without brackets; the runtime must agree."""
         return math.prod(call.grid)
 
@@ -112,7 +112,7 @@ class Device:
         self._trusted = False
         self._refused: Exception | None = None
 
-    def run(self, call: Call) -> Outcome:
+    def run(self, call: KernelCall) -> Outcome:
         """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
 
         Raises
@@ -134,7 +134,7 @@ class Device:
             self._trusted = True
         return self.run_untrusted(call)
 
-    def run_untrusted(self, call: Call) -> Outcome:
+    def run_untrusted(self, call: KernelCall) -> Outcome:
         """Run the kernel, whether the device is known to be right or not."""
         job = _Job(self.entry, call)
         arguments = call.inputs, call.outputs, call.parameters
@@ -154,7 +154,7 @@ class Device:
 class _Job:
     """What the core's process does for one kernel; made there once, called for each run."""
 
-    def __init__(self, entry: Entry, call: Call) -> None:
+    def __init__(self, entry: Entry, call: KernelCall) -> None:
         self._entry = entry
         self._call = call
         self._runnable: Callable[..., Any] | None = None
@@ -179,7 +179,7 @@ class _Job:
         return outputs, as_outputs(returned)
 
 
-def outcome_of(call: Call, result: Any | Failure) -> Outcome:
+def outcome_of(call: KernelCall, result: Any | Failure) -> Outcome:
     """The outcome of a job: an error of the runtime is a crash, most others are refusals."""
     if isinstance(result, Failure):
         from difftest.backends.device.worker import WorkerDiedError, WorkerHungError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Array, Call, Ran
+from difftest.backends.base import Array, KernelCall, Ran
 from difftest.backends.detection import CLASSIC
 from difftest.backends.device.embedding import call_embedded
 from difftest.backends.dialect import dialect_of, function_of
@@ -75,7 +75,7 @@ def _distance(
     return most
 
 
-def embedded_outputs(call: Call) -> Outputs:
+def embedded_outputs(call: KernelCall) -> Outputs:
     """What the embedded simulator computes for a kernel that was imported with the SDK.
 
     A process of its own imports the kernel's module again, with the embedded modules in the SDK's
@@ -103,7 +103,7 @@ def _run_embedded(module: str, kernel: str, arguments: tuple[Any, ...]) -> Outpu
     from difftest.backends.embedded import EmbeddedSimulator
 
     inputs, outputs, parameters, grid = arguments
-    call = Call(
+    call = KernelCall(
         kernel=getattr(importlib.import_module(module), kernel),
         inputs=inputs,
         outputs=outputs,

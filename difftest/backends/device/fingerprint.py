@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from difftest.backends.base import Call
+from difftest.backends.base import KernelCall
 from difftest.backends.dialect import function_of
 
 _SDK = ("neuronxcc", "nki", "numpy", "ml_dtypes", "difftest.simulator")
@@ -25,7 +25,7 @@ class UnknownStateError(Exception):
     """The kernel refers to something whose value cannot be told from outside: do not cache it."""
 
 
-def fingerprint(call: Call, versions: dict[str, str]) -> str:
+def fingerprint(call: KernelCall, versions: dict[str, str]) -> str:
     """The digest of all that decides what the compiler makes of a call.
 
     That is the kernel's code, what its code refers to, the shapes and dtypes of its arrays, its

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.base import Call, Outcome, Ran
+from difftest.backends.base import KernelCall, Outcome, Ran
 from difftest.backends.device.backend import Device, Entry, outcome_of
 from difftest.backends.device.cache import CompileCache
 from difftest.backends.device.core import ATTEMPTS, Failure, NeuronCore, failure_of
@@ -73,14 +73,14 @@ class HandedOver(Device):
         self._versions = dict(versions)
         self._loaded: tuple[Path, LoadedNeff] | None = None
 
-    def run_untrusted(self, call: Call) -> Outcome:
+    def run_untrusted(self, call: KernelCall) -> Outcome:
         """Run the kernel's NEFF; the first time, compile it and take the outcome of that."""
         compiled = self.compile(call)
         if isinstance(compiled, Path):
             return self._run_neff(compiled, call)
         return compiled
 
-    def compile(self, call: Call) -> Path | Outcome:
+    def compile(self, call: KernelCall) -> Path | Outcome:
         """The folder of the kernel's NEFF, or the outcome of running the kernel without one.
 
         Kernels that write their arguments are not handed over: how their NEFFs name what they write
@@ -101,7 +101,7 @@ class HandedOver(Device):
             return error.outcome
         return first[0] if first else entry
 
-    def neff(self, call: Call) -> Path | None:
+    def neff(self, call: KernelCall) -> Path | None:
         """The kernel's NEFF, compiled if it was not; None if there is none."""
         for _ in range(2):  # the first time, compiling gives the outcome of its run
             compiled = self.compile(call)
@@ -109,7 +109,7 @@ class HandedOver(Device):
                 return compiled / NEFF
         return None
 
-    def benchmark(self, call: Call, *, warmup: int, iterations: int) -> list[float]:
+    def benchmark(self, call: KernelCall, *, warmup: int, iterations: int) -> list[float]:
         """Time on the device of each execution, microseconds.
 
         Raises
@@ -127,7 +127,7 @@ class HandedOver(Device):
         self._unload()
         super().close()
 
-    def _compile_into(self, folder: Path, call: Call) -> Outcome:
+    def _compile_into(self, folder: Path, call: KernelCall) -> Outcome:
         """Compile and run the kernel, and put its NEFF and what it returned there."""
         artifacts = Path(os.environ[ARTIFACTS])
         for left in artifacts.rglob("*.neff"):
@@ -143,7 +143,7 @@ class HandedOver(Device):
         (folder / _OUTPUTS).write_text(json.dumps(described), encoding="utf-8")
         return outcome
 
-    def _run_neff(self, entry: Path, call: Call) -> Outcome:
+    def _run_neff(self, entry: Path, call: KernelCall) -> Outcome:
         described = json.loads((entry / _OUTPUTS).read_text(encoding="utf-8"))
         like = [(tuple(shape), np.dtype(name)) for shape, name in described]
         failure: Failure | None = None
@@ -182,7 +182,7 @@ class HandedOver(Device):
             self._loaded = None
 
 
-def named_inputs(call: Call) -> dict[str, Any]:
+def named_inputs(call: KernelCall) -> dict[str, Any]:
     """The arrays under the names of the kernel's parameters, as its NEFF names its inputs."""
     function = function_of(call.kernel)
     assert function is not None, "a kernel that has a fingerprint has a function"

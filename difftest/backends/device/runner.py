@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from difftest.backends.base import Backend, Call, Outcome, Ran
+from difftest.backends.base import Backend, KernelCall, Outcome, Ran
 from difftest.backends.detection import detect_sdk
 from difftest.backends.device.backend import NAME as DEVICE
 from difftest.backends.device.difference import Outputs, difference_text, embedded_outputs
@@ -198,7 +198,7 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
 
 
 def _pairs(
-    call: Call, expected: tuple[Expected, ...] | Exception, outcomes: dict[str, Outcome]
+    call: KernelCall, expected: tuple[Expected, ...] | Exception, outcomes: dict[str, Outcome]
 ) -> str:
     """Every pair of those who computed something of the right shapes."""
     if isinstance(expected, Exception):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Array, Call, Outcome, Ran
+from difftest.backends.base import Array, KernelCall, Outcome, Ran
 from difftest.backends.device.guards import Guard
 
 SHAPE = (128, 64)
@@ -37,7 +37,7 @@ class Runs(Protocol):
     @property
     def entry(self) -> HasDialect: ...
 
-    def run_untrusted(self, call: Call) -> Outcome: ...
+    def run_untrusted(self, call: KernelCall) -> Outcome: ...
 
 
 def check_device(device: Runs) -> None:
@@ -68,7 +68,7 @@ def check_device(device: Runs) -> None:
 def _run(device: Runs, kernel: Callable[..., Any], seed: int, guard: Guard) -> str | None:
     """What is wrong if the kernel is taken for ``add``; None if nothing is."""
     a, b = _inputs(seed)
-    outcome = device.run_untrusted(Call(kernel=kernel, inputs=(a, b)))
+    outcome = device.run_untrusted(KernelCall(kernel=kernel, inputs=(a, b)))
     if not isinstance(outcome, Ran):
         return f"{type(outcome.error).__name__}: {outcome.error}"
     expected = a.astype(np.float64) + b

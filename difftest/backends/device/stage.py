@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.backends.base import Array, Call
+from difftest.backends.base import Array, KernelCall
 from difftest.backends.device.embedding import call_embedded
 from difftest.backends.device.history import Record, append, digest_of, latest, read_history
 from difftest.backends.device.latency import Steady, measure_steadily
@@ -77,8 +77,8 @@ class Threshold:
             for shape in self.shapes
         )
 
-    def call(self, kernel: Kernel) -> Call:
-        return Call(kernel=kernel, inputs=self.arrays(), parameters=dict(self.parameters))
+    def call(self, kernel: Kernel) -> KernelCall:
+        return KernelCall(kernel=kernel, inputs=self.arrays(), parameters=dict(self.parameters))
 
 
 def _convolution(test: PerformanceTest) -> Threshold:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from difftest.backends.base import BackendMissingError, Call
+from difftest.backends.base import BackendMissingError, KernelCall
 from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
 from difftest.backends.device.backend import Device, device_backend
 from difftest.backends.device.cache import CompileCache, cache_folder
@@ -38,7 +38,7 @@ TOOLS = ("neuron-explorer", "neuron-profile")
 class Timer(Protocol):
     """Measures one kernel's latency."""
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
+    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
         """Time the kernel on the call's inputs.
 
         Raises
@@ -56,7 +56,7 @@ class ClassicTimer:
         self._benchmark = benchmark
         self._core = core
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
+    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
         def job() -> dict[int, float]:
             timed = self._benchmark(warmup=warmup, iters=iterations)(launched(call))
             timed(*call.inputs, **call.parameters)
@@ -79,7 +79,7 @@ class NrtpyTimer:
     def __init__(self, device: HandedOver) -> None:
         self._device = device
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
+    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
         try:
             durations = self._device.benchmark(call, warmup=warmup, iterations=iterations)
         except Exception as error:  # nrtpy's, the runtime's or its process's
@@ -99,7 +99,7 @@ class CaptureTimer:
         self._tool = tool
         self._device = device
 
-    def measure(self, call: Call, *, warmup: int, iterations: int) -> MeasuredLatency:
+    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
         neff = self._device.neff(call)
         if neff is None:
             raise DeviceError("there is no NEFF to profile: NKI_ARTIFACTS_DIR left none")
@@ -107,7 +107,7 @@ class CaptureTimer:
         seconds = [self._capture(neff, call) for _ in range(iterations)]
         return latency_of([one * 1e6 for one in seconds], self.metric, warmup=1)
 
-    def _capture(self, neff: Path, call: Call) -> float:
+    def _capture(self, neff: Path, call: KernelCall) -> float:
         """Seconds of one execution."""
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
             inputs: list[str] = []

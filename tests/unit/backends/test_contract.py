@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from difftest.backends.base import Call, Crashed, Ran, Rejected, poisoned
+from difftest.backends.base import Crashed, KernelCall, Ran, Rejected, poisoned
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import close_backend
@@ -92,7 +92,7 @@ def test_it_has_a_name_and_a_description(backend):
 
 
 def test_the_kernels_result_comes_back_in_its_dtype(backend):
-    outcome = backend.run(Call(kernel=scale, inputs=(ones(3, 2),)))
+    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(3, 2),)))
     assert isinstance(outcome, Ran)
     (output,) = outcome.outputs
     assert output.dtype == FLOAT32
@@ -100,23 +100,23 @@ def test_the_kernels_result_comes_back_in_its_dtype(backend):
 
 
 def test_several_results_come_back_in_order(backend):
-    first, second = backend.run(Call(kernel=both, inputs=(ones(3, 2),))).outputs
+    first, second = backend.run(KernelCall(kernel=both, inputs=(ones(3, 2),))).outputs
     assert (first.dtype, second.dtype) == (FLOAT32, np.dtype("bfloat16"))
 
 
 def test_parameters_are_passed_by_name(backend):
-    call = Call(kernel=scale, inputs=(ones(3, 2),), parameters={"factor": 5.0})
+    call = KernelCall(kernel=scale, inputs=(ones(3, 2),), parameters={"factor": 5.0})
     assert np.array_equal(backend.run(call).outputs[0], 5 * ones(3, 2))
 
 
 def test_a_grid_is_launched(backend):
-    outcome = backend.run(Call(kernel=by_program, inputs=(ones(3, 2),), grid=(2,)))
+    outcome = backend.run(KernelCall(kernel=by_program, inputs=(ones(3, 2),), grid=(2,)))
     assert np.array_equal(outcome.outputs[0], 2 * ones(2, 3, 2))
 
 
 def test_an_output_that_is_passed_is_written_in_place(backend):
     result = poisoned((3, 2), FLOAT32)
-    outcome = backend.run(Call(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,)))
+    outcome = backend.run(KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,)))
     assert outcome.outputs == (result,)
     assert np.array_equal(result, 2 * ones(3, 2))
     assert outcome.unwritten == (None,)
@@ -124,7 +124,7 @@ def test_an_output_that_is_passed_is_written_in_place(backend):
 
 def test_what_is_not_written_of_it_is_found(backend):
     result = poisoned((3, 2), FLOAT32)
-    call = Call(
+    call = KernelCall(
         kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), parameters={"columns": 1}
     )
     (mask,) = backend.run(call).unwritten
@@ -132,31 +132,31 @@ def test_what_is_not_written_of_it_is_found(backend):
 
 
 def test_the_kernels_own_contract_is_a_rejection(backend):
-    outcome = backend.run(Call(kernel=scale, inputs=(ones(3, 1),)))
+    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(3, 1),)))
     assert isinstance(outcome, Rejected)
     assert "scale takes at least two columns" in str(outcome.error)
 
 
 def test_a_rule_of_the_machine_is_a_rejection(backend):
-    outcome = backend.run(Call(kernel=scale, inputs=(ones(129, 2),)))
+    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(129, 2),)))
     assert isinstance(outcome, Rejected)
     assert "128" in str(outcome.error)
 
 
 def test_a_slip_in_the_kernels_python_is_a_crash(backend):
-    outcome = backend.run(Call(kernel=misspelt, inputs=(ones(3, 2),)))
+    outcome = backend.run(KernelCall(kernel=misspelt, inputs=(ones(3, 2),)))
     assert isinstance(outcome, Crashed)
     assert isinstance(outcome.error, NameError)
 
 
 def test_inputs_stay_what_they_were(backend):
     values = ones(3, 2)
-    backend.run(Call(kernel=scale, inputs=(values,)))
+    backend.run(KernelCall(kernel=scale, inputs=(values,)))
     assert np.array_equal(values, ones(3, 2))
 
 
 def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
-    call = Call(kernel=scale, inputs=(ones(3, 2),))
+    call = KernelCall(kernel=scale, inputs=(ones(3, 2),))
     assert backend.run(call).trace is None
     outcome = backend.run(replace(call, record=True))
     assert np.array_equal(outcome.outputs[0], 2 * ones(3, 2))
@@ -172,6 +172,6 @@ def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
 
 def test_a_trace_of_an_output_that_is_passed(backend):
     result = poisoned((3, 2), FLOAT32)
-    call = Call(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
+    call = KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
     trace = backend.run(call).trace
     assert (trace is not None) == (backend.name == "embedded")

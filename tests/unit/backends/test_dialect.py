@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.backends.base import Call, Crashed, Ran
+from difftest.backends.base import Crashed, KernelCall, Ran
 from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import DialectError, close_backend, dialect_of, function_of
 from difftest.backends.sdk import sdk_simulator
@@ -34,7 +34,7 @@ def kernels(site, monkeypatch):
 
 
 def call(kernel):
-    return Call(kernel=kernel, inputs=(np.ones((2, 2), np.float32),) * 2)
+    return KernelCall(kernel=kernel, inputs=(np.ones((2, 2), np.float32),) * 2)
 
 
 def test_the_dialect_is_read_off_the_kernels_file(site, kernels):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from difftest import simulator
-from difftest.backends.base import Call, Crashed, Rejected, Unsupported
+from difftest.backends.base import Crashed, KernelCall, Rejected, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.simulator.frontend.install import embedded
 
@@ -16,7 +16,7 @@ with embedded():
 
 
 def run(kernel):
-    return EmbeddedSimulator().run(Call(kernel=kernel, inputs=(np.ones((2, 2), np.float32),)))
+    return EmbeddedSimulator().run(KernelCall(kernel=kernel, inputs=(np.ones((2, 2), np.float32),)))
 
 
 def planted(body):

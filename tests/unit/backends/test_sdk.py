@@ -4,8 +4,8 @@ import pytest
 from difftest.backends import select_backends
 from difftest.backends.base import (
     BackendMissingError,
-    Call,
     Crashed,
+    KernelCall,
     Ran,
     Rejected,
     Unsupported,
@@ -71,7 +71,7 @@ def add(a, b, scale=1):
 
 def test_it_runs_a_kernel_with_its_parameters(simulator):
     ones = np.ones(2, np.float32)
-    outcome = simulator.run(Call(kernel=add, inputs=(ones, ones), parameters={"scale": 3}))
+    outcome = simulator.run(KernelCall(kernel=add, inputs=(ones, ones), parameters={"scale": 3}))
     assert isinstance(outcome, Ran)
     assert [output.tolist() for output in outcome.outputs] == [[6, 6]]
 
@@ -82,7 +82,7 @@ class Spmd:
 
 
 def test_it_launches_an_spmd_grid(simulator):
-    outcome = simulator.run(Call(kernel=Spmd(), inputs=(np.ones(2),), grid=(2, 3)))
+    outcome = simulator.run(KernelCall(kernel=Spmd(), inputs=(np.ones(2),), grid=(2, 3)))
     assert outcome.outputs[0].tolist() == [2, 2]
 
 
@@ -91,7 +91,7 @@ def test_outputs_written_in_place_are_returned_with_what_was_never_written(simul
         result[:1] = a[:1]
 
     result = poisoned((2,), np.dtype("float32"))
-    outcome = simulator.run(Call(kernel=half, inputs=(np.ones(2),), outputs=(result,)))
+    outcome = simulator.run(KernelCall(kernel=half, inputs=(np.ones(2),), outputs=(result,)))
     assert outcome.outputs == (result,)
     assert outcome.unwritten[0].tolist() == [False, True]
 
@@ -101,7 +101,9 @@ def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
         return a.copy()
 
     result = poisoned((2,), np.dtype("float32"))
-    outcome = simulator.run(Call(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,)))
+    outcome = simulator.run(
+        KernelCall(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,))
+    )
     assert [output.tolist() for output in outcome.outputs] == [[1, 1]]
     assert outcome.unwritten == (None,)
 
@@ -122,7 +124,7 @@ def test_errors_become_outcomes(simulator, error, outcome):
     def failing(a):
         raise error("no")
 
-    result = simulator.run(Call(kernel=failing, inputs=(np.ones(2),)))
+    result = simulator.run(KernelCall(kernel=failing, inputs=(np.ones(2),)))
     assert isinstance(result, outcome)
     assert isinstance(result.error, error)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from difftest.backends import select_backends
-from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, Rejected
+from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
 from difftest.backends.device import backend as device
 from difftest.backends.device.backend import device_backend
 from difftest.backends.device.core import DeviceError, InfrastructureError
@@ -86,7 +86,7 @@ def add(a, b):
 
 def run(backend, kernel=add, value=3.0):
     values = np.full((2, 2), value, np.float32)
-    return backend.run(Call(kernel=kernel, inputs=(values, np.ones((2, 2), np.float32))))
+    return backend.run(KernelCall(kernel=kernel, inputs=(values, np.ones((2, 2), np.float32))))
 
 
 def test_it_runs_a_kernel_in_a_process_of_its_own_on_the_leased_core(
@@ -191,7 +191,7 @@ def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
 
     ones = np.ones(2)
     for grid, expected in (((), 1), ((2,), 2)):
-        outcome = backend.run(Call(kernel=Kernel(), inputs=(ones, ones), grid=grid))
+        outcome = backend.run(KernelCall(kernel=Kernel(), inputs=(ones, ones), grid=grid))
         assert outcome.outputs[0].tolist() == [expected]
     backend.close()
 
@@ -271,7 +271,7 @@ def test_outputs_written_in_place(backend):
         result[...] = a
 
     result = np.zeros(2)
-    outcome = backend.run(Call(kernel=copy, inputs=(np.ones(2),), outputs=(result,)))
+    outcome = backend.run(KernelCall(kernel=copy, inputs=(np.ones(2),), outputs=(result,)))
     assert outcome.outputs[0] is result
     assert result.tolist() == [1, 1]
 

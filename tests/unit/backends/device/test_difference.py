@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.backends.base import Call
+from difftest.backends.base import KernelCall
 from difftest.backends.device.difference import difference_text, embedded_outputs
 from tests.unit.backends.sdk_standin import write_classic
 
@@ -73,17 +73,17 @@ def kernel(site, monkeypatch):
 
 def test_the_embedded_simulator_runs_a_kernel_that_was_imported_with_the_sdk(kernel):
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    (output,) = embedded_outputs(Call(kernel=kernel, inputs=(values,)))
+    (output,) = embedded_outputs(KernelCall(kernel=kernel, inputs=(values,)))
     assert np.array_equal(output, values.T)
     assert not hasattr(sys.modules["neuronxcc"], "__difftest_embedded__"), "this one keeps the SDK"
 
 
 def test_its_refusal_is_its_reason(kernel):
-    reason = embedded_outputs(Call(kernel=kernel, inputs=(np.ones((129, 2), np.float32),)))
+    reason = embedded_outputs(KernelCall(kernel=kernel, inputs=(np.ones((129, 2), np.float32),)))
     assert reason.startswith("it refuses the case: ")
 
 
 def test_kernels_of_the_newer_dialect_are_not_for_it():
     assert "runs kernels of neuronxcc.nki alone" in embedded_outputs(
-        Call(kernel=lambda a: a, inputs=())
+        KernelCall(kernel=lambda a: a, inputs=())
     )

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from difftest.backends.base import Call
+from difftest.backends.base import KernelCall
 from difftest.backends.device.fingerprint import UnknownStateError, fingerprint
 
 MODULE = """
@@ -46,7 +46,7 @@ def load(tmp_path, monkeypatch):
         importlib.invalidate_caches()
         kernel = importlib.import_module("kernel_module").kernel
         call = {"inputs": (np.ones((2, 3), np.float32),), **changes}
-        return fingerprint(Call(kernel=kernel, **call), versions or {"neuronx-cc": "2.21"})
+        return fingerprint(KernelCall(kernel=kernel, **call), versions or {"neuronx-cc": "2.21"})
 
     return fingerprint_of
 
@@ -98,7 +98,7 @@ def test_shapes_dtypes_parameters_grid_and_sdk_show(load, change):
 def test_a_patched_global_shows(load, monkeypatch):
     before = load()
     kernel = sys.modules["kernel_module"].kernel
-    call = Call(kernel=kernel, inputs=(np.ones((2, 3), np.float32),))
+    call = KernelCall(kernel=kernel, inputs=(np.ones((2, 3), np.float32),))
     assert fingerprint(call, {"neuronx-cc": "2.21"}) == before
     monkeypatch.setattr(sys.modules["kernel_module"], "SIZE", 64)
     assert fingerprint(call, {"neuronx-cc": "2.21"}) != before
@@ -111,9 +111,9 @@ def test_state_that_cannot_be_read_is_not_guessed():
         return a * state.size
 
     with pytest.raises(UnknownStateError, match="namespace"):
-        fingerprint(Call(kernel=kernel, inputs=()), {})
+        fingerprint(KernelCall(kernel=kernel, inputs=()), {})
 
 
 def test_a_kernel_whose_function_does_not_show_has_none():
     with pytest.raises(UnknownStateError, match="does not show"):
-        fingerprint(Call(kernel=len, inputs=()), {})
+        fingerprint(KernelCall(kernel=len, inputs=()), {})

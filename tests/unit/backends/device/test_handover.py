@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.backends.base import BackendMissingError, Call, Crashed, Ran, poisoned
+from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, poisoned
 from difftest.backends.detection import NEWER
 from difftest.backends.device.backend import device_backend
 from difftest.backends.device.core import InfrastructureError
@@ -45,7 +45,7 @@ def add(a, b):
 
 def call(value=3.0, dtype="float32", rows=2, kernel=add):
     values = np.full((rows, 2), value, dtype)
-    return Call(kernel=kernel, inputs=(values, np.ones((rows, 2), dtype)))
+    return KernelCall(kernel=kernel, inputs=(values, np.ones((rows, 2), dtype)))
 
 
 def test_a_kernel_is_compiled_once_and_run_by_nrtpy_on_many_draws(backend, count):
@@ -150,7 +150,7 @@ def test_a_kernel_that_writes_its_arguments_is_not_handed_over(backend, count):
     result = poisoned((2,), np.dtype("float32"))
     for _ in range(2):
         outcome = backend.run(
-            Call(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,))
+            KernelCall(kernel=copy, inputs=(np.ones(2, np.float32),), outputs=(result,))
         )
         assert outcome.outputs[0].tolist() == [1, 1]
     assert count()[-2:] == ["copy", "copy"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from difftest.backends.base import BackendMissingError, Call
+from difftest.backends.base import BackendMissingError, KernelCall
 from difftest.backends.device.core import DeviceError
 from difftest.backends.device.handover import ARTIFACTS
 from difftest.backends.device.selftest import UntrustedDeviceError
@@ -28,7 +28,7 @@ def add(a, b):
     return a + b
 
 
-CALL = Call(kernel=add, inputs=(np.ones((2, 2), np.float32),) * 2)
+CALL = KernelCall(kernel=add, inputs=(np.ones((2, 2), np.float32),) * 2)
 
 
 @pytest.fixture

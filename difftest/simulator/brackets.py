@@ -1,0 +1,41 @@
+"""What stands between a tensor's brackets: slices, ellipses, and how errors spell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.index import as_integer
+
+
+def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
+    """Start, stop and step of a slice over ``size`` elements; the stop may lie beyond."""
+    start = 0 if item.start is None else as_integer(item.start, "slice start")
+    stop = size if item.stop is None else as_integer(item.stop, "slice stop")
+    step = 1 if item.step is None else as_integer(item.step, "slice step")
+    if step < 1:
+        raise KernelError("a slice's step is positive", received=spell(item))
+    return start, stop, step
+
+
+def spell(item: object) -> str:
+    """An index as the kernel writes it."""
+    if isinstance(item, slice):
+        parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
+        return ":".join(parts + ([str(item.step)] if item.step is not None else []))
+    return "..." if item is Ellipsis else repr(item)
+
+
+def expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: object) -> tuple[Any, ...]:
+    """One index for each of ``ndim`` dimensions, beside the None that add some."""
+    given = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
+        raise ShapeError(
+            "a tensor has no more indices than dimensions, and at most one '...'",
+            received=f"[{', '.join(map(spell, items))}] on {tile!r}",
+        )
+    fill = (slice(None),) * (ndim - given)
+    for at, item in enumerate(items):
+        if item is Ellipsis:
+            return items[:at] + fill + items[at + 1 :]
+    return items + fill
