@@ -92,7 +92,7 @@ def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _round_tfloat32(values: Array) -> Array:
     """To 10 mantissa bits, to nearest even; infinities and NaN stay what they are."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    bits = np.asarray(values, dtype=np.float32).view(np.uint32)
     odd = (bits >> np.uint32(13)) & np.uint32(1)
     rounded = (bits + np.uint32(0xFFF) + odd) & np.uint32(0xFFFFE000)
     special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
@@ -142,5 +142,5 @@ def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
 def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
     """An on-chip array whose values ``dtype`` represents, as ``dtype``'s own bits."""
     if dtype == TFLOAT32:
-        return np.ascontiguousarray(values, dtype=np.float32).view(TFLOAT32)
+        return np.asarray(values, dtype=np.float32).view(TFLOAT32)
     return values if values.dtype == dtype else values.astype(dtype)

@@ -237,3 +237,10 @@ def test_the_refusal_names_what_has_the_dtype():
         as_dtype(np.dtype(np.float64), "argument 'x'")
     assert caught.value.received == "argument 'x' of dtype dtype('float64')"
     assert "array.astype(np.float32)" in caught.value.remedy
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
+def test_a_single_number_keeps_its_shape(dtype):
+    rounded = round_to(np.float32(0.1), dtype)
+    assert rounded.shape == ()
+    assert to_bits(rounded, dtype).shape == ()
