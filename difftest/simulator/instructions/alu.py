@@ -135,15 +135,3 @@ def alu_op(op: object, where: str) -> AluOp:
             limit=", ".join(sorted(ALU_OPS)),
         )
     return found
-
-
-def reduction_op(op: object, where: str) -> AluOp:
-    """:func:`alu_op`, limited to operators that reduce."""
-    found = alu_op(op, where)
-    if not found.reduction:
-        raise KernelError(
-            f"{where} takes an operator that can reduce",
-            received=f"op={found.name}",
-            limit=", ".join(sorted(o.name for o in _OPS if o.reduction)),
-        )
-    return found

@@ -46,7 +46,6 @@ class Takes(Enum):
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
-    MASK = "a comparison of index expressions"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

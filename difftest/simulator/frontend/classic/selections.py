@@ -41,7 +41,6 @@ def affine_select(
 ) -> Tensor:
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     no_extras("nisa.affine_select", kwargs)
-    tile = on_chip(on_true_tile, "affine_select", "on_true_tile")
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         raise KernelError(
             "affine_select takes one comparison of index expressions as pred",
@@ -50,8 +49,8 @@ def affine_select(
         )
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
-    chosen = pred.array(tile.tile_shape())
-    result: Tensor = issue(instructions.affine_select, (tile, chosen, on_false_value), dtype=dtype)
+    operands = (on_true_tile, pred.terms[0], on_false_value)
+    result: Tensor = issue(instructions.affine_select, operands, dtype=dtype)
     return result
 
 
@@ -114,7 +113,7 @@ def select_reduce(
     options = (
         bool(reverse_pred),
         alu_op(reduce_op, "select_reduce"),
-        as_accumulate(reduce_cmd, "select_reduce", reduce_res),
+        as_accumulate(reduce_cmd, "select_reduce"),
     )
     issue(
         instructions.select_reduce,
