@@ -159,7 +159,7 @@ def prepare(
         options,
         dtype,
         engine,
-        None if dst is None else dst.signature(),
+        dst.signature() if isinstance(dst, Tile) else _signature(dst),
         *[
             operand.signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in operands
