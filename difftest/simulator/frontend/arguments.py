@@ -20,13 +20,6 @@ class AnyTensor:
     __slots__ = ()
 
 
-class ParDim(int):
-    """A dimension marked as the partition dimension by ``nl.par_dim``."""
-
-    def __repr__(self) -> str:
-        return f"par_dim({int(self)})"
-
-
 class engine(IntEnum):
     """``nki.isa.engine``."""
 

@@ -8,8 +8,8 @@ import pytest
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset

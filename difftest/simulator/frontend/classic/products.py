@@ -13,8 +13,8 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.issue import issue, written
-from difftest.simulator.frontend.operators import update
+from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.tile import Tile
