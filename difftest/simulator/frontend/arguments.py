@@ -82,10 +82,13 @@ def no_extras(where: str, extras: Mapping[str, object]) -> None:
         raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
 
 
+_ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
+
+
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
-        return Engine[value.name.upper()]
+        return _ENGINES[int(value)]
     raise KernelError(
         f"{where} takes engine as a member of nki.isa.engine",
         received=f"engine={value!r}",
@@ -95,6 +98,8 @@ def as_engine(value: object, where: str) -> Engine:
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     """``value`` as a member of one of the enumerations of ``nki.isa``."""
+    if type(value) is kind:
+        return value
     try:
         return kind(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -139,9 +139,10 @@ def nc_matmul(
 ) -> None:
     """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank."""
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
-    product = np.matmul(left.T, right)
+    product = np.empty(call.result.shape, dtype=np.float32)
+    np.matmul(left.T, right, out=rows(product))
     put = accumulate if call["accumulate"] else write
-    put(dst, product.reshape(call.result.shape), where)
+    put(dst, product, where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
