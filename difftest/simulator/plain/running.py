@@ -13,11 +13,12 @@ from difftest.simulator.errors import (
     KernelError,
     LimitError,
     UnwrittenError,
+    kernel_location,
     not_modelled,
 )
 from difftest.simulator.frontend.dispatch import PLAIN
 from difftest.simulator.machine import Machine
-from difftest.simulator.plain.indices import Shape, elements_of
+from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
@@ -66,7 +67,7 @@ class Run:
             raise not_modelled(f"{name} in plain mode", "its use")
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        arguments = dict(bound.arguments)
+        arguments = {key: inside(value) for key, value in bound.arguments.items()}
         for extra, value in arguments.pop("kwargs", {}).items():
             if extra not in HINTS:
                 raise not_modelled(f"{name}'s argument {extra!r}", f"{value!r:.80}")
@@ -91,12 +92,18 @@ class Run:
             return self._shared_tensor(shape, dtype, name)
         if not space.is_hbm:
             self._check_size(shape, dtype, space, partition)
-        return PlainStorage(shape, dtype, space, partition=partition, name=name).tensor()
+        location = kernel_location()
+        return PlainStorage(
+            shape, dtype, space, partition=partition, name=name, location=location
+        ).tensor()
 
     def _shared_tensor(self, shape: Shape, dtype: np.dtype[Any], name: str) -> PlainTensor:
         """The instances of a grid see the same shared tensors, in order of creation."""
         if self._next_shared == len(self._shared):
-            self._shared.append(PlainStorage(shape, dtype, Space.SHARED_HBM, name=name))
+            location = kernel_location()
+            self._shared.append(
+                PlainStorage(shape, dtype, Space.SHARED_HBM, name=name, location=location)
+            )
         storage = self._shared[self._next_shared]
         self._next_shared += 1
         if storage.data.shape != shape or storage.dtype != dtype:
@@ -141,12 +148,19 @@ class Run:
 
     def _output(self, value: Any) -> tuple[Array, Array | None]:
         """A returned tensor as an array, and where it was never written."""
-        if not isinstance(value, PlainTensor) or not value.in_hbm:
-            raise KernelError("a kernel returns tensors in HBM", received=f"{value!r:.80}")
+        if not isinstance(value, PlainTensor):
+            raise KernelError("a kernel returns tensors", received=f"{value!r:.80}")
+        made = value.storage.location
+        if not value.in_hbm:
+            raise KernelError(
+                "a kernel returns tensors in HBM", received=repr(value), location=made
+            )
         value.check_bounds()
         missing = value.missing()
         if missing.all():
-            raise UnwrittenError("a kernel writes what it returns", received=repr(value))
+            raise UnwrittenError(
+                "a kernel writes what it returns", received=repr(value), location=made
+            )
         elements = value.storage.data.reshape(-1)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 
