@@ -118,8 +118,8 @@ def tensor_copy_dynamic_dst(
     exact = src.dtype == target.dtype and engine is not Engine.SCALAR
     elements = src.read()
     values = elements if exact else rounded(to_float32(elements), target.dtype)
-    rules.require(values.size == target.size, "dst has src's elements", src, target)
-    target.write(values.reshape(target.shape))
+    rules.require(values.shape == target.shape, "src has dst's shape", src, target)
+    target.write(values)
 
 
 @means(

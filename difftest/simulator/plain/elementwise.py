@@ -198,7 +198,7 @@ def _tensor_scalar(
         *ops,
         error=KernelError,
     )
-    rules.not_gpsimd_in_psum(where, engine, data)
+    rules.not_gpsimd_in_psum(where, engine, data, *_vectors(steps))
     return each_element(
         data.shape,
         dtype,
