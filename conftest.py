@@ -8,6 +8,7 @@ pytest_plugins = ["pytester"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The one option of these tests themselves."""
     parser.addoption(
         "--fuzz-minutes",
         type=float,

@@ -1,7 +1,8 @@
 """The fast mode and the plain one give the same values, holes and refusals on drawn kernels.
 
 A few hundred programs, the same each time, in every run; under ``--hypothesis-profile=nightly`` a
-campaign of ``--fuzz-minutes`` (20) beside them. ``python -m tests.fuzz --minutes 60`` is a longer one.
+campaign of ``--fuzz-minutes`` (20) beside them. ``python -m tests.fuzz --minutes 60`` is a longer
+one.
 """
 
 from __future__ import annotations
