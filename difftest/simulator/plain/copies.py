@@ -210,7 +210,7 @@ def store(dst: Any, value: Any, mask: Any) -> None:
 def _storable(value: Any, shape: Shape, where: str) -> PlainTensor:
     """A tile's elements, or a number's, as many as ``shape`` has."""
     if is_number(value):
-        current().check_partitions(shape[0])
+        current().check_partitions(shape[0], f"{where} of a number into {list(shape)}")
         dtype = dtype_of_number(value)
         filled = PlainStorage(shape, dtype, Space.SBUF).tensor()
         filled.put(np.full(shape, constant(value, dtype)))

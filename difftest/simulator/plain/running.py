@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import (
     KernelError,
     LimitError,
@@ -114,23 +115,25 @@ class Run:
         return storage.tensor()
 
     def _check_size(self, shape: Shape, dtype: np.dtype[Any], space: Space, partition: int) -> None:
-        self.check_partitions(shape[partition])
+        what = f"{list(shape)} {name_of(dtype)} in {space.value}"
+        self.check_partitions(shape[partition], what)
         machine = self.machine
         most = machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
         received = elements_of(shape[partition + 1 :]) * dtype.itemsize
         if received > most:
             raise LimitError(
                 f"a tile fits the bytes of a partition of {space.value}",
-                received=f"{list(shape)} {dtype}: {received}",
-                limit=f"{most}",
+                received=f"{what}: {received} bytes a partition",
+                limit=f"{most} bytes a partition ({machine.name})",
             )
 
-    def check_partitions(self, partitions: int) -> None:
+    def check_partitions(self, partitions: int, what: str) -> None:
         """Raise :class:`LimitError` beyond the partitions of a memory."""
         if partitions > self.machine.partitions:
             raise LimitError(
                 f"the partition size of a tile is at most {self.machine.partitions}",
-                received=f"{partitions}",
+                received=f"{what}: {partitions} partitions",
+                limit=f"{self.machine.partitions} partitions ({self.machine.name})",
             )
 
     def argument(self, array: Array, name: str, mutable: bool) -> PlainTensor:
