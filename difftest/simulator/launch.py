@@ -230,6 +230,7 @@ def _never_written(value: Any) -> Array | None:
             "a kernel returns tensors in HBM",
             received=repr(value),
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
+            location=value.storage.allocation.location,
         )
     value.check_bounds()
     missing = value.storage.unwritten_in(value.offset, value.shape, value.strides)

@@ -172,7 +172,6 @@ class Fit(Enum):
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
     TOTAL = "the same number of elements"
-    BROADCAST = "a shape to which the result repeats"
 
 
 Rule = Callable[[Call], None]
