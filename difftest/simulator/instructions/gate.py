@@ -35,6 +35,7 @@ def issue(
     engine: Engine = Engine.UNKNOWN,
     where: Array | None = None,
     moved: Tile | None = None,
+    indices: tuple[Tile, ...] = (),
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -48,6 +49,7 @@ def issue(
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
+    indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def issue(
         instruction.meaning(call, dst, *operands, where=where)
     else:
         where = _compute(call, dst, operands, others, where)
-    _record(core, call, operands, dst, others, where, moved)
+    _record(core, call, operands, dst, others, where, moved, indices)
     return dst
 
 
@@ -100,11 +102,12 @@ def _record(
     others: tuple[Tile | None, ...],
     where: Array | None,
     moved: Tile | None,
+    indices: tuple[Tile, ...],
 ) -> None:
     """Tell the launch what was read and written, by role."""
     instruction = call.instruction
     writes = [("dst", dst.base if isinstance(dst, IndirectTile) else dst)]
-    reads: list[tuple[str, Tile]] = []
+    reads: list[tuple[str, Tile]] = [("index", tile) for tile in indices]
     partial: list[Tile] = [] if where is None else [writes[0][1]]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
