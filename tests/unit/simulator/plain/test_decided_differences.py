@@ -17,9 +17,9 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.dtypes import from_bits
-from difftest.simulator.frontend import isa as nisa
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend import typing as nt
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
