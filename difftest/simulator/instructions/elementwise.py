@@ -16,7 +16,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
     Call,
@@ -122,13 +122,7 @@ def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     if call.engine is Engine.GPSIMD and _is_exact(call):
         exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
-    return _kept(call, call["op"], apply(call["op"], data1, data2))
-
-
-def _kept(call: Call, op: AluOp, values: Array) -> Array:
-    """A bitvec result in the result's dtype: its low bits, for bitvec operators do not cast."""
-    dtype = call.result.dtype
-    return values.astype(dtype) if op.bitvec and dtype != BOOL else values
+    return kept_bits(call["op"], apply(call["op"], data1, data2), call.result.dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
@@ -207,7 +201,7 @@ def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Arra
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
         partial = apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
-    return _kept(call, call["op0"], partial)
+    return kept_bits(call["op0"], partial, call.result.dtype)
 
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
@@ -269,7 +263,7 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
-    return _kept(call, call["op1"], apply(call["op1"], left, right))
+    return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 
 
 @instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))

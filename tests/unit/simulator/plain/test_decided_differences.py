@@ -17,10 +17,10 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.dtypes import from_bits
-from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import typing as nt
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
@@ -168,6 +168,14 @@ def test_bitvec_operators_keep_the_low_bits(plain):
     values = np.array([[254, 7]], np.uint8)
     found = run(lambda x: nl.bitwise_or(x, x, dtype=nl.int8), values, plain=plain)
     assert_array_equal(found, np.array([[-2, 7]], np.int8), strict=True)
+    found = run(
+        lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values, plain=plain
+    )
+    assert_array_equal(found, [[-2, 7]])
+    found = run(
+        lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values, plain=plain
+    )
+    assert_array_equal(found, [[-1]])
 
 
 @MODES
