@@ -228,6 +228,7 @@ def _regions(operands: Operands, partial: Sequence[Tile]) -> tuple[Region, ...]:
                 tile.partition_axis,
                 role,
                 not (partial and any(tile is other for other in partial)),
+                None if tile.dtype is tile.storage.dtype else tile.dtype,
             )
             for role, tile in operands
         ]

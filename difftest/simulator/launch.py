@@ -232,7 +232,7 @@ def _never_written(value: Any) -> Array | None:
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
         )
     value.check_bounds()
-    missing = value.storage.unwritten_in(value.offset, value.shape, value.strides)
+    missing = value.unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
             "a kernel writes what it returns",

@@ -9,9 +9,11 @@ and the form in which it is written to a file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,15 +68,14 @@ class Allocation:
     """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
 
     partitions: int = field(init=False)
+    partition_step: int = field(init=False)
+    """Elements from one partition to the next."""
     partition_bytes: int = field(init=False)
     """Bytes in each partition, block dimensions included."""
 
     def __post_init__(self) -> None:
-        elements = self.dtype.itemsize
-        for size in self.shape:
-            elements *= size
-        self.partitions = self.shape[self.partition_axis] if self.shape else 1
-        self.partition_bytes = elements // self.partitions
+        self.partitions, self.partition_step, elements = _sizes(self.shape, self.partition_axis)
+        self.partition_bytes = elements * self.dtype.itemsize
 
     @property
     def is_absorbed(self) -> bool:
@@ -90,6 +91,14 @@ class Allocation:
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
         return f"{label} {list(self.shape)} {self.dtype} in {self.space.value}"
+
+
+@lru_cache(maxsize=4096)
+def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Partitions, elements from one to the next, elements of one in all blocks."""
+    partitions = shape[axis] if shape else 1
+    step = math.prod(shape[axis + 1 :])
+    return partitions, step, math.prod(shape[:axis]) * step
 
 
 class Region(NamedTuple):
@@ -108,6 +117,9 @@ class Region(NamedTuple):
     whole: bool = True
     """Whether every element of the pattern is touched. False for an access through a tile of
     indices and for a mask that is no rectangle: the pattern then holds what is touched."""
+    dtype: np.dtype[Any] | None = None
+    """Of the elements in which offset and strides count, and the shape: of a view with another
+    dtype than the allocation's; None for its own."""
 
     @property
     def partitions(self) -> int:

@@ -155,6 +155,7 @@ RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, PLUGIN, NRTPY_H
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "pattern",
     "machine",
     "trace",
     "fuse",
@@ -168,6 +169,8 @@ LAYERS = (
     "brackets",
     "walk",
     "core",
+    "indexing",
+    "views",
     "tile",
     "masking",
     "indirect",

@@ -30,7 +30,6 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import repeats
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -146,10 +145,10 @@ def nc_matmul(
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst.read()
+    held = dst.values()
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and not repeats(held.shape, dst.strides):
+    if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)

@@ -99,7 +99,7 @@ class Run:
             self._shared.append(PlainStorage(shape, dtype, Space.SHARED_HBM, name=name))
         storage = self._shared[self._next_shared]
         self._next_shared += 1
-        if storage.data.shape != shape or storage.dtype != dtype:
+        if storage.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of a grid creates the same shared_hbm tensors",
                 received=f"{shape} {dtype} in program {self.program}",
@@ -147,7 +147,7 @@ class Run:
         missing = value.missing()
         if missing.all():
             raise UnwrittenError("a kernel writes what it returns", received=repr(value))
-        elements = value.storage.data.reshape(-1)[value.positions]
+        elements = value.storage.elements(value.dtype)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 
 

@@ -14,6 +14,7 @@ from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.index import DynamicIndex, arange
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
 from tests.unit.simulator.stored import stored
 
@@ -92,7 +93,7 @@ def test_indices_that_were_never_written():
 
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
-    table.storage.mark_written(0, (5, 6), (6, 1))
+    table.storage.mark_written(Pattern(0, (5, 6), (6, 1)))
     for rows, written in (([[4]], True), ([[4], [5]], False)):
         access = table[tile_of(rows), arange(6)[None, :]]
         if written:
@@ -110,7 +111,7 @@ def test_a_scatter_marks_what_it_writes():
     assert table.storage.unwritten == 60 - 6
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
-    assert_array_equal(table.storage.written, expected)
+    assert_array_equal(table.storage.written, expected.ravel())
 
 
 def test_indices_broadcast_or_do_not():
