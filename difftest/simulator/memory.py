@@ -155,7 +155,7 @@ class Storage:
         Of a float that was held as float32, a NaN loses its payload.
         """
         if not self.holds_bits:
-            self.data = np.ascontiguousarray(to_bits(self.data, self.dtype))
+            self.data = self.bits().reshape(self.data.shape)
             self.kept = self.dtype
             self.holds_bits = True
         if itemsize < self.unit:
@@ -164,6 +164,14 @@ class Storage:
             self.unwritten *= finer
             if self.written is not None:
                 self.written = self.written.repeat(finer)
+
+    def bits(self) -> Array:
+        """The data in the dtype's own bits, flat."""
+        if self.kept == self.dtype:
+            return np.ascontiguousarray(self.data).reshape(-1)
+        with np.errstate(all="ignore"):  # what was never written can be anything
+            held = to_bits(self.data, self.dtype)
+        return np.ascontiguousarray(held).reshape(-1)
 
     def mark_written(
         self,
@@ -181,12 +189,12 @@ class Storage:
             return
         parts = self._parts(dtype)
         repeated = pattern.repeats()
-        if where is None and not repeated and pattern.size * parts == self._units():
+        if where is None and not repeated and pattern.size * parts == self.units():
             self.unwritten = 0
             self.written = None
             return
         if self.written is None:
-            self.written = np.zeros(self._units(), dtype=np.bool_)
+            self.written = np.zeros(self.units(), dtype=np.bool_)
         region = pattern_view(self.written, pattern.finer(parts), BOOL)
         # What is named twice is counted once: in the tensor, not in the pattern.
         counted = self.written if repeated else region
@@ -215,7 +223,7 @@ class Storage:
         """How many units an element of ``dtype`` has."""
         return (self.dtype if dtype is None else dtype).itemsize // self.unit
 
-    def _units(self) -> int:
+    def units(self) -> int:
         """How many units the tensor has."""
         return self.size * (self.dtype.itemsize // self.unit)
 

@@ -362,6 +362,7 @@ class Tile:
         if dtype == storage.dtype:
             return storage.dtype
         storage.hold_bits(dtype.itemsize)
+        storage.allocation.viewed = True
         return dtype
 
     def assert_shape(self: T, shape: Any) -> T:

@@ -165,6 +165,7 @@ LAYERS = (
     "descriptor",
     "capacity",
     "memory",
+    "addresses",
     "index",
     "brackets",
     "walk",

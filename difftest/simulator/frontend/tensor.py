@@ -181,6 +181,7 @@ def assign(target: Tile, value: Any) -> None:
     elif source.size != target.size:
         source = _repeated(source, target.tile_shape())
     moved = source.size == target.size and (where is not None or source.is_whole())
+    moved = moved and source.dtype is source.storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
 
 
