@@ -279,7 +279,7 @@ def _never_written(value: Any) -> Array | None:
             location=value.storage.allocation.location,
         )
     value.check_bounds()
-    missing = value.storage.unwritten_in(value.offset, value.shape, value.strides)
+    missing = value.unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
             "a kernel writes what it returns",

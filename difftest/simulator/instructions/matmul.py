@@ -9,6 +9,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
+    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     FLOAT16,
@@ -30,7 +31,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import pattern_view, repeats
+from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -153,17 +154,17 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     storage = dst.storage
     assert storage.products is not None
-    started = pattern_view(storage.products, dst.offset, dst.shape, dst.strides)
+    started = pattern_view(storage.products, dst.pattern, BOOL)
     product = product.reshape(dst.shape)
-    write(dst, np.where(started, dst.elements() + product, product), where)
+    write(dst, np.where(started, dst.values() + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst.read()
+    held = dst.values()
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and not repeats(held.shape, dst.strides):
+    if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)
