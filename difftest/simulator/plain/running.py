@@ -146,7 +146,11 @@ class Run:
         value.check_bounds()
         missing = value.missing()
         if missing.all():
-            raise UnwrittenError("a kernel writes what it returns", received=repr(value))
+            raise UnwrittenError(
+                "a kernel writes what it returns",
+                happened="the kernel returned a tensor that nothing wrote",
+                received=repr(value),
+            )
         elements = value.storage.data.reshape(-1)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 
