@@ -156,6 +156,7 @@ RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, PLUGIN, NRTPY_H
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "pattern",
     "machine",
     "trace",
     "fuse",
@@ -165,10 +166,13 @@ LAYERS = (
     "descriptor",
     "capacity",
     "memory",
+    "addresses",
     "index",
     "brackets",
     "walk",
     "core",
+    "indexing",
+    "views",
     "tile",
     "indirect",
     "instructions.record",

@@ -155,8 +155,6 @@ def _check_destination(call: Call, role: Role) -> None:
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
     if shape == wanted or fit is Fit.EXACT:
         return shape == wanted
-    if fit is Fit.BROADCAST:
-        return True
     if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

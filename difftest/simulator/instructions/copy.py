@@ -11,7 +11,16 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    INTEGERS,
+    Array,
+    from_bits,
+    is_float,
+    name_of,
+    round_to,
+    to_bits,
+)
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -74,16 +83,17 @@ def tensor_copy_dynamic_src(
     """``dst = src`` with the source's offset held in a tile."""
     arrays, inside = src.resolve(skip=False)
     src.check_written(arrays, inside)
-    write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
+    picked = src.elements()[arrays]
+    values = from_bits(picked, src.dtype) if src.holds_bits else picked
+    write(dst, through_engine(call, values, src.dtype), where)
 
 
-def _fills(call: Call) -> None:
-    """A source of the destination's shape, or of size 1 where it repeats."""
+def _of_one_shape(call: Call) -> None:
+    """A copy has its source's shape: no engine reads another partition than it writes."""
     src, dst = call["src"].shape, call.destinations["dst"].shape
-    fits = len(src) == len(dst) and all(h in (1, w) for h, w in zip(src, dst, strict=True))
-    if not fits:
+    if src != dst:
         raise ShapeError(
-            "tensor_copy_dynamic_dst takes src of dst's shape, or one that repeats in it",
+            "tensor_copy_dynamic_dst takes src of dst's shape",
             received=f"src {list(src)}, dst {list(dst)}",
         )
 
@@ -93,8 +103,7 @@ def _fills(call: Call) -> None:
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
-    rules=(_fills,),
-    fit=Fit.BROADCAST,
+    rules=(_of_one_shape,),
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -103,8 +112,8 @@ def tensor_copy_dynamic_dst(
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
-    values = np.broadcast_to(src.engine_values(), dst.shape)
-    dst.elements()[arrays] = round_to(through_engine(call, values, src.dtype), dst.dtype)
+    rounded = round_to(through_engine(call, src.engine_values(), src.dtype), dst.dtype)
+    dst.elements()[arrays] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
     dst.mark_written(arrays, inside)
 
 

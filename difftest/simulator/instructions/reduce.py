@@ -13,7 +13,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     DST,
@@ -159,6 +159,7 @@ def tensor_reduce(call: Call, data: Array) -> Array:
     make one in which the reduced axes come last, as ``nl.sum`` does and nisa.tensor_reduce not.
     """
     result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
+    result = kept_bits(call["op"], result, call.result.dtype)
     return -as_float(result) if call["negate"] else result
 
 
@@ -188,7 +189,8 @@ def _across_partitions(call: Call) -> None:
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
-    return reduce_array(call["op"], data, (0,), keepdims=True)
+    result = reduce_array(call["op"], data, (0,), keepdims=True)
+    return kept_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
