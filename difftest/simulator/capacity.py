@@ -131,6 +131,7 @@ class Occupancy:
         largest = sorted(live, key=self._bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
+            happened=f"the live tensors are larger than {space.value}",
             received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "
             f"the largest: {'; '.join(map(str, largest))}",
             limit=f"{limit // partitions} bytes a partition ({self.machine.name})",

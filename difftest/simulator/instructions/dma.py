@@ -225,6 +225,7 @@ def _permutation(call: Call) -> None:
     if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
+            happened="a tile has more partitions than the memory",
             received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",

@@ -47,6 +47,7 @@ def _one_contraction(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul contracts over the partitions of both operands",
+            happened="nc_matmul's operands have different numbers of partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -64,6 +65,7 @@ def _free_sizes(call: Call) -> None:
         if tile.free_size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
+                happened=f"nc_matmul's {name} operand is too large",
                 received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
                 limit=f"{limit} (nl.tile_size.{constant})",
                 remedy=f"loop over tiles of {limit}",
@@ -106,6 +108,7 @@ def one_bank(call: Call) -> None:
     if first // machine.psum_bank_bytes != last // machine.psum_bank_bytes:
         raise LimitError(
             "a matmul accumulates inside one PSUM bank",
+            happened="a matmul's destination crosses PSUM banks",
             received=f"{dst!r}: bytes {first} to {last} of the partition",
             limit=f"banks of {machine.psum_bank_bytes} bytes "
             f"({machine.psum_fmax} float32, nl.tile_size.psum_fmax)",
@@ -190,6 +193,7 @@ def _transposable(call: Call) -> None:
     if data.free_size > limit or data.partitions > limit:
         raise LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
+            happened=f"{call.name} got data that is too large",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
             f"{data.free_size} elements each",
             limit=f"{limit} partitions, {limit} elements each",

@@ -162,7 +162,10 @@ class Run:
         missing = value.missing()
         if missing.all():
             raise UnwrittenError(
-                "a kernel writes what it returns", received=repr(value), location=made
+                "a kernel writes what it returns",
+                happened="the kernel returned a tensor that nothing wrote",
+                received=repr(value),
+                location=made,
             )
         elements = value.storage.elements(value.dtype)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None

@@ -160,6 +160,7 @@ def assign(target: Tile, value: Any) -> None:
     if target.in_hbm:
         raise KernelError(
             "tensors in HBM are written by DMA",
+            happened="a value was assigned to a tensor in HBM",
             received=f"assignment to {target!r}",
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
@@ -209,5 +210,6 @@ def _check_assignment(target: Tile, source: Tile) -> None:
     if have[0] != want[0] or not fits:
         raise ShapeError(
             "an assignment's value has its target's shape, or repeats along free dimensions",
+            happened="a value of another shape was assigned",
             received=f"target {list(target.shape)}, value {list(source.shape)}",
         )
