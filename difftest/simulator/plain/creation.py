@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import TFLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import ParDim, nc_version
 from difftest.simulator.plain import indices, rules
@@ -161,7 +161,12 @@ def random_seed(seed: Any, mask: None) -> None:
     current().random = np.random.default_rng(number)
 
 
-@means("nisa.dropout", data=rules.tile(), prob=rules.number_or(rules.tile()), dtype=rules.dtype)
+@means(
+    "nisa.dropout",
+    data=rules.tile(),
+    prob=rules.number_or(rules.tile(dtypes=FLOATS)),
+    dtype=rules.dtype,
+)
 def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
     """``data`` with elements replaced by 0 at the probability ``prob``; see :func:`rand`."""
     result = dtype or data.dtype
@@ -171,6 +176,8 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         )
     chance = rules.one_element_each(prob, data, "dropout")
     vectors = (chance,) if isinstance(chance, PlainTensor) else ()
+    exact = not vectors or data.dtype.kind not in "iub" or chance.dtype == FLOAT32
+    rules.require(exact, "dropout of integers takes a float32 prob", prob, error=DtypeError)
 
     def compute(x: Array, *given: Array) -> Array:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
