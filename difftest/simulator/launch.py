@@ -14,10 +14,10 @@ import numpy as np
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel
-from difftest.simulator.frontend.tensor import Tensor
-from difftest.simulator.frontend.typing import is_mutable
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.api import Run

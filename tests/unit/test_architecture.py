@@ -125,7 +125,8 @@ PLAIN = Rule(
             )
         ),
         "difftest.simulator.frontend.arguments",
-        "difftest.simulator.frontend.destination",
+        "difftest.simulator.frontend.classic.destination",
+        "difftest.simulator.frontend.classic.par_dim",
         "difftest.simulator.frontend.dispatch",
     ),
 )
@@ -169,7 +170,6 @@ LAYERS = (
     "walk",
     "core",
     "tile",
-    "masking",
     "indirect",
     "instructions.record",
     "instructions.operands",
@@ -178,6 +178,8 @@ LAYERS = (
     "instructions.gate",
     "instructions",
     "frontend",
+    "frontend.classic",
+    "frontend.install",  # which puts every dialect's modules in place
     "plain",
     "launch",
     "",  # the package itself, which gathers its public names
@@ -421,6 +423,7 @@ def test_a_rule_over_no_file_fails(tmp_path, rule):
         ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a later layer"),
         ("instructions/gate.py", "from . import dma", "instructions.dma, a later layer"),
         ("frontend/nki.py", "import difftest.simulator", "difftest.simulator, a later layer"),
+        ("frontend/loops.py", "from .classic import issue", "classic.issue, a later layer"),
         ("extra.py", "from difftest.simulator import errors", "extra.py has no place in LAYERS"),
         ("tile.py", "from difftest.simulator import extra", "extra, which has no place in LAYERS"),
     ],

@@ -20,13 +20,6 @@ class AnyTensor:
     __slots__ = ()
 
 
-class ParDim(int):
-    """A dimension marked as the partition dimension by ``nl.par_dim``."""
-
-    def __repr__(self) -> str:
-        return f"par_dim({int(self)})"
-
-
 class engine(IntEnum):
     """``nki.isa.engine``."""
 
@@ -90,10 +83,13 @@ def no_extras(where: str, extras: Mapping[str, object]) -> None:
         raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
 
 
+_ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
+
+
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
-        return Engine[value.name.upper()]
+        return _ENGINES[int(value)]
     raise KernelError(
         f"{where} takes engine as a member of nki.isa.engine",
         received=f"engine={value!r}",
@@ -103,6 +99,8 @@ def as_engine(value: object, where: str) -> Engine:
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     """``value`` as a member of one of the enumerations of ``nki.isa``."""
+    if type(value) is kind:
+        return value
     try:
         return kind(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

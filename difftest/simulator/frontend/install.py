@@ -12,10 +12,11 @@ import types
 from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 
-from difftest.simulator.frontend import compiler, isa, kernel, language
-from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.benchmark import Predictor, benchmark_with
+from difftest.simulator.frontend.classic import compiler, isa, language
+from difftest.simulator.frontend.classic import typing as nki_typing
 
 ROOT = "neuronxcc"
 LEVEL = "OFF"

@@ -19,7 +19,7 @@ from difftest.simulator.trace import Engine
 VECTOR_ONLY = (Engine.VECTOR,)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AluOp:
     """One operator: its NumPy meaning and where it may be used."""
 

@@ -72,7 +72,23 @@ def check(
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call))
     call.reads_dst = instruction.reads_dst(call)
+    _foresee_event(call, operands, dst, others)
     return call
+
+
+def _foresee_event(
+    call: Call,
+    operands: tuple[Any, ...],
+    dst: Tile | IndirectTile | None,
+    others: tuple[Tile | None, ...],
+) -> None:
+    """Note what the event of a simple call says of its operands."""
+    indirect = any(isinstance(tile, IndirectTile) for tile in (dst, *operands))
+    further = any(other is not None for other in others)
+    call.is_simple = not (indirect or further or call.instruction.notes)
+    call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
+    names = [call.instruction.operands[place].name for place in call.read_places]
+    call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:

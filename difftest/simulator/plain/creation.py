@@ -9,7 +9,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
-from difftest.simulator.frontend.arguments import ParDim, nc_version
+from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.classic.par_dim import ParDim
 from difftest.simulator.plain import indices, rules
 from difftest.simulator.plain.copies import constant
 from difftest.simulator.plain.elementwise import each_element

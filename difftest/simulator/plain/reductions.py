@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, LimitError
-from difftest.simulator.frontend.destination import assignment_target
+from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
 from difftest.simulator.plain.indices import Shape, integers, mask_over

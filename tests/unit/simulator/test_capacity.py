@@ -10,8 +10,8 @@ import pytest
 from difftest.simulator import TRN1, TRN2, LimitError, launch
 from difftest.simulator.capacity import Occupancy, SpillWarning, occupied_bytes
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Space
 
 BANK = 512

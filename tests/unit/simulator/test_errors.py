@@ -23,8 +23,8 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, not_modelled
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 PACKAGE = Path(difftest.simulator.__file__).parent
 

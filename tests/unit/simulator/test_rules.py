@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NkiError, launch
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 MARK = "# the line"
 DATA = np.ones((128, 512), np.float32)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import MACHINES, TRN1, TRN2, launch
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict

@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import Engine, KernelError, NkiError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
 from tests.unit.simulator.on_tiles import normal, on_tiles
 

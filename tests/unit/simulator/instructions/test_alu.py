@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import Engine, KernelError
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op, reduction_op
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 

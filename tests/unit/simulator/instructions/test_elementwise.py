@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, Engine, NkiError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]

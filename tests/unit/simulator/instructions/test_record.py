@@ -5,8 +5,8 @@ import pytest
 
 from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
 from difftest.simulator.core import current
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import INSTRUCTIONS, Role, instruction

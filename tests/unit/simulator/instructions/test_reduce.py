@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import Engine, NkiError, ShapeError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Attributes
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles, written
 

@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, NkiError
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 FLOAT32_MIN = np.finfo(np.float32).min

@@ -12,10 +12,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import launch
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.plain.api import MEANINGS
 

@@ -10,9 +10,10 @@ import numpy as np
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import ParDim, no_extras
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.par_dim import ParDim
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape, as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.operands import need_number, need_tile

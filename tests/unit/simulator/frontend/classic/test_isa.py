@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 DATA = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
 P, X = nl.mgrid[0:32, 0:16]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NotModelledError, launch
-from difftest.simulator.frontend import compiler as ncc
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import language as nl
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.issue import issue, written
-from difftest.simulator.frontend.operators import update
+from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.tile import Tile
@@ -70,5 +70,4 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     )
     accumulate(target, added.engine_values(), written(added))
     added.storage.allocation.absorbed += 1
-    reads = (("stationary", made.stationary), ("moving", made.moving), ("dst", target))
-    core.emit(call.name, call.engine, (("dst", target),), reads, call.attributes)
+    core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NkiError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 BAD = [None, "x", 1.5, -1, 10**12, 1j, [1], (1, 2), np.arange(3), object(), float("nan"), {}]
 BAD += [nl.arange(3), nl.arange(3)[:, None] < 2, np.add, nl.float32, b"x"]

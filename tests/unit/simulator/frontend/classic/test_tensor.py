@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NkiError, ShapeError, UnwrittenError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 A, B = normal(6, 8), normal(6, 8, seed=1)

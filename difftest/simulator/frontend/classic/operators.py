@@ -6,7 +6,7 @@ from typing import Any
 
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.issue import issue
+from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor

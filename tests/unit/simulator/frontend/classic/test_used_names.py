@@ -11,11 +11,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import Engine, Space, launch
-from difftest.simulator.frontend import compiler as ncc
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from tests.unit.simulator.frontend.used_names import USED
+from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.frontend.classic.used_names import USED
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 A, B = normal(8, 12), normal(8, 12, seed=1)

@@ -13,7 +13,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.index import Mask, Shape
+from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.index import Shape
 from difftest.simulator.tile import Tile, padded, reshaped_strides
 from difftest.simulator.walk import Axis, leaves
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.operators import on_chip
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import search
 from difftest.simulator.tile import Tile

@@ -12,10 +12,16 @@ from typing import Any
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.destination import assignment_target
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.operators import binary, on_chip, tile_or_number, unary, update
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.destination import assignment_target
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import (
+    binary,
+    on_chip,
+    tile_or_number,
+    unary,
+    update,
+)
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.activation import activation
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op

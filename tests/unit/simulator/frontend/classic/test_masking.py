@@ -10,10 +10,10 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NkiError, OutOfBoundsError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.index import MGridMaker, arange
-from difftest.simulator.masking import as_mask, mask_box, restrict
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
+from difftest.simulator.frontend.classic.masking import as_mask, mask_box, restrict
 from difftest.simulator.trace import Space
 from tests.unit.simulator.on_tiles import normal, on_tiles
 from tests.unit.simulator.stored import stored

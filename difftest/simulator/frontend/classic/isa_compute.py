@@ -12,9 +12,9 @@ from difftest.simulator.frontend.arguments import (
     no_extras,
     reduce_cmd,
 )
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.operators import on_chip
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import elementwise, scan
 from difftest.simulator.instructions import reduce as reductions

@@ -9,10 +9,10 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.errors import BufferError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.operators import copy_to_sbuf, on_chip
-from difftest.simulator.frontend.products import product
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.classic.products import product
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import dma

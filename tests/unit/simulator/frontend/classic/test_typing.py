@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator.frontend import typing as nt
-from difftest.simulator.frontend.typing import is_mutable
+from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.classic.typing import is_mutable
 from tests.unit.simulator.stored import stored
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.classic.masking import as_mask, mask_box, restrict
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.record import Call, Instruction
-from difftest.simulator.masking import as_mask, mask_box, restrict
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, NkiError, Space, UnwrittenError, launch
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 DATA = normal(4, 6)

@@ -25,9 +25,8 @@ from difftest.simulator.frontend.arguments import (
     oob_mode,
     reduce_cmd,
 )
-from difftest.simulator.frontend.creation import as_shape
-from difftest.simulator.frontend.dispatch import make_dispatching
-from difftest.simulator.frontend.gather import (
+from difftest.simulator.frontend.classic.creation import as_shape
+from difftest.simulator.frontend.classic.gather import (
     local_gather,
     max8,
     nc_find_index8,
@@ -35,7 +34,7 @@ from difftest.simulator.frontend.gather import (
     nc_stream_shuffle,
     sequence_bounds,
 )
-from difftest.simulator.frontend.isa_compute import (
+from difftest.simulator.frontend.classic.isa_compute import (
     activation,
     activation_reduce,
     bn_aggr,
@@ -50,12 +49,17 @@ from difftest.simulator.frontend.isa_compute import (
     tensor_tensor,
     tensor_tensor_scan,
 )
-from difftest.simulator.frontend.isa_select import affine_select, range_select, select_reduce
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.language import fp32
-from difftest.simulator.frontend.operators import on_chip
-from difftest.simulator.frontend.products import product
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.isa_select import (
+    affine_select,
+    range_select,
+    select_reduce,
+)
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.language import fp32
+from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.frontend.classic.products import product
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.dispatch import make_dispatching
 from difftest.simulator.index import Index, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as copies

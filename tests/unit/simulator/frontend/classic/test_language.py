@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import NotModelledError
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
-from tests.unit.simulator.frontend.documented_names import DOCUMENTED
+from tests.unit.simulator.frontend.classic.documented_names import DOCUMENTED
 
 NOT_MODELLED = {
     "nki": {"FrameworkKernel", "profile"},

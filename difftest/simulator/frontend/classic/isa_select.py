@@ -8,10 +8,11 @@ import numpy as np
 
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
-from difftest.simulator.frontend.issue import issue
-from difftest.simulator.frontend.operators import on_chip
-from difftest.simulator.frontend.tensor import Tensor
-from difftest.simulator.index import Mask, as_integer
+from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import select
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_number

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import KernelError, NkiError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 DATA = normal(4, 3, 5)

@@ -11,7 +11,7 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
 )
 from difftest.simulator.frontend.arguments import absent
-from difftest.simulator.frontend.creation import (
+from difftest.simulator.frontend.classic.creation import (
     empty_like,
     full,
     hbm,
@@ -30,18 +30,9 @@ from difftest.simulator.frontend.creation import (
     zeros,
     zeros_like,
 )
-from difftest.simulator.frontend.dispatch import make_dispatching
-from difftest.simulator.frontend.gather import gather_flattened
-from difftest.simulator.frontend.grid import nc, spmd_dim
-from difftest.simulator.frontend.loops import (
-    affine_range,
-    num_programs,
-    program_id,
-    program_ndim,
-    sequential_range,
-    static_range,
-)
-from difftest.simulator.frontend.math import (
+from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
+from difftest.simulator.frontend.classic.gather import gather_flattened
+from difftest.simulator.frontend.classic.math import (
     ACTIVATION,
     BINARY,
     REDUCTION,
@@ -54,7 +45,7 @@ from difftest.simulator.frontend.math import (
     var,
     where,
 )
-from difftest.simulator.frontend.moves import (
+from difftest.simulator.frontend.classic.moves import (
     atomic_rmw,
     broadcast_to,
     copy,
@@ -66,8 +57,17 @@ from difftest.simulator.frontend.moves import (
     store,
     transpose,
 )
+from difftest.simulator.frontend.dispatch import make_dispatching
+from difftest.simulator.frontend.grid import nc, spmd_dim
+from difftest.simulator.frontend.loops import (
+    affine_range,
+    num_programs,
+    program_id,
+    program_ndim,
+    sequential_range,
+    static_range,
+)
 from difftest.simulator.index import DynamicSlice as ds
-from difftest.simulator.index import MGridMaker, arange
 
 float32 = np.float32
 float16 = np.float16
