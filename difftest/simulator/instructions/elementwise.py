@@ -122,7 +122,7 @@ def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     if call.engine is Engine.GPSIMD and _is_exact(call):
         exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
-    return apply(call["op"], data1, data2)
+    return low_bits(call["op"], apply(call["op"], data1, data2), call.result.dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
@@ -131,6 +131,11 @@ def apply(op: AluOp, left: Array, right: Array) -> Array:
         left, right = as_float(left), as_float(right)
     result: Array = op.compute(left) if op.unary else op.compute(left, right)
     return result
+
+
+def low_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
+    """A bitvec operator's result in another integer dtype: its bits, with no cast of values."""
+    return values.astype(dtype) if op.bitvec else values
 
 
 # -- tensor_scalar ---------------------------------------------------------------------------------
@@ -186,10 +191,10 @@ def _scalar_engine_pairs(call: Call) -> None:
 )
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
-    partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
-    if call["op1"] is None:
-        return partial
-    return apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    result = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
+    if call["op1"] is not None:
+        result = apply_scalar(call["op1"], result, operand1, reverse=call["reverse1"])
+    return low_bits(call["op0"], result, call.result.dtype)
 
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
@@ -250,7 +255,7 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
-    return apply(call["op1"], left, right)
+    return low_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 
 
 @instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))

@@ -15,7 +15,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import apply_scalar, like
+from difftest.simulator.instructions.elementwise import apply_scalar, like, low_bits
 from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
@@ -158,7 +158,9 @@ def _reduced(call: Call) -> Result:
 def tensor_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
     result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
-    return -as_float(result) if call["negate"] else result
+    if call["negate"]:
+        return -as_float(result)
+    return low_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_partition_reduce -----------------------------------------------------------------------
@@ -188,7 +190,8 @@ def _across_partitions(call: Call) -> None:
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
-    return reduce_array(call["op"], data, (0,), keepdims=True)
+    result = reduce_array(call["op"], data, (0,), keepdims=True)
+    return low_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
