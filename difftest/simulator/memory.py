@@ -112,6 +112,7 @@ class Storage:
         "mutable",
         "partition_step",
         "producer",
+        "products",
         "release",
         "space",
         "unwritten",
@@ -142,6 +143,9 @@ class Storage:
         """A mask left elements out: reading them gives poison instead of an error."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
+        self.products: Array | None = None
+        """Where in PSUM the last write was a matmul's, if anyone keeps count; see
+        :meth:`forget_products`."""
 
     def __del__(self) -> None:
         if self.release is not None:
@@ -169,6 +173,13 @@ class Storage:
         self.unwritten -= int(np.count_nonzero(counted)) - before
         if self.unwritten == 0:
             self.written = None
+
+    def forget_products(self, offset: int, shape: Shape, strides: Shape, where: Any = None) -> None:
+        """Note that something else than a matmul writes these elements."""
+        if self.products is None:
+            return
+        region = pattern_view(self.products, offset, shape, strides)
+        region[() if where is None else np.broadcast_to(where, shape)] = False
 
     def leave_out(self) -> None:
         """Note that a mask leaves elements out; what was never written becomes poison.

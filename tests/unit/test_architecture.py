@@ -126,7 +126,7 @@ PLAIN = Rule(
         ),
         "difftest.simulator.frontend.arguments",
         "difftest.simulator.frontend.classic.destination",
-        "difftest.simulator.frontend.classic.par_dim",
+        "difftest.simulator.frontend.classic.shapes.ParDim",
         "difftest.simulator.frontend.dispatch",
     ),
 )

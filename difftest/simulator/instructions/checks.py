@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
@@ -26,8 +27,6 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-_WITHOUT_DATA = (Takes.INDEX, Takes.MASK)
-"""What a frontend has checked, and what no memory holds."""
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -96,12 +95,12 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     where, name = instruction.name, role.name
     if operand is None and role.optional:
         return None
-    if role.takes in _WITHOUT_DATA:
-        return operand if role.takes is Takes.INDEX else type(operand)
+    if role.takes is Takes.INDEX and isinstance(operand, Index):
+        return operand
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
     kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
-    if not isinstance(operand, kind) or role.takes is Takes.NUMBER:
+    if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",
@@ -167,8 +166,6 @@ def _check_destination(call: Call, role: Role) -> None:
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
     if shape == wanted or fit is Fit.EXACT:
         return shape == wanted
-    if fit is Fit.BROADCAST:
-        return True
     if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

@@ -79,13 +79,12 @@ def tensor_copy_dynamic_src(
     write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
 
 
-def _fills(call: Call) -> None:
-    """A source of the destination's shape, or of size 1 where it repeats."""
+def _of_one_shape(call: Call) -> None:
+    """A copy has its source's shape: no engine reads another partition than it writes."""
     src, dst = call["src"].shape, call.destinations["dst"].shape
-    fits = len(src) == len(dst) and all(h in (1, w) for h, w in zip(src, dst, strict=True))
-    if not fits:
+    if src != dst:
         raise ShapeError(
-            "tensor_copy_dynamic_dst takes src of dst's shape, or one that repeats in it",
+            "tensor_copy_dynamic_dst takes src of dst's shape",
             received=f"src {list(src)}, dst {list(dst)}",
         )
 
@@ -95,8 +94,7 @@ def _fills(call: Call) -> None:
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
-    rules=(_fills, no_gpsimd_in_psum),
-    fit=Fit.BROADCAST,
+    rules=(_of_one_shape, no_gpsimd_in_psum),
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -105,8 +103,8 @@ def tensor_copy_dynamic_dst(
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
-    values = np.broadcast_to(src.engine_values(), dst.shape)
-    dst.elements()[arrays] = round_to(through_engine(call, values, src.dtype), dst.dtype)
+    values = through_engine(call, src.engine_values(), src.dtype)
+    dst.elements()[arrays] = round_to(values, dst.dtype)
     dst.mark_written(arrays, inside)
 
 
@@ -166,10 +164,21 @@ def memset(call: Call, value: Any) -> Array:
     return constant(value, call.result.dtype)
 
 
+def _two_dimensions(call: Call) -> None:
+    expr: Index = call["expr"]
+    if expr.ndim < 2:
+        raise ShapeError(
+            "iota takes an expression of at least two dimensions, partition and free",
+            received=f"{expr!r}",
+            remedy="use nl.arange(n)[:, None] or [None, :]",
+        )
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(Role(name="expr", takes=Takes.INDEX),),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
 def iota(call: Call, expr: Index) -> Array:

@@ -249,6 +249,7 @@ def _turned(call: Call) -> Result:
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
-    values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
+    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
+    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
     check_destination(dst)
     store(dst, _cast(values, src, dst), where)

@@ -35,6 +35,7 @@ def issue(
     engine: Engine = Engine.UNKNOWN,
     where: Array | None = None,
     moved: Tile | None = None,
+    indices: tuple[Tile, ...] = (),
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -48,6 +49,7 @@ def issue(
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
+    indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def issue(
         instruction.meaning(call, dst, *operands, where=where)
     else:
         where = _compute(call, dst, operands, others, where)
-    if call.is_simple:
+    if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
             reads.append(dst)
@@ -70,7 +72,7 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved)
+        _record(core, call, operands, dst, others, where, moved, indices)
     return dst
 
 
@@ -86,18 +88,21 @@ def _compute(
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
+    further: list[tuple[Tile, Array]] = []
     if type(results) is tuple:
         results, *rest = results
-        for tile, made in zip(others, rest, strict=True):
-            if tile is not None:
-                check_destination(tile)
-                check_destination(dst)
-                write(tile, made)
+        further = [
+            (tile, made) for tile, made in zip(others, rest, strict=True) if tile is not None
+        ]
+        for tile, _ in further:
+            check_destination(tile)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
+    for tile, made in further:  # after dst, whose values may still lie in an operand that is one
+        write(tile, made)
     return where
 
 
@@ -109,13 +114,14 @@ def _record(
     others: tuple[Tile | None, ...],
     where: Array | None,
     moved: Tile | None,
+    indices: tuple[Tile, ...],
 ) -> None:
     """Tell the launch what was read and written, where that is more than tiles and one result."""
     instruction = call.instruction
     target = dst.base if isinstance(dst, IndirectTile) else dst
     writes, written = [target], ["dst"]
-    reads: list[Tile] = []
-    read: list[str] = []
+    reads: list[Tile] = list(indices)
+    read: list[str] = ["index" for _ in indices]
     partial: list[Tile] = [] if where is None else [target]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):

@@ -30,7 +30,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import repeats
+from difftest.simulator.memory import pattern_view, repeats
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -129,19 +129,33 @@ def _product(call: Call) -> Result:
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
     rules=(_one_contraction, _free_sizes, _pe_tile, one_bank),
     result=_product,
-    facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
-    reads_dst=lambda call: call["accumulate"],
+    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
     call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None
 ) -> None:
-    """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank."""
+    """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank.
+
+    With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
+    """
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
-    product = np.matmul(left.T, right)
-    put = accumulate if call["accumulate"] else write
-    put(dst, product.reshape(call.result.shape), where)
+    product = np.empty(call.result.shape, dtype=np.float32)
+    np.matmul(left.T, right, out=rows(product))
+    adds = call["accumulate"]
+    put = accumulate_partly if adds is None else accumulate if adds else write
+    put(dst, product, where)
+
+
+def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
+    """Add a product where a matmul was the last to write, and overwrite elsewhere."""
+    storage = dst.storage
+    assert storage.products is not None
+    started = pattern_view(storage.products, dst.offset, dst.shape, dst.strides)
+    product = product.reshape(dst.shape)
+    write(dst, np.where(started, dst.elements() + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:

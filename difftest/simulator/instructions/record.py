@@ -46,7 +46,6 @@ class Takes(Enum):
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
-    MASK = "a comparison of index expressions"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,7 +172,6 @@ class Fit(Enum):
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
     TOTAL = "the same number of elements"
-    BROADCAST = "a shape to which the result repeats"
 
 
 Rule = Callable[[Call], None]

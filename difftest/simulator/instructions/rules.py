@@ -11,7 +11,7 @@ from types import FunctionType
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import is_integer, name_of
 from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
 
@@ -149,6 +149,21 @@ def need_integers(call: Call, **dtypes: DType) -> None:
                 remedy="give the result an integer dtype (a Python integer counts as int32, and "
                 "uint32 with int32 as float32): dtype=nl.uint32",
             )
+
+
+def reducing(option: str) -> Rule:
+    """The operator, where there is one, can reduce."""
+
+    def rule(call: Call) -> None:
+        op: AluOp | None = call[option]
+        if op is not None and not op.reduction:
+            raise KernelError(
+                f"{call.name} takes an operator that can reduce",
+                received=f"{option}={op.name}",
+                limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
+            )
+
+    return named(rule, "reducing", (option,))
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:

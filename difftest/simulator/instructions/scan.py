@@ -191,7 +191,11 @@ def _probability_of_integers(call: Call) -> None:
     result=like("data"),
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:
-    """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed)."""
+    """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
+
+    It draws one float32 number for each element, in row-major order. Under a mask the elements are
+    those of the smallest box that holds it.
+    """
     chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
     keep = current().random.random(data.shape, dtype=np.float32) >= chance
     return np.where(keep, data, data.dtype.type(0))

@@ -41,6 +41,7 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
     ):
         # A whole on-chip tensor and an array that nobody else has: it becomes the tensor's data.
         storage.data = rounded
+        storage.products = None
         storage.unwritten = 0
         storage.written = None
         return
@@ -69,6 +70,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         np.copyto(view, values, where=where, casting="unsafe")
     if repeated:
         _check_repeated(dst, values, where)
+    dst.storage.forget_products(dst.offset, dst.shape, dst.strides, where)
     dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
 
 

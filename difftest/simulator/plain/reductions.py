@@ -368,8 +368,10 @@ def max8(src: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
 
 
 def check_length(where: str, data: PlainTensor, mask: Any) -> None:
-    """8 to 16384 elements in each partition."""
-    chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1).sum(axis=1)
+    """8 to 16384 elements in each partition that a mask leaves, or of all if it leaves nothing."""
+    kept = mask_over(mask, data.shape)
+    whole = kept if kept.any() else ~kept
+    chosen = whole.reshape(data.shape[0], -1).sum(axis=1)
     least, most = current().machine.max8_range
     counts = chosen[chosen > 0]
     fits = ((least <= counts) & (counts <= most)).all()

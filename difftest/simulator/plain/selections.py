@@ -134,7 +134,7 @@ def range_select(
     predicate=rules.tile(dtypes=PREDICATES),
     on_true=rules.tile(dtypes=SELECTED),
     on_false=OPERAND,
-    reduce_res=rules.optional(rules.tile()),
+    reduce_res=rules.optional(rules.tile(dtypes=FLOATS)),
     reduce_cmd=rules.member(reduce_cmd),
     reduce_op=_maximum,
     mask=rules.absent,

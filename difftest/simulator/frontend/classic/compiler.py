@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.frontend.arguments import absent
-from difftest.simulator.frontend.classic.creation import psum, sbuf
+from difftest.simulator.frontend.classic.memories import psum, sbuf
 
 __getattr__ = absent(
     "nki.compiler",

@@ -1,156 +1,26 @@
-"""``nki.language``: memories, tensors and constants."""
+"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset`` and ``nisa.iota``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current, is_running
-from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.par_dim import ParDim
+from difftest.simulator.frontend.classic.memories import Buffer, memory_of
+from difftest.simulator.frontend.classic.shapes import as_shape
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import Shape, as_integer
+from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.instructions.record import HBM, ON_CHIP
-from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
 
-
-class Buffer:
-    """A memory as kernels name it in ``buffer=``."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-
-    def __repr__(self) -> str:
-        return f"nl.{self.space.value}"
-
-    def auto_alloc(self) -> Buffer:
-        """``nki.compiler.sbuf.auto_alloc()``: the compiler places the tensor."""
-        return self
-
-    def alloc(self, *args: object, **kwargs: object) -> Buffer:
-        """Direct allocation: not modelled."""
-        raise not_modelled(f"direct allocation in {self.space.value}", "alloc(...)")
-
-    def mod_alloc(self, *args: object, **kwargs: object) -> Buffer:
-        """Modulo allocation: not modelled."""
-        raise not_modelled(f"direct allocation in {self.space.value}", "mod_alloc(...)")
-
-
-sbuf = Buffer(Space.SBUF)
-psum = Buffer(Space.PSUM)
-private_hbm = Buffer(Space.PRIVATE_HBM)
-hbm = private_hbm
-shared_hbm = Buffer(Space.SHARED_HBM)
-par_dim = ParDim
 ANYWHERE = (*HBM, *ON_CHIP)
-
-
-class TileSize:
-    """``nl.tile_size``: the running launch's machine, trn2 where no kernel runs."""
-
-    @property
-    def _machine(self) -> Machine:
-        return current().machine if is_running() else TRN2
-
-    @property
-    def pmax(self) -> int:
-        """Partitions of a tile."""
-        return self._machine.partitions
-
-    @property
-    def psum_fmax(self) -> int:
-        """Free size of a PSUM tile, in float32."""
-        return self._machine.psum_fmax
-
-    @property
-    def gemm_stationary_fmax(self) -> int:
-        """Free size of nc_matmul's stationary operand."""
-        return self._machine.gemm_stationary_fmax
-
-    @property
-    def gemm_moving_fmax(self) -> int:
-        """Free size of nc_matmul's moving operand."""
-        return self._machine.gemm_moving_fmax
-
-    @property
-    def bn_stats_fmax(self) -> int:
-        """Free size of bn_stats' input."""
-        return self._machine.bn_stats_fmax
-
-    @property
-    def psum_min_align(self) -> int:
-        """Alignment of PSUM addresses, in bytes."""
-        return self._machine.psum_min_align
-
-    @property
-    def sbuf_min_align(self) -> int:
-        """Alignment of SBUF addresses, in bytes."""
-        return self._machine.sbuf_min_align
-
-    @property
-    def total_available_sbuf_size(self) -> int:
-        """Bytes of an SBUF partition that a kernel can use."""
-        return self._machine.sbuf_usable_bytes
-
-
-tile_size = TileSize()
-
-
-def _space(buffer: object, where: str) -> Space:
-    if buffer is None:
-        return Space.SBUF
-    if isinstance(buffer, Buffer):
-        return buffer.space
-    raise KernelError(
-        f"{where} takes buffer as one of NKI's memories",
-        received=f"buffer={buffer!r}",
-        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-    )
-
-
-def _are_plain(shape: tuple[Any, ...]) -> bool:
-    """Whether a shape needs no conversion: positive integers, none of them marked."""
-    for size in shape:
-        if type(size) is not int or size < 1:
-            return False
-    return bool(shape)
-
-
-def as_shape(shape: object, where: str) -> tuple[Shape, int]:
-    """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
-    if type(shape) is tuple and _are_plain(shape):
-        return shape, 0
-    given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
-    sizes = []
-    marked = []
-    for axis, size in enumerate(given):
-        if isinstance(size, ParDim):
-            marked.append(axis)
-        try:
-            sizes.append(size.__index__())
-        except (AttributeError, TypeError):
-            raise ShapeError(
-                f"{where} takes a shape of integers", received=f"{size!r} at axis {axis}"
-            ) from None
-    if not sizes or min(sizes) < 1 or len(marked) > 1:
-        raise ShapeError(
-            f"{where} takes a shape of positive sizes with at most one nl.par_dim",
-            received=f"{shape!r}",
-            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
-        )
-    return tuple(sizes), marked[0] if marked else 0
-
-
-SEED_BITS = 32
 HINTS = frozenset({"lazy_initialization"})
 """Arguments that AWS does not document, that public kernels pass, and that change no value."""
 
@@ -161,7 +31,7 @@ def ndarray(
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
     if kwargs:
         no_extras("nl.ndarray", {name: kwargs[name] for name in kwargs if name not in HINTS})
-    space = buffer.space if isinstance(buffer, Buffer) else _space(buffer, "nl.ndarray")
+    space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
     sizes, axis = as_shape(shape, "nl.ndarray")
     storage = current().allocate(
         sizes, as_dtype(dtype), space, partition_axis=0 if space.is_hbm else axis, name=name
@@ -179,7 +49,7 @@ def full(
     **kwargs: object,
 ) -> Tensor:
     """A new on-chip tensor filled with a constant."""
-    if _space(buffer, "nl.full").is_hbm:
+    if memory_of(buffer, "nl.full").is_hbm:
         raise KernelError(
             "a tensor in HBM cannot be created with a value",
             received=f"buffer={buffer!r}",
@@ -235,8 +105,16 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
         )
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
-    array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
+    array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
     return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
+
+
+def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A constant cast by the host, in ``dtype``'s own bits; NumPy has no tfloat32."""
+    if array.dtype == dtype:
+        return array
+    values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
+    return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
 def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -> Tensor:
@@ -247,35 +125,29 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
     return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
 
 
-def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
-    """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
-    no_extras("nl.rand", kwargs)
-    sizes, _ = as_shape(shape, "nl.rand")
-    tile: Tensor = issue(copies.rand, (), (sizes,), dtype=dtype)
-    return tile
+def memset(
+    shape: Any,
+    value: Any,
+    dtype: object,
+    *,
+    mask: object = None,
+    engine: engine = engine.unknown,
+    **kwargs: object,
+) -> Tensor:
+    """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
+    no_extras("nisa.memset", kwargs)
+    sizes, _ = as_shape(shape, "nisa.memset")
+    chosen = as_engine(engine, "memset")
+    result: Tensor = issue(
+        copies.memset, (value,), (sizes,), dtype=as_dtype(dtype), engine=chosen, mask=mask
+    )
+    return result
 
 
-def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
-    """Seed the launch's random generator."""
-    no_extras("nl.random_seed", kwargs)
+def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
+    """A tile of the values of an index expression."""
+    no_extras("nisa.iota", kwargs)
     if mask is not None:
-        raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
-    value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
-    if not 0 <= value < 2**SEED_BITS:
-        raise KernelError(
-            f"a seed has {SEED_BITS} bits and no sign",
-            received=f"{value}",
-            limit=f"0 to {2**SEED_BITS - 1}",
-        )
-    current().random = np.random.default_rng(value)
-
-
-def _seed_held(seed: Tile) -> int:
-    """A seed that lies in a tile."""
-    values = seed.values()
-    if values.size != 1 or not float(values.item()).is_integer():
-        raise KernelError(
-            "a seed is one integer",
-            received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
-        )
-    return int(values.item())
+        raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
+    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))
+    return result

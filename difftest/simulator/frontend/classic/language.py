@@ -11,52 +11,37 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
 )
 from difftest.simulator.frontend.arguments import absent
+from difftest.simulator.frontend.classic.activations import ACTIVATION
+from difftest.simulator.frontend.classic.arithmetic import BINARY, UNARY, negative, reciprocal
+from difftest.simulator.frontend.classic.copies import broadcast_to, copy, expand_dims
 from difftest.simulator.frontend.classic.creation import (
     empty_like,
     full,
-    hbm,
     ndarray,
     ones,
-    par_dim,
-    private_hbm,
-    psum,
-    rand,
-    random_seed,
-    sbuf,
     shared_constant,
-    shared_hbm,
     shared_identity_matrix,
-    tile_size,
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.classic.dma import atomic_rmw, load, load_transpose2d, store
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.frontend.classic.gather import gather_flattened
-from difftest.simulator.frontend.classic.math import (
-    ACTIVATION,
-    BINARY,
-    REDUCTION,
-    UNARY,
-    loop_reduce,
-    mean,
-    negative,
-    reciprocal,
-    softmax,
-    var,
-    where,
+from difftest.simulator.frontend.classic.memories import (
+    hbm,
+    private_hbm,
+    psum,
+    sbuf,
+    shared_hbm,
+    tile_size,
 )
-from difftest.simulator.frontend.classic.moves import (
-    atomic_rmw,
-    broadcast_to,
-    copy,
-    device_print,
-    expand_dims,
-    load,
-    load_transpose2d,
-    matmul,
-    store,
-    transpose,
-)
+from difftest.simulator.frontend.classic.printing import device_print
+from difftest.simulator.frontend.classic.products import matmul, transpose
+from difftest.simulator.frontend.classic.randomness import rand, random_seed
+from difftest.simulator.frontend.classic.reductions import REDUCTION, loop_reduce
+from difftest.simulator.frontend.classic.searches import gather_flattened
+from difftest.simulator.frontend.classic.selections import where
+from difftest.simulator.frontend.classic.shapes import ParDim as par_dim
+from difftest.simulator.frontend.classic.statistics import mean, softmax, var
 from difftest.simulator.frontend.dispatch import make_dispatching
 from difftest.simulator.frontend.grid import nc, spmd_dim
 from difftest.simulator.frontend.loops import (

@@ -102,3 +102,13 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
         received=f"{type(mask).__name__}",
         remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
     )
+
+
+def no_mask(mask: object, where: str) -> None:
+    """Raise :class:`KernelError` if a call that takes no mask is given one."""
+    if mask is not None and mask is not True:
+        raise KernelError(
+            f"{where} takes no mask here",
+            received=f"mask={mask!r}",
+            remedy="use nisa.dma_copy with oob_mode=nisa.oob_mode.skip",
+        )

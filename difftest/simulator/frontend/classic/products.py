@@ -1,73 +1,117 @@
-"""``psum += nisa.nc_matmul(...)``: the Tensor Engine accumulates in PSUM.
-
-In the classic API the product is a tile of its own until it is added to another. The hardware's
-instruction accumulates where it writes, so the addition is issued as the product once more, into
-the tile that it is added to; the product on its own stays in the trace only if something else
-reads it (see :mod:`difftest.simulator.fuse`).
-"""
+"""Matrix products and transposes on chip: ``nisa.nc_matmul``, ``nl.matmul`` and kin."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from difftest.simulator.core import current
-from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.operators import update
-from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.matmul import accumulate, nc_matmul
-from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+import numpy as np
+
+from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
+from difftest.simulator.frontend.classic.accumulation import product
+from difftest.simulator.frontend.classic.copies import copy
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import no_mask
+from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import matmul as instructions
+from difftest.simulator.trace import Space
 
 
-@dataclass(frozen=True)
-class Product:
-    """What a matmul was issued with: where a tile in PSUM has its values from."""
+def nc_matmul(
+    stationary: Any,
+    moving: Any,
+    *,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    mask: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
-    stationary: Tile
-    moving: Tile
-    placement: tuple[Any, ...]
-    writes: tuple[int, int]
-    """How often each operand's tensor had been written."""
+    The three ``is_...`` arguments are hints about speed and change no value.
+    """
+    if kwargs:
+        no_extras("nisa.nc_matmul", kwargs)
+    if not (mask is None or isinstance(mask, (bool, np.bool_))):
+        raise not_modelled(
+            "nc_matmul's mask over index expressions", f"{mask!r}", "slice the operands instead"
+        )
+    if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
+        placement: tuple[Any, ...] = ((), ())
+    else:
+        placement = (
+            as_integers(tile_position, "tile_position"),
+            as_integers(tile_size, "tile_size"),
+        )
+    result: Tensor = product(stationary, moving, placement, mask)
+    return result
 
-    def is_current(self) -> bool:
-        """Whether the operands still hold what was multiplied."""
-        return self.writes == _writes(self.stationary, self.moving)
 
-
-def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
-    return stationary.storage.allocation.writes, moving.storage.allocation.writes
-
-
-def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
-    """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement), mask=mask)
-    tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
+def matmul(
+    x: Any, y: Any, *, transpose_x: bool = False, mask: object = None, **kwargs: object
+) -> Tensor:
+    """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
+    no_extras("nl.matmul", kwargs)
+    stationary = on_chip(x, "nl.matmul")
+    moving = on_chip(y, "nl.matmul", "y")
+    if not transpose_x:
+        stationary = transpose(stationary)
+    if moving.space is Space.PSUM:
+        raise BufferError(
+            "nl.matmul reads its operands from SBUF",
+            received=f"y = {moving!r}",
+            remedy="copy it first (nl.copy)",
+        )
+    tile: Tensor = product(stationary, moving, ((), ()), _matmul_mask(mask))
     return tile
 
 
-def accumulate_product(target: Tile, added: Tile) -> None:
-    """Add a matmul's result to ``target``, in float32, as the matmul's own accumulation.
-
-    Raises
-    ------
-    ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
-    """
-    made = added.storage.producer
-    if not isinstance(made, Product) or not (made.is_current() and added.is_whole()):
-        update("add", target, added)
-        return
-    if added.size != target.size or added.tile_shape()[0] != target.tile_shape()[0]:
-        raise ShapeError(
-            "a matmul accumulates into a tile of its result's shape",
-            received=f"target {list(target.shape)}, product {list(added.shape)}",
-        )
-    core = current()
-    operands = (made.stationary, made.moving)
-    call = gate.prepare(
-        core, nc_matmul, operands, (True, *made.placement), target, (), None, Engine.UNKNOWN
+def _matmul_mask(mask: object) -> bool | None:
+    if mask is None or isinstance(mask, (bool, np.bool_)):
+        return None if mask is None else bool(mask)
+    raise KernelError(
+        "a matmul has three axes, so a mask over two of them is ambiguous",
+        received=f"mask={mask!r}",
+        limit="a condition on loop and program indices",
+        remedy="slice the operands instead",
     )
-    accumulate(target, added.engine_values(), written(added))
-    added.storage.allocation.absorbed += 1
-    core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)
+
+
+def nc_transpose(
+    data: Any,
+    *,
+    mask: object = None,
+    dtype: object = None,
+    engine: engine = engine.unknown,
+    **kwargs: object,
+) -> Tensor:
+    """``data.T`` between partitions and the collapsed free axes.
+
+    In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
+    """
+    no_extras("nisa.nc_transpose", kwargs)
+    if mask is not None and not isinstance(mask, (bool, np.bool_)):
+        raise not_modelled("nc_transpose's mask over index expressions", f"{mask!r}", "slice data")
+    chosen = as_engine(engine, "nc_transpose")
+    result: Tensor = issue(
+        instructions.nc_transpose, (data,), dtype=dtype, engine=chosen, mask=mask
+    )
+    return result
+
+
+def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+    """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
+    no_extras("nl.transpose", kwargs)
+    data = on_chip(x, "nl.transpose")
+    if len(data.tile_shape()) != 2:
+        raise ShapeError("nl.transpose takes two dimensions", received=f"{data!r}")
+    no_mask(mask, "nl.transpose")
+    if data.space is Space.PSUM:
+        data = copy_to_sbuf(data)
+    turned = issue(instructions.nc_transpose, (data,))
+    return copy(turned, dtype=dtype)

@@ -9,9 +9,9 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, is_entry, not_modelled
 from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
 from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import binary, unary, update
-from difftest.simulator.frontend.classic.products import Product, accumulate_product
 from difftest.simulator.index import DynamicIndex, Index, Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate

@@ -20,7 +20,7 @@ from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 
 EXAMPLES_EACH = 6
 """Drawn calls of each instruction; more where the profile draws more (nightly)."""
-WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX, Takes.MASK)
+WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
 
 
 def agree(call):

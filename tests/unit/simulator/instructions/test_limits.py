@@ -19,7 +19,7 @@ SHAPED_BY_DST = ("memset", "rand")
 RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
 NUMBERS = (Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX, Takes.MASK)
+WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
 ROLES = [
     (name, role.name)
     for name, record in sorted(INSTRUCTIONS.items())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, NkiError, Space, UnwrittenError, launch
+from difftest.simulator import NkiError, Space, UnwrittenError, launch
 from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
@@ -85,41 +85,6 @@ def test_constants_of_numpy():
     assert_array_equal(constant, table.astype(np.float16), strict=True)
     assert_array_equal(identity, np.identity(5, np.uint8), strict=True)
     assert_array_equal(named.astype(np.float32), np.identity(3, np.float32), strict=True)
-
-
-def test_random_values_repeat_with_their_seed():
-    def compute(_):
-        first = nl.rand((64, 128))
-        nl.random_seed(3)
-        second = nl.rand((64, 128))
-        nl.random_seed(nl.full((1, 1), 3, nl.int32))
-        return first, second, nl.rand((64, 128)), nl.rand((64, 128), nl.bfloat16)
-
-    first, second, third, narrow = on_tiles(compute, DATA)
-    assert_array_equal(second, third)
-    assert (first != second).any()
-    assert ((first >= 0) & (first < 1)).all()
-    assert abs(first.mean() - 0.5) < 0.02
-    assert str(narrow.dtype) == "bfloat16"
-    assert_array_equal(first, on_tiles(compute, DATA)[0])
-
-
-def test_the_tile_sizes_are_the_machines():
-    def kernel():
-        assert nl.tile_size.total_available_sbuf_size == (192 - 16) * 1024
-        assert nl.tile_size.pmax == 128
-
-    launch(kernel, machine=TRN1)
-    assert nl.tile_size.total_available_sbuf_size == (224 - 16) * 1024
-
-
-def test_memories_show_their_names():
-    assert [repr(b) for b in (nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm)] == [
-        "nl.sbuf",
-        "nl.psum",
-        "nl.private_hbm",
-        "nl.shared_hbm",
-    ]
 
 
 REFUSED = [

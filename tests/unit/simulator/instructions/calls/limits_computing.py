@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from difftest.simulator import (
     TRN1,
     BufferError,
@@ -349,8 +351,8 @@ def across(op, values=A_TILE, **given):
     return Use({"data": values}, (A[op],), **given)
 
 
-def along(op, values=A_TILE, negate=False, **given):
-    return Use({"data": values}, (A[op], (1,), negate, False), **given)
+def along(op, values=A_TILE, negate=False, axes=(1,), reorders=False, **given):
+    return Use({"data": values}, (A[op], axes, negate, False, reorders), **given)
 
 
 ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
@@ -394,3 +396,41 @@ for legal, illegal, text in (
     (with_scalar("maximum"), with_scalar("rsqrt"), "op=rsqrt"),
 ):
     limit("tensor_scalar_reduce", "_with_tensor_scalar", legal, illegal, KernelError, text)
+
+CUBE = tile(4, 2, 8)
+for legal, illegal, text in (
+    (along("add", CUBE, axes=(1, 2)), along("add", CUBE, axes=(0, 1, 2)), "reduces free axes"),
+    (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(3,)), "axes 1 to 2"),
+    (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(2, 2)), "reduces free axes"),
+    (
+        along("add", CUBE, axes=(1,), reorders=True),
+        along("add", CUBE, axes=(1,)),
+        "the last consecutive axes",
+    ),
+):
+    limit(ALONG, "_axes", legal, illegal, ShapeError, text)
+limit(ALONG, "reducing(op)", along("minimum"), along("divide"), KernelError, "that can reduce")
+limit(
+    "activation",
+    "reducing(reduce_op)",
+    activated("add"),
+    activated("divide"),
+    KernelError,
+    "that can reduce",
+)
+limit(
+    "activation",
+    "reads_what_it_uses",
+    dataclasses.replace(activated("add"), others=(tile(4, 1),)),
+    dataclasses.replace(activated("add", Accumulate.IDLE), others=(tile(4, 1),)),
+    KernelError,
+    "only if it uses them",
+)
+WITHOUT_OPERATOR = {"data": A_TILE, "operand0": 1.0, "operand1": 1.0}
+tensor_scalar(
+    "_second_step",
+    scalar("add", "multiply"),
+    Use(WITHOUT_OPERATOR, (A["add"], False, None, False)),
+    KernelError,
+    "op1",
+)

@@ -17,6 +17,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.instructions.alu import ALU_OPS as A
 from difftest.simulator.instructions.registers import Accumulate
+from tests.unit.simulator.instructions.calls.drawn import nl
 from tests.unit.simulator.instructions.calls.limits import (
     A_TILE,
     GPSIMD_IN_PSUM,
@@ -285,9 +286,11 @@ for illegal, text in (
     limit("range_select", "_range_rules", ranged(start=2**24 - 8), illegal, KernelError, text)
 
 
-def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, reduce_op="maximum"):
+def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **given):
     tiles = {"on_true": on_true, "predicate": Tensor(predicate, "uint8", space), "on_false": 0.0}
-    return Use(tiles, (False, A[reduce_op], Accumulate.IDLE), dst, others=(None,))
+    reduce_op, into = A[given.get("reduce_op", "maximum")], given.get("into")
+    command = given.get("command", Accumulate.IDLE)
+    return Use(tiles, (False, reduce_op, command), dst, others=(into,))
 
 
 for name, used in (("range_select", ranged), ("select_reduce", selected)):
@@ -383,14 +386,14 @@ limit(
     BufferError,
     GPSIMD_IN_PSUM,
 )
-for illegal in (tile(4, 2), tile(3, 3), tile(4, 3, 1)):
+for illegal in (tile(4, 1), tile(3, 3), tile(4, 3, 1)):
     limit(
         "tensor_copy_dynamic_dst",
-        "_fills",
-        put(tile(4, 1)),
+        "_of_one_shape",
+        put(tile(4, 3)),
         put(illegal),
         ShapeError,
-        "one that repeats in it",
+        "src of dst's shape",
     )
 
 
@@ -400,4 +403,49 @@ def constant(dst, engine=GPSIMD):
 
 limit(
     "memset", "no_gpsimd_in_psum", constant(A_TILE), constant(IN_PSUM), BufferError, GPSIMD_IN_PSUM
+)
+
+
+def placed(*shape):
+    """An index expression over this shape."""
+    return lambda: sum_of_indices(*shape)
+
+
+def sum_of_indices(*shape):
+    total = nl.arange(shape[0])
+    if len(shape) == 1:
+        return total
+    return total[:, None] + nl.arange(shape[1])[None, :]
+
+
+limit(
+    "iota",
+    "_two_dimensions",
+    Use({"expr": placed(4, 8)}),
+    Use({"expr": placed(8)}),
+    ShapeError,
+    "at least two dimensions",
+)
+
+
+def chosen(*shape):
+    return Use({"on_true_tile": A_TILE, "pred": placed(*shape), "on_false_value": 0.0})
+
+
+for shape in ((4, 7), (5, 8), (2, 8)):
+    limit(
+        "affine_select",
+        "_predicate_repeats",
+        chosen(1, 8),
+        chosen(*shape),
+        ShapeError,
+        "one that repeats in it",
+    )
+limit(
+    "select_reduce",
+    "reads_what_it_uses",
+    selected(into=tile(4, 1), command=Accumulate.REDUCE),
+    selected(into=tile(4, 1)),
+    KernelError,
+    "only if it uses them",
 )

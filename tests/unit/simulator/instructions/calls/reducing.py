@@ -46,7 +46,7 @@ def tensor_reduce(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"data": factors(d, op.name, data)},
-        (op, axes, negate, keepdims),
+        (op, axes, negate, keepdims, False),
         {"dst": dst},
         lambda t: nisa.tensor_reduce(
             spelled(op), t.data, axis=list(axes), negate=negate, keepdims=keepdims, dtype=t.dtype
@@ -156,9 +156,11 @@ def affine_select(d: Drawing) -> DrawnCall:
         p, x = nl.arange(shape[0])[:, None], nl.arange(shape[1])[None, :]
         return nisa.affine_select(p + step * x >= 1, t.on_true_tile, other, dtype=t.dtype)
 
-    chosen = np.arange(shape[0])[:, None] + step * np.arange(shape[1])[None, :] >= 1
+    def distance():
+        return nl.arange(shape[0])[:, None] + step * nl.arange(shape[1])[None, :] - 1
+
     tile = d.tile("on_true_tile", shape)
-    operands = {"on_true_tile": tile, "pred": chosen, "on_false_value": other}
+    operands = {"on_true_tile": tile, "pred": distance, "on_false_value": other}
     return DrawnCall(d.record, operands, (), {"dst": d.dst(shape)}, spell)
 
 

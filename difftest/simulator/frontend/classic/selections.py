@@ -1,4 +1,4 @@
-"""``nki.isa``: selections."""
+"""Selections: ``nl.where``, ``nisa.affine_select``, ``range_select``, ``select_reduce``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.frontend.classic.operators import on_chip, tile_or_number
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
-from difftest.simulator.instructions import select
+from difftest.simulator.instructions import select as instructions
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_number
 
 _FP32_MIN = float(np.finfo(np.float32).min)
+
+
+def where(
+    condition: Any, x: Any, y: Any, *, dtype: object = None, mask: object = None, **kwargs: object
+) -> Any:
+    """``condition ? x : y``, element by element."""
+    no_extras("nl.where", kwargs)
+    test = on_chip(condition, "nl.where", "condition")
+    sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
+    return issue(instructions.where, (test, *sides), dtype=dtype, mask=mask)
 
 
 def affine_select(
@@ -31,7 +41,6 @@ def affine_select(
 ) -> Tensor:
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     no_extras("nisa.affine_select", kwargs)
-    tile = on_chip(on_true_tile, "affine_select", "on_true_tile")
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         raise KernelError(
             "affine_select takes one comparison of index expressions as pred",
@@ -40,8 +49,8 @@ def affine_select(
         )
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
-    chosen = pred.array(tile.tile_shape())
-    result: Tensor = issue(select.affine_select, (tile, chosen, on_false_value), dtype=dtype)
+    operands = (on_true_tile, pred.terms[0], on_false_value)
+    result: Tensor = issue(instructions.affine_select, operands, dtype=dtype)
     return result
 
 
@@ -74,7 +83,7 @@ def range_select(
         as_accumulate(reduce_cmd, "range_select"),
     )
     result: Tensor = issue(
-        select.range_select,
+        instructions.range_select,
         (on_true_tile, bound0, bound1),
         options,
         others=(reduce_res,),
@@ -104,10 +113,10 @@ def select_reduce(
     options = (
         bool(reverse_pred),
         alu_op(reduce_op, "select_reduce"),
-        as_accumulate(reduce_cmd, "select_reduce", reduce_res),
+        as_accumulate(reduce_cmd, "select_reduce"),
     )
     issue(
-        select.select_reduce,
+        instructions.select_reduce,
         (on_true, predicate, on_false),
         options,
         dst=on_chip(dst, "select_reduce", "dst"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from difftest.simulator.frontend.classic.par_dim import ParDim
+from difftest.simulator.frontend.classic.shapes import ParDim
 
 
 def test_par_dim_is_its_number():
