@@ -19,25 +19,20 @@ from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
 
-_QUADRANT = 32
-"""Tensors start at partition 0, 32, 64 or 96 (AWS: nki.compiler.sbuf.alloc), so narrow ones can
-share the same bytes in different quadrants."""
-
-
 ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
-def occupied_bytes(allocation: Allocation) -> int:
-    """Bytes that a tensor takes of its memory: whole quadrants of partitions.
+def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
+    """Bytes that a tensor takes of its memory: whole quadrants of so many partitions.
 
     Of a PSUM tensor with block dimensions one block: how many are live at once is the compiler's
     choice. In SBUF all of them, for there an excess is a matter of speed.
     """
-    quadrants = -(-allocation.partitions // _QUADRANT)
+    quadrants = -(-allocation.partitions // quadrant)
     blocks = 1
     if allocation.space is Space.PSUM:
         blocks = math.prod(allocation.shape[: allocation.partition_axis])
-    return allocation.partition_bytes // blocks * quadrants * _QUADRANT
+    return allocation.partition_bytes // blocks * quadrants * quadrant
 
 
 class SpillWarning(UserWarning):
@@ -52,17 +47,20 @@ class Occupancy:
         self.live = {space.value: 0 for space in ON_CHIP}
         self.peak = {space.value: 0 for space in ON_CHIP}
 
+    def _bytes(self, allocation: Allocation) -> int:
+        return occupied_bytes(allocation, self.machine.start_partition_step)
+
     def add(self, allocation: Allocation) -> None:
         """Count a tensor that begins to live."""
         space = allocation.space.value
-        live = self.live[space] + occupied_bytes(allocation)
+        live = self.live[space] + self._bytes(allocation)
         self.live[space] = live
         if live > self.peak[space]:
             self.peak[space] = live
 
     def remove(self, allocation: Allocation) -> None:
         """Count a tensor whose data are gone."""
-        self.live[allocation.space.value] -= occupied_bytes(allocation)
+        self.live[allocation.space.value] -= self._bytes(allocation)
 
     def limit(self, space: Space) -> int:
         """Bytes that a kernel's tensors can have of ``space``."""
@@ -90,10 +88,10 @@ class Occupancy:
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
             if not begins:
                 del live[allocation.id]
-                total -= occupied_bytes(allocation)
+                total -= self._bytes(allocation)
                 continue
             live[allocation.id] = allocation
-            total += occupied_bytes(allocation)
+            total += self._bytes(allocation)
             if total > limit:
                 error = self._error(space, total, limit, allocation, list(live.values()))
                 if space is Space.PSUM:
@@ -105,7 +103,7 @@ class Occupancy:
         self, space: Space, total: int, limit: int, last: Allocation, live: list[Allocation]
     ) -> LimitError:
         partitions = self.machine.partitions
-        largest = sorted(live, key=occupied_bytes, reverse=True)[:3]
+        largest = sorted(live, key=self._bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
             received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "

@@ -30,6 +30,8 @@ class Space(Enum):
     def __init__(self, label: str) -> None:
         self.is_hbm = label.endswith("hbm")
 
+    __hash__ = object.__hash__  # Enum's own hashes the name, in Python, for each signature
+
 
 class Engine(Enum):
     """The engines of a NeuronCore, by AWS's names; DMA stands for its 16 DMA engines."""
@@ -42,6 +44,8 @@ class Engine(Enum):
     DMA = "dma"
     UNKNOWN = "unknown"
     """The compiler chooses."""
+
+    __hash__ = object.__hash__  # as Space's
 
 
 @dataclass(eq=False, slots=True)

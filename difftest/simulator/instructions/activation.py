@@ -15,7 +15,13 @@ from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
 from difftest.simulator.instructions.record import DST, Call, Role, Takes, instruction
-from difftest.simulator.instructions.registers import REDUCE_RES, Accumulate, registers
+from difftest.simulator.instructions.registers import (
+    REDUCE_RES,
+    Accumulate,
+    reads_what_it_uses,
+    registers,
+)
+from difftest.simulator.instructions.rules import reducing
 from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
@@ -70,7 +76,7 @@ def _adds_up(call: Call) -> None:
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_scale_and_bias, _adds_up),
+    rules=(_scale_and_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
 )

@@ -19,7 +19,7 @@ from difftest.simulator.trace import Engine
 VECTOR_ONLY = (Engine.VECTOR,)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AluOp:
     """One operator: its NumPy meaning and where it may be used."""
 
@@ -133,17 +133,5 @@ def alu_op(op: object, where: str) -> AluOp:
             f"{where} takes an operator of nki.language (or its NumPy equivalent)",
             received=f"op={op!r}",
             limit=", ".join(sorted(ALU_OPS)),
-        )
-    return found
-
-
-def reduction_op(op: object, where: str) -> AluOp:
-    """:func:`alu_op`, limited to operators that reduce."""
-    found = alu_op(op, where)
-    if not found.reduction:
-        raise KernelError(
-            f"{where} takes an operator that can reduce",
-            received=f"op={found.name}",
-            limit=", ".join(sorted(o.name for o in _OPS if o.reduction)),
         )
     return found

@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
@@ -26,8 +27,6 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-_WITHOUT_DATA = (Takes.INDEX, Takes.MASK)
-"""What a frontend has checked, and what no memory holds."""
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -71,7 +70,23 @@ def check(
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call))
     call.reads_dst = instruction.reads_dst(call)
+    _foresee_event(call, operands, dst, others)
     return call
+
+
+def _foresee_event(
+    call: Call,
+    operands: tuple[Any, ...],
+    dst: Tile | IndirectTile | None,
+    others: tuple[Tile | None, ...],
+) -> None:
+    """Note what the event of a simple call says of its operands."""
+    indirect = any(isinstance(tile, IndirectTile) for tile in (dst, *operands))
+    further = any(other is not None for other in others)
+    call.is_simple = not (indirect or further or call.instruction.notes)
+    call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
+    names = [call.instruction.operands[place].name for place in call.read_places]
+    call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
@@ -79,12 +94,12 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     where, name = instruction.name, role.name
     if operand is None and role.optional:
         return None
-    if role.takes in _WITHOUT_DATA:
-        return operand if role.takes is Takes.INDEX else type(operand)
+    if role.takes is Takes.INDEX and isinstance(operand, Index):
+        return operand
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
     kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
-    if not isinstance(operand, kind) or role.takes is Takes.NUMBER:
+    if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",

@@ -173,9 +173,20 @@ def memset(call: Call, value: Any) -> Array:
     return constant(value, call.result.dtype)
 
 
+def _two_dimensions(call: Call) -> None:
+    expr: Index = call["expr"]
+    if expr.ndim < 2:
+        raise ShapeError(
+            "iota takes an expression of at least two dimensions, partition and free",
+            received=f"{expr!r}",
+            remedy="use nl.arange(n)[:, None] or [None, :]",
+        )
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(Role(name="expr", takes=Takes.INDEX),),
+    rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
 def iota(call: Call, expr: Index) -> Array:

@@ -165,6 +165,16 @@ def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
     return choose_engine(call, wanted)
 
 
+def _second_step(call: Call) -> None:
+    """``op1`` and ``operand1`` are both there or both not."""
+    op, operand = call["op1"], call["operand1"]
+    if (op is None) != (operand is None):
+        raise KernelError(
+            "tensor_scalar takes op1 and operand1 together",
+            received=f"op1={op and op.name}, operand1={operand!r}",
+        )
+
+
 def _one_kind(call: Call) -> None:
     """Two operators are both bitvec, on integers, or both arithmetic."""
     steps = _steps(call)
@@ -195,7 +205,7 @@ def _scalar_engine_pairs(call: Call) -> None:
         Role(name="operand1", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
-    rules=(_one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
+    rules=(_second_step, _one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},

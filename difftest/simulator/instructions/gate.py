@@ -18,7 +18,7 @@ from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -29,7 +29,7 @@ def issue(
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
     *,
-    dst: Tile | IndirectTile | None = None,
+    dst: Any = None,
     others: tuple[Tile | None, ...] = (),
     dtype: DType | None = None,
     engine: Engine = Engine.UNKNOWN,
@@ -63,7 +63,16 @@ def issue(
         instruction.meaning(call, dst, *operands, where=where)
     else:
         where = _compute(call, dst, operands, others, where)
-    _record(core, call, operands, dst, others, where, moved, indices)
+    if call.is_simple and not indices:
+        reads = [operands[place] for place in call.read_places]
+        if call.reads_dst:
+            reads.append(dst)
+        partial: tuple[Any, ...] = () if where is None else (dst,)
+        core.emit(
+            call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
+        )
+    else:
+        _record(core, call, operands, dst, others, where, moved, indices)
     return dst
 
 
@@ -104,30 +113,37 @@ def _record(
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
-    """Tell the launch what was read and written, by role."""
+    """Tell the launch what was read and written, where that is more than tiles and one result."""
     instruction = call.instruction
-    writes = [("dst", dst.base if isinstance(dst, IndirectTile) else dst)]
-    reads: list[tuple[str, Tile]] = [("index", tile) for tile in indices]
-    partial: list[Tile] = [] if where is None else [writes[0][1]]
+    target = dst.base if isinstance(dst, IndirectTile) else dst
+    writes, written = [target], ["dst"]
+    reads: list[Tile] = [*indices]
+    read = ["index" for _ in indices]
+    partial: list[Tile] = [] if where is None else [target]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
-            reads.append((role.name, operand))
+            reads.append(operand)
+            read.append(role.name)
         elif isinstance(operand, IndirectTile):
-            reads.append((role.name, operand.base))
-            reads.extend(("index", tile) for tile in operand.index_tiles)
+            reads += (operand.base, *operand.index_tiles)
+            read += (role.name, *("index" for _ in operand.index_tiles))
             partial.append(operand.base)
     if call.reads_dst:
-        reads.append(writes[0])
+        reads.append(target)
+        read.append("dst")
     if isinstance(dst, IndirectTile):
-        reads.extend(("index", tile) for tile in dst.index_tiles)
-        partial.append(dst.base)
+        reads += dst.index_tiles
+        read += ["index" for _ in dst.index_tiles]
+        partial.append(target)
     for role, other in zip(instruction.destinations[1:], others, strict=False):
         if other is not None:
-            writes.append((role.name, other))
-    attributes: Attributes = call.attributes
+            writes.append(other)
+            written.append(role.name)
+    attributes = call.attributes
     if instruction.notes is not None:
         attributes = attributes._replace(**instruction.notes(*operands))
-    core.emit(call.name, call.engine, writes, reads, attributes, partial=partial, moved=moved)
+    roles = (*written, *read)
+    core.emit(call.name, call.engine, writes, reads, roles, attributes, partial, moved)
 
 
 def prepare(
@@ -146,8 +162,11 @@ def prepare(
         options,
         dtype,
         engine,
-        *[_signature(operand) for operand in operands],
-        _signature(dst),
+        dst.signature() if isinstance(dst, Tile) else _signature(dst),
+        *[
+            operand.signature() if isinstance(operand, Tile) else _signature(operand)
+            for operand in operands
+        ],
         *[_signature(other) for other in others],
     )
     calls = core.calls

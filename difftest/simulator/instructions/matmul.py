@@ -142,10 +142,11 @@ def nc_matmul(
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
     """
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
-    product = np.matmul(left.T, right)
+    product = np.empty(call.result.shape, dtype=np.float32)
+    np.matmul(left.T, right, out=rows(product))
     adds = call["accumulate"]
     put = accumulate_partly if adds is None else accumulate if adds else write
-    put(dst, product.reshape(call.result.shape), where)
+    put(dst, product, where)
 
 
 def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
@@ -29,10 +28,10 @@ from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
     no_gpsimd_in_psum,
+    reducing,
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.memory import Shape
-from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 _ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
@@ -100,28 +99,25 @@ def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> 
 # -- tensor_reduce ---------------------------------------------------------------------------------
 
 
-def free_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """``axis`` as ascending free axes of ``data``.
-
-    Raises
-    ------
-    ShapeError : one is the partition axis, beyond the tile, or named twice.
-    """
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = len(data.tile_shape())
-    axes: list[int] = []
-    for item in given:
-        number = as_integer(item, f"{where}'s axis")
-        number = number + ndim if number < 0 else number
-        if not 0 < number < ndim or number in axes:
-            raise ShapeError(
-                f"{where} reduces free axes",
-                received=f"axis={axis} of {data!r}",
-                limit=f"axes 1 to {ndim - 1}",
-                remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
-            )
-        axes.append(number)
-    return tuple(sorted(axes))
+def _axes(call: Call) -> None:
+    """The reduced axes are free ones, each once; the last ones, unless the pattern reorders."""
+    axes, data = call["axes"], call["data"]
+    ndim = len(data.shape)
+    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
+        raise ShapeError(
+            f"{call.name} reduces free axes",
+            received=received,
+            limit=f"axes 1 to {ndim - 1}",
+            remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
+        )
+    if not call["reorders"] and axes != tuple(range(ndim - len(axes), ndim)):
+        raise ShapeError(
+            f"{call.name} reduces the last consecutive axes of the tile",
+            received=received,
+            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
+        )
 
 
 def _reducible(call: Call) -> None:
@@ -149,14 +145,18 @@ def _reduced(call: Call) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    options=("op", "axes", "negate", "keepdims"),
-    rules=(_reducible,),
+    options=("op", "axes", "negate", "keepdims", "reorders"),
+    rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
-    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
+    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
+
+    An access pattern takes axes in any order: ``reorders`` says that the caller lets the compiler
+    make one in which the reduced axes come last, as ``nl.sum`` does and nisa.tensor_reduce not.
+    """
     result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
     return -as_float(result) if call["negate"] else result
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Role
 from difftest.simulator.instructions.values import rows
@@ -26,6 +27,8 @@ class Accumulate(Enum):
     RESET = 1
     REDUCE = 2
     RESET_REDUCE = 3
+    READ = "read"
+    """Only read out what they hold, as today's dialect does with ``idle`` and a ``reduce_res``."""
 
 
 def one_a_partition(call: Call) -> Shape:
@@ -45,15 +48,26 @@ _FOLDS: dict[str, tuple[Any, float]] = {
 """How a register takes up a result, and what it holds when it is reset."""
 
 
+def reads_what_it_uses(call: Call) -> None:
+    """The registers are read out only by an instruction that uses them."""
+    into = call.destinations.get("reduce_res")
+    if into is not None and call["command"] is Accumulate.IDLE:
+        raise KernelError(
+            f"{call.name} reads the reduction registers only if it uses them",
+            received=f"reduce_res = {into!r} with reduce_cmd.idle",
+            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+        )
+
+
 def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate) -> Array | None:
     """Add up ``values`` along the free axes in an engine's registers; what they hold then, [P, 1].
 
-    With the operator maximum their largest is kept instead. An idle command changes nothing; None
-    if nothing was accumulated yet.
+    With the operator maximum their largest is kept instead. None if the command is to do nothing.
     """
     if command is Accumulate.IDLE:
-        held = current().accumulators.get(engine)
-        return None if held is None else held[: values.shape[0]].copy()
+        return None
+    if command is Accumulate.READ:
+        return current().accumulators[engine][: values.shape[0]].copy()
     name = "maximum" if op is not None and op.name == "maximum" else "add"
     reduced = None
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import is_float, is_integer, name_of
 from difftest.simulator.errors import BufferError, DtypeError, KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Space
@@ -155,6 +155,21 @@ def at_most(
                 received=f"{role} {list(tile.shape)}: {quantity(tile)}",
                 limit=f"{most} ({text.split(' (')[1]}" if " (" in text else f"{most}",
                 remedy=f"loop over tiles of {most}",
+            )
+
+    return rule
+
+
+def reducing(option: str) -> Rule:
+    """The operator, where there is one, can reduce."""
+
+    def rule(call: Call) -> None:
+        op: AluOp | None = call[option]
+        if op is not None and not op.reduction:
+            raise KernelError(
+                f"{call.name} takes an operator that can reduce",
+                received=f"{option}={op.name}",
+                limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
             )
 
     return rule

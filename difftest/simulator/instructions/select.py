@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, Array
-from difftest.simulator.errors import KernelError, NotModelledError
-from difftest.simulator.index import broadcast_shapes
+from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
+from difftest.simulator.index import Index, broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
@@ -26,6 +27,7 @@ from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
     one_a_partition,
+    reads_what_it_uses,
     registers,
 )
 from difftest.simulator.instructions.rules import (
@@ -48,19 +50,46 @@ _EXACT_INDEX = 2**24
 # -- affine_select ---------------------------------------------------------------------------------
 
 
+def _compares(call: Call) -> None:
+    op: AluOp = call["compare"]
+    if not op.comparison or op.unary:
+        raise KernelError(
+            "affine_select takes a comparison", received=f"cmp_op={op.name}", limit="nl.equal, ..."
+        )
+
+
+def _predicate_repeats(call: Call) -> None:
+    """The predicate has a value for each element, or repeats."""
+    shape, walked = call["on_true_tile"].shape, call["pred"].shape
+    if call.into_existing and math.prod(walked) == math.prod(shape):
+        return  # counted in each partition, as v2.32.0 spells it
+    fits = len(walked) <= len(shape) and all(
+        have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ShapeError(
+            "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+            received=f"pred {list(walked)}, on_true_tile {list(shape)}",
+        )
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(
         Role(name="on_true_tile"),
-        Role(name="pred", takes=Takes.MASK),
+        Role(name="pred", takes=Takes.INDEX),
         Role(name="on_false_value", takes=Takes.NUMBER),
     ),
-    rules=(no_gpsimd_in_psum,),
+    options=("compare",),
+    rules=(no_gpsimd_in_psum, _predicate_repeats, _compares),
     result=like("on_true_tile"),
 )
-def affine_select(call: Call, on_true_tile: Array, pred: Array, on_false_value: Number) -> Array:
-    """``dst = on_true_tile`` where an affine predicate holds, else a float32 constant."""
-    return np.where(pred, as_float(on_true_tile), np.float32(on_false_value))
+def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
+    """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
+    chosen = call["compare"].compute(pred.array(), 0)
+    if chosen.size == on_true_tile.size:
+        chosen = chosen.reshape(on_true_tile.shape)
+    return np.where(chosen, as_float(on_true_tile), np.float32(on_false_value))
 
 
 # -- range_select ----------------------------------------------------------------------------------
@@ -147,6 +176,7 @@ def range_select(
     rules=(
         not_both_in_psum("on_true", "predicate"),
         same_elements("dst", "predicate", "on_true"),
+        reads_what_it_uses,
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),

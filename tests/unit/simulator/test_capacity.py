@@ -32,7 +32,7 @@ HALF = (224 - 16) * 1024 // 4 // 2
     ],
 )
 def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
-    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None)) == expected
+    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
 
 
 def test_the_limits_are_the_machines():

@@ -74,8 +74,9 @@ def every_field():
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
-                    [("dst", tile[:, 1:6:2])],
-                    [("data", x)],
+                    [tile[:, 1:6:2]],
+                    [x],
+                    ("dst", "data"),
                     Attributes("add+max", True, "swdge", (0, 1), -0.25),
                     partial=(x,),
                 )

@@ -70,5 +70,4 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     )
     accumulate(target, added.engine_values(), written(added))
     added.storage.allocation.absorbed += 1
-    reads = (("stationary", made.stationary), ("moving", made.moving), ("dst", target))
-    core.emit(call.name, call.engine, (("dst", target),), reads, call.attributes)
+    core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import activation as instructions
-from difftest.simulator.instructions.alu import reduction_op
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.functions import activation_name
 from difftest.simulator.instructions.registers import Accumulate
 
@@ -72,10 +72,10 @@ def activation(
 ) -> Tensor:
     """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
     no_extras("nisa.activation", kwargs)
-    command = as_accumulate(reduce_cmd, "activation", reduce_res)
+    command = as_accumulate(reduce_cmd, "activation")
     if mask is not None and (reduce_res is not None or command.value):
         raise not_modelled("activation's mask beside a reduction", f"{mask!r}", "slice the data")
-    operator = None if reduce_op is None else reduction_op(reduce_op, "activation")
+    operator = None if reduce_op is None else alu_op(reduce_op, "activation")
     result: Tensor = issue(
         instructions.activation,
         (data, scale, bias),

@@ -14,7 +14,7 @@ from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.memories import Buffer, memory_of
 from difftest.simulator.frontend.classic.shapes import as_shape
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import Index, as_integer
+from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.instructions.record import HBM, ON_CHIP
@@ -139,12 +139,6 @@ def memset(
 def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
     """A tile of the values of an index expression."""
     no_extras("nisa.iota", kwargs)
-    if not isinstance(expr, Index) or expr.ndim < 2:
-        raise ShapeError(
-            "iota takes an affine expression of nl.arange with at least two dimensions",
-            received=f"{expr!r}",
-            remedy="use nl.arange(n)[:, None] or [None, :]",
-        )
     if mask is not None:
         raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
     result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -54,11 +53,6 @@ def tensor_scalar(
     """``(data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] vectors."""
     if kwargs:
         no_extras("nisa.tensor_scalar", kwargs)
-    if (op1 is None) != (operand1 is None):
-        raise KernelError(
-            "tensor_scalar takes op1 and operand1 together",
-            received=f"op1={op1!r}, operand1={operand1!r}",
-        )
     second = None if op1 is None else alu_op(op1, "tensor_scalar")
     result: Tensor = issue(
         instructions.tensor_scalar,

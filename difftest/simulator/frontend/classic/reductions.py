@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip, update
 from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions.alu import ALU_OPS, alu_op, reduction_op
+from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.tile import Tile
 
 
 def _reduction_function(name: str, operator: str) -> NkiFunction:
@@ -33,13 +35,20 @@ def _reduction_function(name: str, operator: str) -> NkiFunction:
     return named(function, name, f"The {name} along free axes; at least [P, 1].")
 
 
+def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """An ``axis`` argument, one or several, as ascending axes counted from the front."""
+    ndim = len(data.tile_shape())
+    given = as_integers(axis, f"{where}'s axis")
+    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
+
+
 def reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Any:
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
-    axes = instructions.free_axes(axis, data, where)
-    options = (ALU_OPS[operator], axes, False, bool(keepdims))
+    axes = ascending(axis, data, where)
+    options = (ALU_OPS[operator], axes, False, bool(keepdims), True)
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
@@ -94,21 +103,11 @@ def tensor_reduce(
 ) -> Tensor:
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
     no_extras("nisa.tensor_reduce", kwargs)
-    operator = reduction_op(op, "tensor_reduce")
-    tile = on_chip(data, "tensor_reduce", "data")
-    ndim = len(tile.tile_shape())
-    axes = instructions.free_axes(axis, tile, "tensor_reduce")
-    if axes != tuple(range(ndim - len(axes), ndim)):
-        raise ShapeError(
-            "tensor_reduce reduces the last consecutive axes of the tile",
-            received=f"axis={axis} of {data!r}",
-            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
-            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
-        )
+    axes = ascending(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-        (operator, axes, bool(negate), bool(keepdims)),
+        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False),
         dtype=dtype,
         mask=mask,
     )
@@ -152,7 +151,7 @@ def tensor_scalar_reduce(
         (data, operand0, None),
         (
             alu_op(op0, "tensor_scalar_reduce"),
-            reduction_op(reduce_op, "tensor_scalar_reduce"),
+            alu_op(reduce_op, "tensor_scalar_reduce"),
             Accumulate.RESET_REDUCE,
             False,
         ),

@@ -14,7 +14,7 @@ from difftest.simulator.frontend.classic.operators import on_chip, tile_or_numbe
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import select as instructions
-from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.operands import need_number
 
 _FP32_MIN = float(np.finfo(np.float32).min)
@@ -41,7 +41,6 @@ def affine_select(
 ) -> Tensor:
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     no_extras("nisa.affine_select", kwargs)
-    tile = on_chip(on_true_tile, "affine_select", "on_true_tile")
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         raise KernelError(
             "affine_select takes one comparison of index expressions as pred",
@@ -50,8 +49,9 @@ def affine_select(
         )
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
-    chosen = pred.array(tile.tile_shape())
-    result: Tensor = issue(instructions.affine_select, (tile, chosen, on_false_value), dtype=dtype)
+    operands = (on_true_tile, pred.terms[0], on_false_value)
+    options = (ALU_OPS["greater_equal"],)
+    result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype)
     return result
 
 
@@ -114,7 +114,7 @@ def select_reduce(
     options = (
         bool(reverse_pred),
         alu_op(reduce_op, "select_reduce"),
-        as_accumulate(reduce_cmd, "select_reduce", reduce_res),
+        as_accumulate(reduce_cmd, "select_reduce"),
     )
     issue(
         instructions.select_reduce,

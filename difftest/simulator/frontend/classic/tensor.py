@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError, is_entry, not_modelled
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
 from difftest.simulator.frontend.classic.issue import issue, written
@@ -129,9 +129,15 @@ class Tensor(Tile, AnyTensor):
 
 
 def _operator(name: str, *, reverse: bool = False) -> Callable[[Tensor, Any], Tensor]:
-    if reverse:
-        return lambda self, other: binary(name, other, self)
-    return lambda self, other: binary(name, self, other)
+    def forward(self: Tensor, other: Any) -> Any:
+        return binary(name, self, other)
+
+    def backward(self: Tensor, other: Any) -> Any:
+        return binary(name, other, self)
+
+    operator = backward if reverse else forward
+    is_entry(operator)
+    return operator
 
 
 for _python, _name in {

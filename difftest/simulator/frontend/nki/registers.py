@@ -34,11 +34,12 @@ def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
             limit=", ".join(f"reduce_cmd.{known.name}" for known in _COMMANDS),
         )
     command = _COMMANDS[member]
-    reads = into is not None and command is Accumulate.IDLE
-    if reads and engine not in current().accumulators:
+    if into is None or command is not Accumulate.IDLE:
+        return command
+    if engine not in current().accumulators:
         raise KernelError(
             f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
             received=f"reduce_res = {into!r} with reduce_cmd.idle",
             remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )
-    return command
+    return Accumulate.READ

@@ -195,6 +195,16 @@ REFUSED = [
         lambda x, p: nisa.affine_select(P >= X, in_psum(x), 0),
         "the GpSimd Engine cannot access PSUM",
     ),
+    (
+        "a predicate over more columns",
+        lambda x, p: nisa.affine_select(nl.arange(99)[None, :] >= 4, x, 0),
+        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+    ),
+    (
+        "a predicate over other partitions",
+        lambda x, p: nisa.affine_select(nl.arange(3)[:, None] >= 1, x, 0),
+        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+    ),
     ("affine_select's mask", lambda x, p: nisa.affine_select(P >= X, x, 0, mask=P < 2), "mask is"),
     ("no comparison", lambda x, p: ranged(x, comp_op0=np.add), "range_select compares"),
     ("not_equal", lambda x, p: ranged(x, comp_op0=np.not_equal), "range_select compares"),

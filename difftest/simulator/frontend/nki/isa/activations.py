@@ -10,7 +10,7 @@ from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.registers import command_of
 from difftest.simulator.instructions import activation as instructions
-from difftest.simulator.instructions.alu import reduction_op
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.functions import activation_name
 
 _CMD = constants.reduce_cmd
@@ -30,7 +30,7 @@ def activation(
 ) -> NkiInstruction:
     """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
     command = command_of(reduce_cmd, "activation", "scalar", reduce_res)
-    operator = None if reduce_op is None else reduction_op(reduce_op, "activation")
+    operator = None if reduce_op is None else alu_op(reduce_op, "activation")
     return issue(
         instructions.activation,
         dst,

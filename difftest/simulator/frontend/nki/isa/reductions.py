@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import DtypeError, KernelError, not_modelled
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
@@ -13,8 +13,9 @@ from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.registers import command_of
+from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions.alu import alu_op, reduction_op
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
@@ -24,23 +25,11 @@ _WITH_REGISTERS = ("add", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (its stub, v2.32.0)."""
 
 
-def last_axes(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
-    """``axis`` as the last free axes of ``data``, ascending.
-
-    Raises
-    ------
-    ShapeError : they are not the last ones, or the partition axis is among them.
-    """
+def _ascending(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
+    """``axis`` as axis numbers from the front, ascending."""
     ndim = len(data.tile_shape())
-    axes = instructions.free_axes(axis, data, where)
-    if axes != tuple(range(ndim - len(axes), ndim)):
-        raise ShapeError(
-            f"{where} reduces the last contiguous free dimensions",
-            received=f"axis={axis} of {data!r}",
-            limit=" or ".join(str(tuple(range(k, ndim))) for k in range(ndim - 1, 0, -1)),
-            remedy="permute the view so that the dimensions to reduce come last",
-        )
-    return axes
+    axes = as_integers(axis, f"{where} with axis")
+    return tuple(sorted(axis + ndim if axis < 0 else axis for axis in axes))
 
 
 @public
@@ -54,9 +43,8 @@ def tensor_reduce(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
-    operator = reduction_op(op, "tensor_reduce")
-    axes = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
-    options = (operator, axes, bool(negate), bool(keepdims))
+    axes = _ascending(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    options = (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False)
     return issue(instructions.tensor_reduce, dst, (data,), options)
 
 
@@ -89,7 +77,7 @@ def tensor_scalar_reduce(
     where = "tensor_scalar_reduce"
     if reverse0:
         raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
-    operator, reduction = alu_op(op0, where), reduction_op(reduce_op, where)
+    operator, reduction = alu_op(op0, where), alu_op(reduce_op, where)
     if reduction.name not in _WITH_REGISTERS:
         raise KernelError(
             f"{where} takes few reductions",

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.elementwise import same_elements
@@ -38,13 +37,10 @@ def affine_select(
 ) -> NkiInstruction:
     """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
     tile = need_tile(on_true_tile, "on_true_tile", "affine_select", (Space.SBUF,))
-    operator = alu_op(cmp_op, "affine_select")
-    if not operator.comparison or operator.unary:
-        raise KernelError("affine_select takes a comparison as cmp_op", received=operator.name)
     same_elements("affine_select", dst=dst, on_true_tile=tile)
     index = affine(dst, pattern, offset, channel_multiplier, "affine_select")
-    chosen = operator.compute(index.array(), 0).reshape(tile.tile_shape())
-    return issue(instructions.affine_select, dst, (tile, chosen, on_false_value))
+    options = (alu_op(cmp_op, "affine_select"),)
+    return issue(instructions.affine_select, dst, (tile, index, on_false_value), options)
 
 
 @public
