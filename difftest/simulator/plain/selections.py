@@ -314,7 +314,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
 
 
 def _first_partition(tile: PlainTensor) -> int:
-    shape, axis = tile.storage.data.shape, tile.storage.partition
+    shape, axis = tile.storage.shape, tile.storage.partition
     return int(np.unravel_index(tile.positions.flat[0], shape)[axis])
 
 
