@@ -161,7 +161,7 @@ limit(
 for legal, illegal, text in (
     (local((48, 8), (48, 2)), local((47, 8), (47, 2)), "a multiple of 16"),
     (local(width=32), local(width=3), "num_elem_per_idx is one of"),
-    (local(index=(32, 256)), local(index=(32, 257)), "at most 4096 indices"),
+    (local(index=(32, 256)), local(index=(32, 257), count=4097), "at most 4096 indices"),
     (local(count=1), local(count=0), "at least one index"),
     (local(count=32), local(count=33), "at most the 32 indices"),
 ):
