@@ -158,6 +158,7 @@ RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, API, PLUGIN, NR
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "pattern",
     "machine",
     "trace",
     "fuse",
@@ -167,10 +168,13 @@ LAYERS = (
     "descriptor",
     "capacity",
     "memory",
+    "addresses",
     "index",
     "brackets",
     "walk",
     "core",
+    "indexing",
+    "views",
     "tile",
     "indirect",
     "instructions.record",

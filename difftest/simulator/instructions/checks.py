@@ -110,6 +110,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
+            happened=f"{where} got {name} of a dtype that it does not take",
             received=f"{name} = {operand!r}",
             limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
@@ -158,6 +159,7 @@ def _check_destination(call: Call, role: Role) -> None:
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
             f"{call.name} writes {role.name} of shape {list(wanted)}",
+            happened=f"{call.name}'s {role.name} has another shape than the result",
             received=f"{role.name} = {tile!r}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, round_to
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    INTEGERS,
+    Array,
+    from_bits,
+    is_float,
+    round_to,
+    to_bits,
+)
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -76,7 +84,9 @@ def tensor_copy_dynamic_src(
     """``dst = src`` with the source's offset held in a tile."""
     arrays, inside = src.resolve(skip=False)
     src.check_written(arrays, inside)
-    write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
+    picked = src.elements()[arrays]
+    values = from_bits(picked, src.dtype) if src.holds_bits else picked
+    write(dst, through_engine(call, values, src.dtype), where)
 
 
 def _of_one_shape(call: Call) -> None:
@@ -103,8 +113,8 @@ def tensor_copy_dynamic_dst(
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
-    values = through_engine(call, src.engine_values(), src.dtype)
-    dst.elements()[arrays] = round_to(values, dst.dtype)
+    rounded = round_to(through_engine(call, src.engine_values(), src.dtype), dst.dtype)
+    dst.elements()[arrays] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
     dst.mark_written(arrays, inside)
 
 

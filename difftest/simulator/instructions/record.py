@@ -18,6 +18,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import KernelError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
@@ -33,7 +34,6 @@ ISA = "nki/api/generated/nki.isa."
 """Where the pages of the instructions lie in AWS's documentation."""
 
 Number = int | float | bool | np.generic
-DType = np.dtype[Any]
 
 
 class Takes(Enum):

@@ -107,6 +107,7 @@ def _axes(call: Call) -> None:
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
         raise ShapeError(
             f"{call.name} reduces free axes",
+            happened=f"{call.name} was to reduce an axis that is not a free one",
             received=received,
             limit=f"axes 1 to {ndim - 1}",
             remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",

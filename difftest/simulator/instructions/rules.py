@@ -40,6 +40,7 @@ def same_partitions(*roles: str) -> Rule:
         if len({tile.partitions for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of partitions",
+                happened=f"{call.name}'s operands have different numbers of partitions",
                 received=_shapes(tiles),
                 remedy="broadcast along partitions first: tile.broadcast_to(shape)",
             )
@@ -57,6 +58,7 @@ def same_elements(*roles: str) -> Rule:
         if len({tile.free_size for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of elements a partition",
+                happened=f"{call.name}'s operands have different numbers of elements",
                 received=_shapes(tiles),
             )
 
@@ -75,6 +77,7 @@ def same_rank(*roles: str) -> Rule:
         if len({len(tile.shape) for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of dimensions",
+                happened=f"{call.name}'s operands have different numbers of dimensions",
                 received=_shapes(tiles),
                 remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
             )
@@ -88,7 +91,11 @@ def same_shape(*roles: str) -> Rule:
     def rule(call: Call) -> None:
         tiles = _tiles(call, roles)
         if len({tile.shape for tile in tiles.values()}) > 1:
-            raise ShapeError(f"{call.name} takes operands of one shape", received=_shapes(tiles))
+            raise ShapeError(
+                f"{call.name} takes operands of one shape",
+                happened=f"{call.name}'s operands have different shapes",
+                received=_shapes(tiles),
+            )
 
     return named(rule, "same_shape", roles)
 
@@ -116,6 +123,7 @@ def not_both_in_psum(*roles: str) -> Rule:
         if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
             raise BufferError(
                 f"{call.name}: the two inputs are not both in PSUM",
+                happened=f"{call.name} got both inputs in PSUM",
                 received=", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
                 limit="at most one of them in psum",
                 remedy="copy one of them to SBUF first (nisa.tensor_copy)",
@@ -132,6 +140,7 @@ def no_gpsimd_in_psum(call: Call) -> None:
         if tile.space is Space.PSUM:
             raise BufferError(
                 "the GpSimd Engine cannot access PSUM",
+                happened="the GpSimd Engine was given a tensor in PSUM",
                 received=f"{call.title} with {role} = {tile!r}",
                 limit="sbuf",
                 remedy="copy it to SBUF first (nisa.tensor_copy)",
@@ -144,6 +153,7 @@ def need_integers(call: Call, **dtypes: DType) -> None:
         if not is_integer(dtype):
             raise DtypeError(
                 f"{call.title}: bitvec operators work on integers",
+                happened=f"{call.title} got {role} of {name_of(dtype)}",
                 received=f"{role} of {name_of(dtype)}",
                 limit="int8, uint8, int16, uint16, int32, uint32",
                 remedy="give the result an integer dtype (a Python integer counts as int32, and "

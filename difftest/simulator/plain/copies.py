@@ -163,7 +163,7 @@ def _transfer(dst: PlainTensor, src: PlainTensor, mask: Any = None, *, add: bool
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     shape = loaded_shape(dst.shape)
     where = mask_over(mask, shape).reshape(dst.shape)
-    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = src.at(src.positions.reshape(dst.shape), None)
     if where.any() and not where.all() and _squeezed(src.shape) != _squeezed(dst.shape):
         src.check_bounds()
         adjacent = walks_by_strides(source.positions)
@@ -259,7 +259,7 @@ def _transfer_inside(dst: PlainTensor, src: PlainTensor, inside: Array) -> None:
     """``dst = src`` where the indices are inside; elsewhere ``dst`` keeps its value."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     where = inside.reshape(dst.shape)
-    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = src.at(src.positions.reshape(dst.shape), None)
     dst.write(cast(source, dst.dtype, where), where)
 
 
@@ -270,7 +270,7 @@ def scatter_add(dst: PlainTensor, src: PlainTensor) -> None:
         dst.storage.mutable, "a kernel does not write to its parameters", dst, error=KernelError
     )
     dst.read()
-    totals = to_float32(dst.storage.data).reshape(-1)
+    totals = to_float32(dst.storage.elements(dst.dtype))
     for position, value in zip(
         dst.positions.reshape(-1), to_float32(src.read()).reshape(-1), strict=True
     ):
@@ -303,7 +303,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 def _dma_transpose(src: PlainTensor, dtype: Any) -> PlainTensor:
     turned = src.positions.transpose(_PERMUTATIONS[src.ndim])
     dst = current().allocate(turned.shape, dtype or src.dtype)
-    dst.write(cast(PlainTensor(src.storage, turned, None), dst.dtype))
+    dst.write(cast(src.at(turned, None), dst.dtype))
     return dst
 
 

@@ -107,7 +107,7 @@ class Run:
             )
         storage = self._shared[self._next_shared]
         self._next_shared += 1
-        if storage.data.shape != shape or storage.dtype != dtype:
+        if storage.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of a grid creates the same shared_hbm tensors",
                 received=f"{shape} {dtype} in program {self.program}",
@@ -162,9 +162,12 @@ class Run:
         missing = value.missing()
         if missing.all():
             raise UnwrittenError(
-                "a kernel writes what it returns", received=repr(value), location=made
+                "a kernel writes what it returns",
+                happened="the kernel returned a tensor that nothing wrote",
+                received=repr(value),
+                location=made,
             )
-        elements = value.storage.data.reshape(-1)[value.positions]
+        elements = value.storage.elements(value.dtype)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 
 

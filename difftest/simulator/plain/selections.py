@@ -308,7 +308,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     _inside("gather_flattened", places[chosen], size)
     columns = np.where(chosen, places, 0).reshape(data.shape[0], -1)
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
-    picked = PlainTensor(data.storage, positions.reshape(indices.shape), 0)
+    picked = data.at(positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
     return each_element(indices.shape, result, (picked,), lambda x: x, mask)
 
@@ -345,7 +345,7 @@ def nc_stream_shuffle(
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
-            line = PlainTensor(target.storage, target.positions[p : p + 1], 0)
+            line = target.at(target.positions[p : p + 1], 0)
             line.write(values[wanted : wanted + 1])
 
 

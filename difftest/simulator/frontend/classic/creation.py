@@ -52,6 +52,7 @@ def full(
     if memory_of(buffer, "nl.full").is_hbm:
         raise KernelError(
             "a tensor in HBM cannot be created with a value",
+            happened="a tensor in HBM was to be created with a value",
             received=f"buffer={buffer!r}",
             remedy="create it with nl.ndarray and write it with nl.store",
         )

@@ -199,6 +199,7 @@ class Mask:
         except ValueError:
             raise ShapeError(
                 "a mask must broadcast to the shape of its instruction",
+                happened="a mask does not have its instruction's shape",
                 received=f"mask of shape {result.shape}, instruction of shape {shape}",
             ) from None
 

@@ -132,5 +132,5 @@ def written(tile: Tile) -> Array | None:
     """Where a masked instruction's result was written; None if everywhere."""
     if not tile.storage.masked:
         return None
-    missing = tile.storage.unwritten_in(tile.offset, tile.shape, tile.strides)
+    missing = tile.unwritten()
     return None if missing is None else np.logical_not(missing)
