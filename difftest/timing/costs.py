@@ -27,6 +27,10 @@ COPIES = frozenset({"copy", "identity"})
 """Activation functions that only move data: they cost what a copy does."""
 
 
+class UnknownCostError(ValueError):
+    """A time was asked for that no source gives, of an instruction or of a machine."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """One row: an instruction on an engine of a machine."""

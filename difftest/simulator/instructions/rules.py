@@ -26,6 +26,23 @@ def _shapes(tiles: dict[str, Descriptor]) -> str:
     return ", ".join(f"{role} {list(tile.shape)}" for role, tile in tiles.items())
 
 
+_PRODUCTS = {2: "trn1 and later", 3: "trn2 and later", 4: "trn3 and later"}
+
+
+def needs_generation(version: int) -> Rule:
+    """The instruction came with a generation of the NeuronCore."""
+
+    def rule(call: Call) -> None:
+        if call.machine.nc_version < version:
+            raise KernelError(
+                f"{call.name} needs NeuronCore-v{version}",
+                received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
+                limit=_PRODUCTS[version],
+            )
+
+    return rule
+
+
 def same_partitions(*roles: str) -> Rule:
     """The operands have the same number of partitions."""
 

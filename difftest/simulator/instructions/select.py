@@ -25,11 +25,14 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
+    commands,
     one_a_partition,
+    read_if_used,
     registers,
 )
 from difftest.simulator.instructions.rules import (
     floats,
+    needs_generation,
     no_gpsimd_in_psum,
     not_both_in_psum,
     same_elements,
@@ -41,6 +44,8 @@ from difftest.simulator.trace import Engine
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
+_NO_LOAD = commands(Accumulate.IDLE, Accumulate.RESET, Accumulate.REDUCE, Accumulate.RESET_REDUCE)
+"""No operand of theirs could be loaded into the registers."""
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, exact up to here."""
 
@@ -67,10 +72,6 @@ def affine_select(call: Call, on_true_tile: Array, pred: Array, on_false_value: 
 
 
 def _range_rules(call: Call) -> None:
-    if call.machine.nc_version < 3:
-        raise KernelError(
-            "range_select needs NeuronCore-v3", received=call.machine.name, limit="trn2 and later"
-        )
     for op in (call["comp_op0"], call["comp_op1"]):
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
@@ -110,7 +111,13 @@ def _keeps_the_largest(call: Call) -> None:
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(floats("on_true_tile"), _range_rules, _keeps_the_largest),
+    rules=(
+        needs_generation(3),
+        floats("on_true_tile"),
+        _range_rules,
+        _NO_LOAD,
+        _keeps_the_largest,
+    ),
     result=like("on_true_tile"),
 )
 def range_select(
@@ -147,6 +154,8 @@ def range_select(
     rules=(
         not_both_in_psum("on_true", "predicate"),
         same_elements("dst", "predicate", "on_true"),
+        _NO_LOAD,
+        read_if_used,
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import MACHINES, TRN1, TRN2, launch
+from difftest.simulator import TRN1, TRN2, TRN3, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
@@ -12,22 +12,31 @@ from tests.unit.timing.programs import Builder, whole
 
 MODELLED_ELSEWHERE = {"nc_matmul", "dma_copy", "dma_gather", "dma_scatter", "dma_transpose"}
 UNKNOWN = {
+    "activate2",
     "activation_accumulator",
+    "exponential",
     "gather_flattened",
     "local_gather",
     "rand",
     "select_reduce",
     "sequence_bounds",
     "tensor_partition_reduce",
+    "tensor_scalar_cumulative",
 }
 """Instructions for which no source gives a cost, or a formula without the sizes that it needs."""
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("machine", [TRN1, TRN2], ids=lambda machine: machine.name)
 def test_every_instruction_has_a_cost_or_is_known_to_have_none(machine):
     priced = {cost.instruction for cost in all_costs() if cost.machine == machine.name}
     assert set(INSTRUCTIONS) - priced - MODELLED_ELSEWHERE <= UNKNOWN
     assert not priced & UNKNOWN
+
+
+def test_a_machine_without_timing_data_is_refused():
+    trace = launch(lambda: [nl.zeros((4, 4), nl.float32)].clear(), machine=TRN3).trace
+    with pytest.raises(UnknownCostError, match="no timing data for machine 'trn3'; there are trn1"):
+        predict(trace, TRN3, dge=True)
 
 
 def test_each_row_says_where_it_comes_from():

@@ -21,6 +21,7 @@ from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions.alu import alu_op, reduction_op
 from difftest.simulator.instructions.functions import activation_name
 from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.registers import Accumulate
 
 
 def tensor_tensor(
@@ -244,8 +245,13 @@ def tensor_scalar_reduce(
     into = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
     result: Tensor = issue(
         reductions.tensor_scalar_reduce,
-        (data, operand0),
-        (alu_op(op0, "tensor_scalar_reduce"), reduction_op(reduce_op, "tensor_scalar_reduce")),
+        (data, operand0, None),
+        (
+            alu_op(op0, "tensor_scalar_reduce"),
+            reduction_op(reduce_op, "tensor_scalar_reduce"),
+            Accumulate.RESET_REDUCE,
+            False,
+        ),
         others=(into,),
         dtype=dtype,
     )

@@ -141,8 +141,11 @@ def test_numpys_functions_name_them_too(name):
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3])
 def test_scale_bias_and_function_round_once(dtype):
+    """The product is not rounded before the bias is added: a fused multiply-add."""
     data, scale, bias = normal(8, 32, dtype=dtype), normal(8, 1, seed=1), normal(8, 1, seed=2)
-    wide = data.astype(np.float32) * scale + bias
+    wide = (data.astype(np.float64) * scale + bias).astype(np.float32)
+    twice_rounded = data.astype(np.float32) * scale + bias
+    assert (wide != twice_rounded).any()
     vector, number, given = on_tiles(
         lambda x, s, b: (
             nisa.activation(nl.square, x, scale=s, bias=b),
