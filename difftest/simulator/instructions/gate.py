@@ -58,7 +58,8 @@ def issue(
     if dst is None:
         dst = new_tile(core, call)
     if instruction.in_place:
-        instruction.meaning(call, dst, *operands, where=where)
+        written = instruction.meaning(call, dst, *operands, where=where)
+        where = where if written is None else written
     else:
         where = _compute(call, dst, operands, others, where)
     if call.is_simple:

@@ -198,7 +198,8 @@ class Instruction:
     notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
-        For what moves bits instead of computing values, and for accumulation.
+        For what moves bits instead of computing values, and for accumulation. It returns where it
+        wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
     fit : how a ``dst`` that exists must fit the result.

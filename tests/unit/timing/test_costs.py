@@ -14,9 +14,12 @@ MODELLED_ELSEWHERE = {"nc_matmul", "dma_copy", "dma_gather", "dma_scatter", "dma
 UNKNOWN = {
     "activate2",
     "activation_accumulator",
+    "dma_compute",
     "exponential",
     "gather_flattened",
     "local_gather",
+    "nc_n_gather",
+    "nonzero_with_count",
     "rand",
     "select_reduce",
     "sequence_bounds",
