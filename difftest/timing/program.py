@@ -31,6 +31,12 @@ UNKNOWN_CYCLES = 64
 any instruction takes (ISA: MIN_II)."""
 
 
+MODELLED = frozenset(
+    {"dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "nc_matmul", "nc_transpose"}
+)
+"""What the models of DMA and the Tensor Engine know; anything else there has no known cost."""
+
+
 @dataclass(eq=False, slots=True)
 class Timed:
     """What an instruction costs on one engine; ns."""
@@ -94,6 +100,7 @@ class Program:
             one
             for one in self.instructions
             if any(timed.cost is None for timed in one.times.values())
+            or (not one.times and one.opcode not in MODELLED)
         ]
 
 

@@ -12,6 +12,15 @@ from hypothesis import settings
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from tests.fuzz.campaign import Campaign
 
+NOT_CLASSIC = {
+    "activate2",
+    "dma_compute",
+    "exponential",
+    "nc_n_gather",
+    "nonzero_with_count",
+    "tensor_scalar_cumulative",
+}
+"""Instructions that today's dialect alone can name: the drawn kernels are classic."""
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 PROGRAMS = 250
 NIGHTLY_MINUTES = 20
@@ -33,4 +42,5 @@ if NIGHTLY:
                 print(f"\n{campaign.statistics}", end="", flush=True)
         failures = campaign.statistics.failures.values()
         assert not failures, "\n\n".join(map(str, failures))
-        assert not set(INSTRUCTIONS) - set(campaign.statistics.opcodes), "never drawn"
+        drawn = set(campaign.statistics.opcodes)
+        assert not set(INSTRUCTIONS) - NOT_CLASSIC - drawn, "never drawn"

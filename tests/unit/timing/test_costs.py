@@ -3,6 +3,9 @@ import pytest
 
 from difftest.simulator import TRN1, TRN2, TRN3, launch
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.dma_compute import MOST_SOURCES, dma_compute
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
@@ -157,6 +160,21 @@ def test_a_broadcast_operand_has_no_fast_mode():
     build.emit("tensor_tensor", V, [whole(total)], [whole(tile), whole(tile)])
     build.emit("tensor_tensor", V, [whole(total)], [whole(tile), column])
     assert [variant(event) for event in build.trace.events] == ["2-byte sbuf", "*"]
+
+
+def test_a_dma_that_no_model_knows_is_loud():
+    """dma_compute is no dma_copy of its first source."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        sources = (x, x, *(None,) * (MOST_SOURCES - 2))
+        return gate.issue(dma_compute, sources, (ALU_OPS["add"], None), dst=out)
+
+    trace = launch(kernel, [np.ones((8, 8), np.float32)]).trace
+    prediction = predict(trace, TRN2, dge=True)
+    assert prediction.unknown == {"dma_compute": 1}
+    with pytest.raises(UnknownCostError, match="no total: the cost of 1 dma_compute is unknown"):
+        prediction.latency  # noqa: B018
 
 
 def test_a_dropped_row_is_loud(monkeypatch):
