@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array, from_bits
+from difftest.simulator.dtypes import Array, from_bits, name_of
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.index import (
     DynamicIndex,
@@ -106,7 +106,7 @@ class Tile:
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
-        return f"{name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+        return f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
 
     def __len__(self) -> int:
         if not self.shape:

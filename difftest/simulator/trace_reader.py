@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
-from difftest.simulator.dtypes import NAMES
+from difftest.simulator.dtypes import MX_NAMES, NAMES
 from difftest.simulator.errors import Location
 from difftest.simulator.trace import (
     Allocation,
@@ -28,6 +28,7 @@ Kind = TypeVar("Kind", bound=Enum)
 
 _HEAD = ("format", "version", "kernel", "machine", "grid")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
+DTYPE_NAMES = {**NAMES, **MX_NAMES}
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -119,14 +120,14 @@ class _Reader:
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
         fields = _object(value, where, needed, ("name", "location"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
-        if not isinstance(fields["dtype"], str) or fields["dtype"] not in NAMES:
-            _refuse(f"{where}.dtype", fields["dtype"], ", ".join(sorted(NAMES)))
+        if not isinstance(fields["dtype"], str) or fields["dtype"] not in DTYPE_NAMES:
+            _refuse(f"{where}.dtype", fields["dtype"], ", ".join(sorted(DTYPE_NAMES)))
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
         return Allocation(
             _integer(fields["id"], f"{where}.id"),
             _member(Space, fields["space"], f"{where}.space"),
             shape,
-            NAMES[fields["dtype"]],
+            DTYPE_NAMES[fields["dtype"]],
             axis,
             self._at(fields, where),
             _text(fields.get("name", ""), f"{where}.name"),

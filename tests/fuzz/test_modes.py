@@ -16,8 +16,10 @@ NOT_CLASSIC = {
     "activate2",
     "dma_compute",
     "exponential",
+    "nc_matmul_mx",
     "nc_n_gather",
     "nonzero_with_count",
+    "quantize_mx",
     "tensor_scalar_cumulative",
 }
 """Instructions that today's dialect alone can name: the drawn kernels are classic."""

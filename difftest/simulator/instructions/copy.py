@@ -11,7 +11,15 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    INTEGERS,
+    MX_NAMES,
+    Array,
+    is_float,
+    name_of,
+    round_to,
+)
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -35,6 +43,8 @@ from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
+MX_DTYPES = tuple(MX_NAMES.values())
+"""They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("uint8", "uint16", "uint32", "bool"))
@@ -122,6 +132,8 @@ def _one_dtype(call: Call) -> None:
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     """A number before it is rounded into ``dtype``: an integer for integers stays exact."""
+    if dtype in MX_DTYPES and value == 0:
+        return np.zeros((), dtype=dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     return np.asarray(value, dtype=np.int64 if exact else np.float32)
 

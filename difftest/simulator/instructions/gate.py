@@ -57,11 +57,12 @@ def issue(
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
+    in_part: list[Tile] = []
     if instruction.in_place:
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
     else:
-        where = _compute(call, dst, operands, others, where)
+        where = _compute(call, dst, operands, others, where, in_part)
     if call.is_simple:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -71,7 +72,7 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved)
+        _record(core, call, operands, dst, others, where, in_part, moved)
     return dst
 
 
@@ -81,8 +82,12 @@ def _compute(
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
 ) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
+    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all.
+
+    Further destinations of which it writes only some elements are appended to ``in_part``.
+    """
     values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
@@ -93,7 +98,11 @@ def _compute(
             if tile is not None:
                 check_destination(tile)
                 check_destination(dst)
-                write(tile, made)
+                if type(made) is Masked:
+                    in_part.append(tile)
+                    write(tile, made.values, made.chosen)
+                else:
+                    write(tile, made)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
@@ -109,6 +118,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
     moved: Tile | None,
 ) -> None:
     """Tell the launch what was read and written, where that is more than tiles and one result."""
@@ -117,7 +127,7 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = []
     read: list[str] = []
-    partial: list[Tile] = [] if where is None else [target]
+    partial: list[Tile] = in_part if where is None else [target, *in_part]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)

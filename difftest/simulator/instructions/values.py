@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import FLOAT32, Array, need_arithmetic
 
 FLOAT64 = np.dtype(np.float64)
 """No dtype of the machine: for what must not be rounded on the way."""
@@ -16,7 +16,10 @@ FLOAT64 = np.dtype(np.float64)
 
 def as_float(values: Array) -> Array:
     """On-chip elements as the float32 that arithmetic works in."""
-    return values if values.dtype == FLOAT32 else values.astype(np.float32)
+    if values.dtype == FLOAT32:
+        return values
+    need_arithmetic(values.dtype)
+    return values.astype(np.float32)
 
 
 def column(vector: Array, ndim: int) -> Array:
