@@ -20,6 +20,8 @@ NOT_CLASSIC = {
     "nc_n_gather",
     "nonzero_with_count",
     "quantize_mx",
+    "rand2",
+    "rng",
     "tensor_scalar_cumulative",
 }
 """Instructions that today's dialect alone can name: the drawn kernels are classic."""

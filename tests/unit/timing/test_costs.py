@@ -26,6 +26,8 @@ UNKNOWN = {
     "nonzero_with_count",
     "quantize_mx",
     "rand",
+    "rand2",
+    "rng",
     "select_reduce",
     "sequence_bounds",
     "tensor_partition_reduce",
