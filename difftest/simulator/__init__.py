@@ -31,7 +31,7 @@ from difftest.simulator.errors import (
     UnwrittenError,
 )
 from difftest.simulator.launch import LaunchResult, launch
-from difftest.simulator.machine import MACHINES, TRN1, TRN2, Machine
+from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.simulator.trace_json import trace_to_json
 from difftest.simulator.trace_reader import TraceFormatError, trace_from_json
@@ -40,6 +40,7 @@ __all__ = [
     "MACHINES",
     "TRN1",
     "TRN2",
+    "TRN3",
     "Allocation",
     "BufferError",
     "DtypeError",
