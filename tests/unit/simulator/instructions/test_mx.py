@@ -168,7 +168,7 @@ def test_float4_operands_multiply():
     def compute(bits):
         data, scale = tile((32, 2), FLOAT4_E2M1FN_X4), tile((4, 2), UINT8)
         data.elements()[...] = codes.view(FLOAT4_E2M1FN_X4)
-        data.storage.mark_written(0, (32, 2), data.strides)
+        data.mark_written()
         gate.issue(memset, (128,), ((4, 2),), dst=scale)  # 2**1
         product = tile((2, 2), np.float32, Space.PSUM)
         gate.issue(nc_matmul_mx, (data, data, scale, scale), (False, (), ()), dst=product)
@@ -232,7 +232,7 @@ REFUSED = {
     "float16 result": (
         TRN3,
         lambda x: product_of(x, dst=tile((6, 10), np.float16, Space.PSUM)),
-        "writes float32 or bfloat16",
+        "takes dst of certain dtypes",
     ),
     "columns": (
         TRN3,
