@@ -33,6 +33,8 @@ class Space(Enum):
     def __init__(self, label: str) -> None:
         self.is_hbm = label.endswith("hbm")
 
+    __hash__ = object.__hash__  # Enum's own is written in Python; members are unique
+
 
 class Engine(Enum):
     """The engines of a NeuronCore, by AWS's names; DMA stands for its 16 DMA engines."""
@@ -45,6 +47,8 @@ class Engine(Enum):
     DMA = "dma"
     UNKNOWN = "unknown"
     """The compiler chooses."""
+
+    __hash__ = object.__hash__  # as Space's
 
 
 class Area(NamedTuple):

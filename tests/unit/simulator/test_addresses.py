@@ -195,7 +195,7 @@ def test_an_address_lies_in_its_memory(core, shape, address, space, received):
         placed(core, shape, FLOAT32, address, space)
     assert received in caught.value.received
     assert core.trace.allocations == []
-    assert core.occupancy.live[space.value] == 0
+    assert core.occupancy.live[space] == 0
 
 
 def test_blocks_have_no_single_address(core):
