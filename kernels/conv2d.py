@@ -7,18 +7,13 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-BLOCK_BYTES = 8 * 1024
-"""Of the image, that one DMA brings to each partition, as near as whole rows come to it. The DMA
-engines reach their full rate at 4 KiB (AWS Neuron documentation, NKI DMA bandwidth guide), and
-larger blocks have less halo for each row; much larger ones make the first product wait."""
-
 BUFFERS = 2
 """Blocks in SBUF at one time: one is computed on while the next is loaded."""
 
 
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
-def fused_conv2d_maxpool(X, W, bias, pool_size=1):
+def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None):
     """out = maxpool(conv2d(X, W) + bias): stride 1, no padding, pooling windows side by side.
 
     Dimensions:
@@ -34,6 +29,11 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1):
         W: [O, C, F, F] in HBM, dtype of X; fits SBUF beside the smallest blocks of X and out
         bias: [O] in HBM, one of these dtypes
         pool_size: side of a pooling window and distance between windows; 1 pools nothing
+        BLOCK_BYTES: of the image, that one DMA brings to each partition, as near as whole rows
+            come to it. The DMA engines reach their full rate at 4 KiB (AWS Neuron documentation,
+            NKI DMA bandwidth guide), and larger blocks have less halo for each row; much larger
+            ones make the first product wait
+        TILE_WINDOWS: pooling windows that share a PSUM tile, at most; None for a full bank
 
     Returns:
         [B, O, R // pool_size, S // pool_size] in HBM, dtype of X
@@ -58,8 +58,8 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1):
     check_contract(X, W, bias, pool_size)
     pmax = nl.tile_size.pmax
     out_height, out_width = convolved_size(X, W)
-    tile_rows, tile_columns = psum_tile(out_height, out_width, pool_size)
-    block_rows = rows_of_block(X, W, pool_size, tile_rows)
+    tile_rows, tile_columns = psum_tile(out_height, out_width, pool_size, TILE_WINDOWS)
+    block_rows = rows_of_block(X, W, pool_size, tile_rows, BLOCK_BYTES)
     halo = W.shape[2] - 1
 
     out = new_output(X, W, pool_size)
@@ -154,18 +154,20 @@ def even_share(total, most):
     return -(-total // parts)
 
 
-def psum_tile(out_height, out_width, pool_size):
+def psum_tile(out_height, out_width, pool_size, most_windows=None):
     """Rows and columns of the convolution's output that share a PSUM tile: whole windows."""
     windows = nl.tile_size.psum_fmax // (pool_size * pool_size)
+    if most_windows is not None:
+        windows = min(windows, most_windows)
     across = even_share(out_width // pool_size, windows)
     down = even_share(out_height // pool_size, windows // across)
     return down * pool_size, across * pool_size
 
 
-def rows_of_block(X, W, pool_size, tile_rows):
+def rows_of_block(X, W, pool_size, tile_rows, wanted_bytes):
     """Rows of the convolution's output that share a block of the image: a multiple of tile_rows.
 
-    As many as make a block of BLOCK_BYTES, or fewer if SBUF holds no more beside the weights.
+    As many as make a block of ``wanted_bytes``, or fewer if SBUF holds no more beside the weights.
     """
     pmax = nl.tile_size.pmax
     itemsize = 4 if X.dtype == nl.float32 else 2
@@ -185,7 +187,7 @@ def rows_of_block(X, W, pool_size, tile_rows):
         f"got {weight_bytes} + {block_bytes}"
     )
     fitting = ((limit - weight_bytes) // BUFFERS - halo_bytes) // tile_bytes
-    wanted = max(1, BLOCK_BYTES // (tile_rows * row_bytes))
+    wanted = max(1, wanted_bytes // (tile_rows * row_bytes))
     return tile_rows * even_share(-(-out_height // tile_rows), min(fitting, wanted))
 
 

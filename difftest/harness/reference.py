@@ -162,10 +162,13 @@ def _runs_on_writeable(
 
 
 def _differs(given: Any, received: Any) -> bool:
-    return any(
-        one.tobytes() != other.tobytes()
-        for one, other in zip(_arrays(given), _arrays(received), strict=False)
-    )
+    pairs = zip(_arrays(given), _arrays(received), strict=False)
+    return not all(np.array_equal(_bytes(one), _bytes(other)) for one, other in pairs)
+
+
+def _bytes(array: Array) -> Array:
+    """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _wrote(who: str, names: tuple[str, ...], received: str, where: str) -> ReferenceDefect:

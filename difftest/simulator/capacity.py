@@ -20,40 +20,35 @@ from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
 
-_QUADRANT = 32
-"""Tensors start at partition 0, 32, 64 or 96 (AWS: nki.compiler.sbuf.alloc), so narrow ones can
-share the same bytes in different quadrants."""
-
-
 ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
-def occupied_bytes(allocation: Allocation) -> int:
-    """Bytes that a tensor takes of its memory: whole quadrants of partitions.
+def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
+    """Bytes that a tensor takes of its memory: whole quadrants of so many partitions.
 
     Of a PSUM tensor with block dimensions one block: how many are live at once is the compiler's
     choice. In SBUF all of them, for there an excess is a matter of speed.
     """
-    rows = -(-allocation.partitions // _QUADRANT) * _QUADRANT
+    rows = -(-allocation.partitions // quadrant) * quadrant
     axis = allocation.partition_axis
     if axis and allocation.space is Space.PSUM:
         return allocation.partition_bytes // math.prod(allocation.shape[:axis]) * rows
     return allocation.partition_bytes * rows
 
 
-def placed_bytes(allocations: Iterable[Allocation]) -> int:
+def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     """Bytes that tensors with addresses take together: whole quadrants, each byte once."""
     total = 0
     quadrants: dict[int, list[tuple[int, int]]] = {}
     for allocation in allocations:
         area = allocation.area
         if area is not None:
-            for number in range(area.first // _QUADRANT, (area.last - 1) // _QUADRANT + 1):
+            for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
                 quadrants.setdefault(number, []).append((area.low, area.high))
     for ranges in quadrants.values():
         reached = 0
         for low, high in sorted(ranges):
-            total += max(0, high - max(low, reached)) * _QUADRANT
+            total += max(0, high - max(low, reached)) * quadrant
             reached = max(reached, high)
     return total
 
@@ -70,17 +65,23 @@ class Occupancy:
         self.live = dict.fromkeys(ON_CHIP, 0)
         self.peak = dict.fromkeys(ON_CHIP, 0)
 
+    def _bytes(self, allocation: Allocation) -> int:
+        return occupied_bytes(allocation, self.machine.start_partition_step)
+
+    def _placed(self, allocations: Iterable[Allocation]) -> int:
+        return placed_bytes(allocations, self.machine.start_partition_step)
+
     def add(self, allocation: Allocation) -> None:
         """Count a tensor that begins to live."""
         space = allocation.space
-        live = self.live[space] + occupied_bytes(allocation)
+        live = self.live[space] + self._bytes(allocation)
         self.live[space] = live
         if live > self.peak[space]:
             self.peak[space] = live
 
     def remove(self, allocation: Allocation) -> None:
         """Count a tensor whose data are gone."""
-        self.live[allocation.space] -= occupied_bytes(allocation)
+        self.live[allocation.space] -= self._bytes(allocation)
 
     def limit(self, space: Space) -> int:
         """Bytes that a kernel's tensors can have of ``space``."""
@@ -107,7 +108,7 @@ class Occupancy:
         placed = False
         limit = self.limit(space)
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
-            own = 0 if allocation.address is not None else occupied_bytes(allocation)
+            own = 0 if allocation.address is not None else self._bytes(allocation)
             if not begins:
                 del live[allocation.id]
                 total -= own
@@ -115,7 +116,7 @@ class Occupancy:
             live[allocation.id] = allocation
             total += own
             placed = placed or allocation.address is not None
-            needed = total + placed_bytes(live.values()) if placed else total
+            needed = total + self._placed(live.values()) if placed else total
             if needed > limit:
                 error = self._error(space, needed, limit, allocation, list(live.values()))
                 if space is Space.PSUM:
@@ -127,9 +128,10 @@ class Occupancy:
         self, space: Space, total: int, limit: int, last: Allocation, live: list[Allocation]
     ) -> LimitError:
         partitions = self.machine.partitions
-        largest = sorted(live, key=occupied_bytes, reverse=True)[:3]
+        largest = sorted(live, key=self._bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
+            happened=f"the live tensors are larger than {space.value}",
             received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "
             f"the largest: {'; '.join(map(str, largest))}",
             limit=f"{limit // partitions} bytes a partition ({self.machine.name})",

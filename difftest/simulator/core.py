@@ -33,9 +33,6 @@ from difftest.simulator.trace import (
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
-Operands = Sequence[tuple[str, "Tile"]]
-"""Tiles with their roles."""
-
 _CALLS: dict[Machine, dict[Any, Any]] = {}
 _CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
 
@@ -196,10 +193,10 @@ class Core:
         self,
         opcode: str,
         engine: Engine,
-        writes: Operands,
-        reads: Operands,
+        writes: Sequence[Tile],
+        reads: Sequence[Tile],
+        roles: Sequence[str],
         attributes: Attributes,
-        *,
         partial: Sequence[Tile] = (),
         moved: Tile | None = None,
     ) -> None:
@@ -207,7 +204,7 @@ class Core:
 
         Parameters
         ----------
-        writes, reads : its operands, each with its role.
+        roles : of ``writes``, then of ``reads``, one each.
         partial : those of them of which not every element is touched.
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
@@ -216,11 +213,11 @@ class Core:
         self.instructions = number + 1
         if moved is not None:
             moved.storage.allocation.moves += 1
-        for _, tile in reads:
+        for tile in reads:
             allocation = tile.storage.allocation
             allocation.reads += 1
             allocation.last = number
-        for _, tile in writes:
+        for tile in writes:
             allocation = tile.storage.allocation
             allocation.writes += 1
             allocation.last = number
@@ -230,13 +227,14 @@ class Core:
             return
         if moved is not None:
             self.moved[number] = moved.storage.allocation
+        count = len(writes)
         self.trace.events.append(
             Event(
                 number,
                 opcode,
                 engine,
-                _regions(writes, partial),
-                _regions(reads, partial),
+                _regions(writes, roles[:count], partial),
+                _regions(reads, roles[count:], partial),
                 kernel_stack(),
                 self.loops,
                 self.program,
@@ -245,19 +243,30 @@ class Core:
         )
 
 
-def _regions(operands: Operands, partial: Sequence[Tile]) -> tuple[Region, ...]:
-    return tuple(
-        [
-            Region(
+_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each operand
+
+
+def _regions(
+    tiles: Sequence[Tile], roles: Sequence[str], partial: Sequence[Tile]
+) -> tuple[Region, ...]:
+    regions = [
+        _make(
+            Region,
+            (
                 tile.storage.allocation,
                 tile.offset,
                 tile.shape,
                 tile.strides,
                 tile.partition_axis,
                 role,
-                not (partial and any(tile is other for other in partial)),
+                True,
                 None if tile.dtype is tile.storage.dtype else tile.dtype,
-            )
-            for role, tile in operands
-        ]
-    )
+            ),
+        )
+        for tile, role in zip(tiles, roles, strict=True)
+    ]
+    for touched in partial:
+        for number, tile in enumerate(tiles):
+            if tile is touched:
+                regions[number] = regions[number]._replace(whole=False)
+    return tuple(regions)

@@ -1,4 +1,4 @@
-"""The simulator's errors: rule, received, limit, the kernel's source line, remedy.
+"""The simulator's errors: what happened, rule, received, limit, the kernel's line, remedy.
 
 Each class also derives from the builtin exception that Python code would expect
 (``IndexError`` for an access out of bounds, ``TypeError`` for a dtype, and so on).
@@ -9,8 +9,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAUNCH = _PACKAGE + "launch.py"
@@ -60,15 +61,58 @@ class Location(NamedTuple):
         return f"{self.file}:{self.line}" + (f": {text}" if text else "")
 
 
-def kernel_location() -> Location | None:
-    """The innermost line outside the simulator: the kernel's line that is being executed."""
-    frame: FrameType | None = sys._getframe(1)
+_ENTRIES: set[int] = set()
+"""Ids of the code objects by which kernels enter the simulator, and which call no kernel back."""
+_DEPTHS: list[int] = []
+"""How many frames lay between an instruction and the kernel's line, the last few different ones."""
+_KEPT_DEPTHS = 8
+
+
+def is_entry(function: Callable[..., Any]) -> None:
+    """Note that kernels call ``function``, and that what it calls never calls a kernel back."""
+    _ENTRIES.add(id(function.__code__))
+
+
+def _kernel_frame() -> FrameType | None:
+    """The innermost frame outside the simulator.
+
+    Each frame on the way is made an object when it is asked for, so that a walk through all of
+    them is a tenth of a small instruction's time. Most paths are of a few lengths: those are tried
+    first, and are known to be correct where they end at an entry.
+    """
+    for depth in _DEPTHS:
+        try:
+            frame = sys._getframe(depth)
+        except ValueError:
+            continue
+        if id(sys._getframe(depth - 1).f_code) in _ENTRIES:
+            known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
+            if not known.inside:
+                return frame
+    return _walk()
+
+
+def _walk() -> FrameType | None:
+    depth = 0
+    last = None
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not known.inside:
-            return _line(frame, known)
+            break
+        depth += 1
+        last = frame.f_code
         frame = frame.f_back
-    return None
+    if last is not None and id(last) in _ENTRIES and depth + 1 not in _DEPTHS:
+        _DEPTHS.insert(0, depth + 1)
+        del _DEPTHS[_KEPT_DEPTHS:]
+    return frame
+
+
+def kernel_location() -> Location | None:
+    """The innermost line outside the simulator: the kernel's line that is being executed."""
+    frame = _kernel_frame()
+    return None if frame is None else _line(frame, _known(frame.f_code))
 
 
 def kernel_stack() -> tuple[Location, ...]:
@@ -77,7 +121,7 @@ def kernel_stack() -> tuple[Location, ...]:
     Where nothing was launched they go on to the outermost frame.
     """
     lines = []
-    frame: FrameType | None = sys._getframe(1)
+    frame = _kernel_frame()
     while frame is not None:
         known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not known.inside:
@@ -101,36 +145,45 @@ class NkiError(Exception):
     Attributes
     ----------
     rule : what holds on the machine, in one sentence.
+    happened : what the kernel did, in one sentence, the error's headline; None where the rule is.
     received : what the kernel did instead, with shapes, dtypes and names.
     limit : the number or set that is accepted, where there is one.
     remedy : what to do about it.
     location : the kernel's source line.
     """
 
+    usually: ClassVar[str | None] = None
+    """What happened, where an error of this class does not say it of its own."""
+
     def __init__(
         self,
         rule: str,
         *,
         received: str,
+        happened: str | None = None,
         limit: str | None = None,
         remedy: str | None = None,
         location: Location | None = None,
     ) -> None:
         self.rule = rule
+        self.happened = happened or self.usually
         self.received = received
         self.limit = limit
         self.remedy = remedy
         self.location = location or kernel_location()
-        super().__init__(rule)
+        super().__init__(self.happened or rule)
 
     def __str__(self) -> str:
         rows = [
+            ("rule", self.rule if self.happened else None),
             ("received", self.received),
             ("limit", self.limit),
             ("where", str(self.location) if self.location else None),
             ("remedy", self.remedy),
         ]
-        lines = [self.rule] + [f"  {name + ':':<10}{text}" for name, text in rows if text]
+        lines = [self.happened or self.rule] + [
+            f"  {name + ':':<10}{text}" for name, text in rows if text
+        ]
         return "\n".join(lines)
 
 
@@ -149,13 +202,19 @@ class DtypeError(NkiError, TypeError):
 class BufferError(NkiError, ValueError):
     """A tensor is in the wrong memory for the instruction."""
 
+    usually = "a tensor is in a memory that the instruction cannot use"
+
 
 class OutOfBoundsError(NkiError, IndexError):
     """An access leaves its tensor."""
 
+    usually = "an access left its tensor"
+
 
 class UnwrittenError(NkiError, ValueError):
     """An instruction reads, or a kernel returns, what was never written."""
+
+    usually = "an instruction read what nothing had written"
 
 
 class KernelError(NkiError, RuntimeError):

@@ -1,7 +1,7 @@
 """What stands between a tensor's brackets: from a tile and its indices to the pattern they name.
 
 Classic indexing walks each dimension by itself, so that an index beyond its end can be told by its
-dimension, and a mask may still cut it back (see :func:`~difftest.simulator.masking.restrict`).
+dimension, and a mask may still cut it back (``frontend/classic/masking.py``).
 """
 
 from __future__ import annotations

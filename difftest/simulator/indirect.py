@@ -86,6 +86,7 @@ class IndirectTile:
             index = [int(array[where]) for array in arrays]
             raise OutOfBoundsError(
                 "an index held in a tile stays inside its tensor",
+                happened="an index held in a tile left its tensor",
                 received=f"index {index} into {self.base!r}, at element {list(where)}",
                 limit=f"{[size - 1 for size in self.base.shape]}",
                 remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",

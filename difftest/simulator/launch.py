@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,23 @@ import numpy as np
 
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype
-from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
-from difftest.simulator.frontend.kernel import Kernel, as_kernel
-from difftest.simulator.frontend.tensor import Tensor
-from difftest.simulator.frontend.typing import is_mutable
+from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.frontend.nki.kernel import (
+    NkiKernel,
+    as_nki_kernel,
+    is_nki,
+    warn_of_private,
+)
+from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.api import Run
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Trace
 
 
@@ -42,7 +52,7 @@ class LaunchResult:
 
 
 def launch(
-    kernel: Kernel | Callable[..., Any],
+    kernel: Kernel | NkiKernel | Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -55,7 +65,8 @@ def launch(
 
     Parameters
     ----------
-    kernel : a function decorated with the embedded ``nki.jit``, or a plain function.
+    kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
+        function, whose dialect is that of the functions it calls.
     args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
@@ -71,14 +82,17 @@ def launch(
     if is_running():
         raise KernelError(
             "a kernel is launched from outside kernels",
+            happened="a kernel launched another one",
             received="a launch inside a running kernel",
             remedy="call the other kernel directly, without a grid",
         )
-    target = as_kernel(kernel)
+    target, tensor = _target(kernel)
+    if plain and tensor is NkiTensor:
+        raise not_modelled("the plain mode of the newer dialect", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
-    core = Core(chosen, grid, record=record, tile=Tensor)
+    core = Core(chosen, grid, record=record, tile=tensor)
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
@@ -91,7 +105,10 @@ def launch(
             mode.start_program(program)
             returned = function(*call.args, **call.kwargs)
         mode.check_capacity()
-        outputs = mode.outputs(_flatten(returned))
+        leaves = _flatten(returned)
+        if tensor is NkiTensor:
+            warn_of_private(leaves)
+        outputs = mode.outputs(leaves)
     arguments.copy_back()
     core.trace.events = fuse_moves(core.trace.events, core.moved)
     core.trace.allocations = [a for a in core.trace.allocations if not a.is_temporary]
@@ -106,7 +123,22 @@ def _launch_kernel(
     return launch(kernel, args, kwargs, record=record)
 
 
+def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    return outputs_of(launch(kernel, args, kwargs, record=False))
+
+
 Kernel.launcher = staticmethod(_launch_kernel)
+NkiKernel.launcher = staticmethod(_launch_nki_kernel)
+
+_NKI = NkiTensor.__module__.rpartition(".")[0]
+"""The package of the newer dialect's names."""
+
+
+def _target(kernel: Any) -> tuple[Kernel | NkiKernel, type[Tile]]:
+    """A kernel of either dialect, and what its tensors are."""
+    if is_nki(kernel, _NKI):
+        return as_nki_kernel(kernel), NkiTensor
+    return as_kernel(kernel), Tensor
 
 
 def _bind(
@@ -134,9 +166,9 @@ class _Fast:
         """The functions of the API run fast where nothing else is said."""
         return contextlib.nullcontext()
 
-    def argument(self, array: Array, name: str, mutable: bool) -> Tensor:
+    def argument(self, array: Array, name: str, mutable: bool) -> Tile:
         """An array as an HBM tensor; it is not copied."""
-        return Tensor.whole(self.core.adopt(array, name=name, mutable=mutable))
+        return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
 
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit their memories."""
@@ -161,23 +193,40 @@ class _Arguments:
     def convert(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._tensor(name, value)
-        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
-            return type(value)(self.convert(name, item) for item in value)
+        if isinstance(value, (list, tuple)):
+            items = [self.convert(name, item) for item in value]
+            if all(item is old for item, old in zip(items, value, strict=True)):
+                return value
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
         if isinstance(value, dict):
             return {key: self.convert(name, item) for key, item in value.items()}
+        if is_record(value):
+            return self._record(name, value)
         return value
+
+    def _record(self, name: str, value: Any) -> Any:
+        """A dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""
+        fields = vars(value)
+        items = {key: self.convert(name, item) for key, item in fields.items()}
+        if all(items[key] is old for key, old in fields.items()):
+            return value
+        clone = copy.copy(value)
+        vars(clone).update(items)
+        return clone
 
     def _tensor(self, name: str, array: Array) -> Any:
         as_dtype(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",
+                happened="an argument has no elements",
                 received=f"argument {name!r} of shape {array.shape}",
             )
         mutable = is_mutable(self.parameters[name].annotation)
         if mutable and not array.flags.writeable:
             raise KernelError(
                 "an nt.mutable_tensor is written in place",
+                happened="a read-only array was given for an nt.mutable_tensor",
                 received=f"argument {name!r}, an array that is read-only",
                 remedy="pass a copy: array.copy()",
             )
@@ -219,23 +268,27 @@ def _outputs(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
 
 def _never_written(value: Any) -> Array | None:
     """Where a returned tensor was never written; raises if it cannot be returned."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tile):
         raise KernelError(
             "a kernel returns tensors",
+            happened="the kernel returned something that is no tensor",
             received=f"{type(value).__name__} {value!r:.80}",
             remedy="return the tensors created with buffer=nl.shared_hbm",
         )
     if not value.space.is_hbm:
         raise KernelError(
             "a kernel returns tensors in HBM",
+            happened="the kernel returned a tile that is on chip",
             received=repr(value),
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
+            location=value.storage.allocation.location,
         )
     value.check_bounds()
     missing = value.unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
             "a kernel writes what it returns",
+            happened="the kernel returned a tensor that nothing wrote",
             received=f"{value!r}, of which nothing was ever written",
             remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
             "or store a default first",

@@ -49,8 +49,16 @@ class Machine:
     """PE tiling positions and sizes are multiples of this (ISA nc_matmul)."""
     shuffle_quadrant: int = 32
     """Partitions in which nc_stream_shuffle moves data (ISA nc_stream_shuffle)."""
+    start_partition_step: int = 32
+    """Tensors start at partition 0, 32, 64 or 96, so that narrow ones can share the same bytes in
+    different quadrants (ALLOC)."""
     sbuf_min_align: int = 1
     psum_min_align: int = 4
+
+    @property
+    def pe_cells(self) -> int:
+        """Multiply-adds of the Tensor Engine in one cycle: its array, rows by columns (ARCH2)."""
+        return self.partitions * self.gemm_stationary_fmax
 
     @property
     def psum_fmax(self) -> int:

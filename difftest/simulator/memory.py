@@ -40,6 +40,7 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
+            happened="a tile has more partitions than the memory",
             received=f"{what}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
@@ -59,6 +60,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
+            happened=f"a tile has more bytes in each partition than {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",
@@ -87,6 +89,7 @@ class Storage:
         "mutable",
         "partition_step",
         "producer",
+        "products",
         "release",
         "size",
         "space",
@@ -124,6 +127,9 @@ class Storage:
         """A mask left elements out: reading them gives poison instead of an error."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
+        self.products: Array | None = None
+        """Where in PSUM the last write was a matmul's, if anyone keeps count; see
+        :meth:`forget_products`."""
 
     def __del__(self) -> None:
         if self.release is not None:
@@ -146,6 +152,7 @@ class Storage:
         if self.release is None or values.dtype != self.kept or values.shape != self.data.shape:
             return False
         self.data = values
+        self.products = None
         self.unwritten = 0
         self.written = None
         return True
@@ -208,6 +215,19 @@ class Storage:
         self.unwritten -= int(after) - before
         if self.unwritten == 0:
             self.written = None
+
+    def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
+        """Note that something else than a matmul writes these elements."""
+        if self.products is None:
+            return
+        region = pattern_view(self.products, pattern, BOOL)
+        region[() if where is None else np.broadcast_to(where, pattern.shape)] = False
+
+    def note_product(self, pattern: Pattern) -> None:
+        """Note that a matmul writes these elements."""
+        if self.products is None:
+            self.products = np.zeros(self.size, dtype=np.bool_)
+        pattern_view(self.products, pattern, BOOL)[...] = True
 
     def unwritten_in(
         self,

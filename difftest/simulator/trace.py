@@ -33,7 +33,7 @@ class Space(Enum):
     def __init__(self, label: str) -> None:
         self.is_hbm = label.endswith("hbm")
 
-    __hash__ = object.__hash__  # Enum's own is written in Python; members are unique
+    __hash__ = object.__hash__  # Enum's own hashes the name, in Python, for each signature
 
 
 class Engine(Enum):

@@ -49,6 +49,9 @@ WAITS = MappingProxyType({T: 54.0, S: 40.0, V: 24.0, G: 21.0, Y: 20.0})
 
 SAME_ENGINE = measured(34.0, "TRACE: a vector instruction's end to the start of its reader")
 
+MIN_CYCLES = 64
+"""The least that any instruction takes (ISA: MIN_II)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Clockwork:

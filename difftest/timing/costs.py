@@ -5,19 +5,22 @@ A row gives, for N elements a partition,
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
 
-The rows are data (``data/costs.csv``), each with its evidence and source. The Tensor Engine and
-DMA have models of their own: :mod:`difftest.timing.tensor_engine`, :mod:`difftest.timing.dma`.
+The rows are data (``data/costs.csv``), each with its evidence and source. Of trn1 the file has what
+is known of that machine alone; :func:`on_older_machine` derives the other rows from trn2's. The
+Tensor Engine and DMA have models of their own: :mod:`difftest.timing.tensor_engine`,
+:mod:`difftest.timing.dma`.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
+from difftest.timing.clockwork import TRN1, TRN2
 from difftest.timing.evidence import Evidence
 
 ANY = "*"
@@ -65,9 +68,9 @@ class CostTable:
 
 @cache
 def all_costs() -> tuple[Cost, ...]:
-    """Every row of ``data/costs.csv``."""
+    """Every row of ``data/costs.csv``, and those of trn1 that follow from trn2's."""
     text = (files("difftest.timing") / "data" / "costs.csv").read_text(encoding="utf-8")
-    return tuple(
+    rows = tuple(
         Cost(
             machine=row["machine"],
             instruction=row["instruction"],
@@ -81,6 +84,40 @@ def all_costs() -> tuple[Cost, ...]:
         )
         for row in csv.DictReader(text.splitlines())
     )
+    return rows + on_older_machine(rows)
+
+
+def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
+    """What trn1's instructions cost that have no row of that machine.
+
+    The documentation gives one number of cycles for both machines (ISA). So a row of trn2 for any
+    operands is trn1's with the same cycles, an interval of as many cycles of the slower or faster
+    clock, whole ns, and a result as long after the interval as in trn1's own rows of that engine
+    (trn2's, where it has none). The fast modes of trn2 are rows of certain operands, which trn1
+    has not. A figure measured on trn2 is an assumption on trn1.
+    """
+    own = [cost for cost in rows if cost.machine == "trn1"]
+    known = {(cost.instruction, cost.engine) for cost in own}
+    delays = {cost.engine: cost.latency_ns - cost.interval_ns for cost in own}
+    derived = []
+    for cost in rows:
+        key = cost.instruction, cost.engine
+        if cost.machine != "trn2" or cost.variant != ANY or key in known:
+            continue
+        clocks = TRN2.clocks[cost.engine].value, TRN1.clocks[cost.engine].value
+        interval = float(round(cost.interval_ns * clocks[0] / clocks[1]))
+        measured = cost.evidence is Evidence.MEASURED
+        derived.append(
+            replace(
+                cost,
+                machine="trn1",
+                interval_ns=interval,
+                latency_ns=interval + delays.get(cost.engine, cost.latency_ns - cost.interval_ns),
+                evidence=Evidence.ASSUMED if measured else cost.evidence,
+                source=f"{cost.source}; trn2's row at trn1's clock",
+            )
+        )
+    return tuple(derived)
 
 
 def cost_table(machine: Machine) -> CostTable:

@@ -19,16 +19,15 @@ import numpy as np
 from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
-from difftest.timing.clockwork import Clockwork, clockwork
+from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
-UNKNOWN_CYCLES = 64
-"""What an instruction of unknown cost takes, so that the others can be scheduled: the least that
-any instruction takes (ISA: MIN_II)."""
+UNKNOWN_CYCLES = MIN_CYCLES
+"""What an instruction of unknown cost takes, so that the others can be scheduled."""
 
 
 @dataclass(eq=False, slots=True)

@@ -69,9 +69,10 @@ class Report:
         model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_matmul")
         turned = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_transpose")
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
-        peak = 2 * 128 * 128 * clock
+        cells = self.prediction.program.machine.pe_cells
+        peak = 2 * cells * clock
         at_dtype = [m.matmul.passes * m.matmul.rows for m in matmuls if m.matmul]
-        hardware = sum(at_dtype) * 2 * 128 * 128
+        hardware = sum(at_dtype) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
         intensity = model / moved if moved else UNAVAILABLE
         return {

@@ -49,5 +49,5 @@ def roofline(prediction: Prediction) -> Roofline:
         memory_bound=moved / rate / 1e3,
         predicted=prediction.middle,
         intensity=flops / moved if moved else float("inf"),
-        ridge=2 * 128 * 128 * clock / rate,
+        ridge=2 * prediction.program.machine.pe_cells * clock / rate,
     )

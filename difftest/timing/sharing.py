@@ -9,12 +9,9 @@ and the access time on the scalar engine. The rule is inferred (assumed) from th
 from __future__ import annotations
 
 from difftest.simulator.trace import Engine
-from difftest.timing.clockwork import Clockwork
+from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.costs import free_elements
 from difftest.timing.program import LoweredInstruction
-
-MIN_CYCLES = 64
-"""The least that any instruction takes (ISA: MIN_II)."""
 
 
 class Sharing:

@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import TRN1, LimitError, NkiError, ShapeError, launch
 from difftest.simulator.capacity import SpillWarning
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 RNG = np.random.default_rng(0)
 

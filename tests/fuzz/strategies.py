@@ -102,7 +102,7 @@ def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
     choices = Choices(draw)
     scene = Scene(choices, lawful=not choices.chance(20))
     scene.machine = "trn1" if choices.chance(15) else "trn2"
-    if choices.chance(8):
+    if choices.chance(20):
         scene.grid = (2,)
         scene.emit("g0 = nl.program_id(0)", "nl.program_id")
         scene.integers.append(("g0", 2))
@@ -113,6 +113,7 @@ def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
         tuple(scene.inputs),
         tuple(scene.bodies[0]),
         outputs,
+        scene.mutated(),
         scene.machine,
         scene.grid,
         scene.zero_sign,

@@ -1,9 +1,7 @@
-import pytest
 from hypothesis import settings
 
 from difftest import Case, Rejection, kernel_test
 from difftest.harness.recipes import Random
-from kernels import conv2d
 from kernels.conv2d import fused_conv2d_maxpool
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.layers import (
@@ -70,24 +68,22 @@ def test_fused_conv2d_maxpool(case):
     case.check()
 
 
-def small_tile(out_height, out_width, pool_size):
-    """Rows and columns of two pooling windows by three."""
-    return min(out_height, 2 * pool_size), min(out_width, 3 * pool_size)
+SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
 
 
 @kernel_test(
     kernel=fused_conv2d_maxpool,
     reference=conv2d_maxpool,
-    domain=small_layers(),
+    domain={"BLOCK_BYTES": (128, 1, 600), "TILE_WINDOWS": (6, 1, 4, 9), **small_layers()},
     inputs=INPUTS,
-    parameters=PARAMETERS,
+    parameters=(*PARAMETERS, *SMALL_TILES),
     dtypes=DTYPES,
     reduction=roundings,
-    examples=[layer(width=9, height=15), layer(c_in=256, width=10, height=18, pool_size=2)],
+    examples=[
+        {**SMALL_TILES, **layer(width=9, height=15)},
+        {**SMALL_TILES, **layer(c_in=256, width=10, height=18, pool_size=2)},
+    ],
 )
 def test_fused_conv2d_maxpool_in_small_tiles(case):
     """Several tiles a block and several blocks an image, each with its halo, in small images."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conv2d, "BLOCK_BYTES", 128)
-        patch.setattr(conv2d, "psum_tile", small_tile)
-        case.check()
+    case.check()

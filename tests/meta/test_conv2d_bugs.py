@@ -30,7 +30,7 @@ with embedded():
     from kernels import conv2d, conv2d_ladder
 
 SMALL_TILES = {
-    "BLOCK_BYTES = 8 * 1024": "BLOCK_BYTES = 1",
+    "BLOCK_BYTES=8 * 1024": "BLOCK_BYTES=1",
     "windows = nl.tile_size.psum_fmax //": "windows = 1 + 5 //",
 }
 """Tiles of six elements, one a block: small images need several."""

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from difftest.backends.base import KernelCall, Outcome, Ran
-from difftest.backends.device.backend import Device, Entry, outcome_of
 from difftest.backends.device.cache import CompileCache
 from difftest.backends.device.core import ATTEMPTS, Failure, NeuronCore, failure_of
+from difftest.backends.device.entries import Entry
 from difftest.backends.device.fingerprint import UnknownStateError, fingerprint
 from difftest.backends.device.neff import LoadedNeff, NrtpyError
+from difftest.backends.device.running import Device, outcome_of
 from difftest.backends.device.worker import WorkerDiedError, WorkerHungError
 from difftest.backends.dialect import function_of
 

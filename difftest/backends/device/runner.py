@@ -15,9 +15,9 @@ import numpy as np
 
 from difftest.backends.base import Backend, KernelCall, Outcome, Ran
 from difftest.backends.detection import detect_sdk
-from difftest.backends.device.backend import NAME as DEVICE
 from difftest.backends.device.difference import Outputs, difference_text, embedded_outputs
 from difftest.backends.device.guards import Guard
+from difftest.backends.device.running import NAME as DEVICE
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected

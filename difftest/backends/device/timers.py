@@ -21,11 +21,12 @@ import numpy as np
 
 from difftest.backends.base import BackendMissingError, KernelCall
 from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
-from difftest.backends.device.backend import Device, device_backend
+from difftest.backends.device.backend import device_backend
 from difftest.backends.device.cache import CompileCache, cache_folder
 from difftest.backends.device.core import DeviceError, Failure, NeuronCore
 from difftest.backends.device.handover import HandedOver, named_inputs, prepare_artifacts
 from difftest.backends.device.latency import PERCENTILES, MeasuredLatency, latency_of
+from difftest.backends.device.running import Device
 from difftest.backends.device.selftest import check_device
 from difftest.backends.device.settings import NRTPY_PYTHON
 from difftest.backends.dialect import dialect_of

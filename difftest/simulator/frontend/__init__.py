@@ -1,1 +1,1 @@
-"""What a kernel imports: the classic ``neuronxcc.nki`` API over the instruction table."""
+"""What a kernel imports: a folder for each dialect, and here what the dialects share."""

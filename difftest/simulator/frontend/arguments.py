@@ -8,7 +8,6 @@ from typing import NoReturn, TypeVar
 
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Kind = TypeVar("Kind", bound=IntEnum)
@@ -18,13 +17,6 @@ class AnyTensor:
     """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
 
     __slots__ = ()
-
-
-class ParDim(int):
-    """A dimension marked as the partition dimension by ``nl.par_dim``."""
-
-    def __repr__(self) -> str:
-        return f"par_dim({int(self)})"
 
 
 class engine(IntEnum):
@@ -90,10 +82,13 @@ def no_extras(where: str, extras: Mapping[str, object]) -> None:
         raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
 
 
+_ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
+
+
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
-        return Engine[value.name.upper()]
+        return _ENGINES[int(value)]
     raise KernelError(
         f"{where} takes engine as a member of nki.isa.engine",
         received=f"engine={value!r}",
@@ -103,6 +98,8 @@ def as_engine(value: object, where: str) -> Engine:
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     """``value`` as a member of one of the enumerations of ``nki.isa``."""
+    if type(value) is kind:
+        return value
     try:
         return kind(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -113,19 +110,12 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
         ) from None
 
 
-def as_accumulate(value: object, where: str, into: Tile | None = None) -> Accumulate:
-    """What an instruction does with its engine's registers, which it may read out to ``into``."""
+def as_accumulate(value: object, where: str) -> Accumulate:
+    """What an instruction does with its engine's registers."""
     try:
-        command = Accumulate(int(value))  # type: ignore[call-overload]
+        return Accumulate(int(value))  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         raise KernelError(
             f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
             received=f"reduce_cmd={value!r}",
         ) from None
-    if into is not None and command is Accumulate.IDLE:
-        raise KernelError(
-            f"{where} reads the reduction registers only if it uses them",
-            received=f"reduce_res = {into!r} with reduce_cmd.idle",
-            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
-        )
-    return command

@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from difftest.simulator.errors import is_entry
+
 
 class PlainMode(Protocol):
     """A launch in plain mode: what a call of the API becomes."""
@@ -39,6 +41,7 @@ def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         return plain.call(name, signature, args, kwargs)
 
+    is_entry(call)
     return functools.update_wrapper(
         call, function, updated=() if isinstance(function, type) else ("__dict__",)
     )

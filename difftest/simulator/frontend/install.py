@@ -1,7 +1,8 @@
 """Put the embedded modules where kernels import them, for a while.
 
-``with embedded():`` makes ``import neuronxcc.nki`` find the simulator; afterwards ``sys.modules``
-is as it was. Kernels imported in between keep working: they hold the modules themselves.
+``with embedded():`` makes ``import neuronxcc.nki`` (the classic dialect) and ``import nki`` (the
+newer one) find the simulator; afterwards ``sys.modules`` is as it was. Kernels imported in between
+keep working: they hold the modules themselves.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import types
 from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 
-from difftest.simulator.frontend import compiler, isa, kernel, language
-from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.benchmark import Predictor, benchmark_with
+from difftest.simulator.frontend.classic import compiler, isa, language
+from difftest.simulator.frontend.classic import typing as nki_typing
+from difftest.simulator.frontend.nki import modules as newer
 
 ROOT = "neuronxcc"
+ROOTS = (ROOT, newer.ROOT)
+"""The packages that the embedded modules stand for."""
 LEVEL = "OFF"
 """A level that importing the SDK adds to ``logging``, above all others: the course's starter code
 (stanford-cs149/asst4-trainium2, ``part2/test_harness.py``) uses it."""
@@ -55,7 +60,12 @@ def modules(predictor: Predictor | None = None) -> dict[str, ModuleType]:
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     for name, part in _PARTS.items():
         names[f"{ROOT}.nki.{name}"] = part
-    return names
+    return {**names, **newer.modules()}
+
+
+def _stood_for(name: str) -> bool:
+    """Whether a module belongs to a package that the embedded ones replace."""
+    return name.partition(".")[0] in ROOTS
 
 
 def is_embedded(module: ModuleType) -> bool:
@@ -64,7 +74,7 @@ def is_embedded(module: ModuleType) -> bool:
 
 
 class embedded:
-    """Install the embedded ``neuronxcc`` modules; undo it at the end.
+    """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
     ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises.
     Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
@@ -77,7 +87,7 @@ class embedded:
         self._added_level = False
 
     def install(self) -> embedded:
-        """Replace every ``neuronxcc`` entry of ``sys.modules`` by the embedded ones.
+        """Replace every ``neuronxcc`` and ``nki`` entry of ``sys.modules`` by the embedded ones.
 
         Raises
         ------
@@ -87,11 +97,7 @@ class embedded:
             raise RuntimeError(
                 "the embedded neuronxcc modules are already installed by this object"
             )
-        self._saved = {
-            name: module
-            for name, module in sys.modules.items()
-            if name == ROOT or name.startswith(ROOT + ".")
-        }
+        self._saved = {name: module for name, module in sys.modules.items() if _stood_for(name)}
         for name in self._saved:
             del sys.modules[name]
         self._placed = modules(self._predictor)
@@ -114,7 +120,7 @@ class embedded:
             raise RuntimeError(
                 "another neuronxcc was installed on top of the embedded one; uninstall that first"
             )
-        for name in [n for n in sys.modules if n == ROOT or n.startswith(ROOT + ".")]:
+        for name in [n for n in sys.modules if _stood_for(n)]:
             del sys.modules[name]
         sys.modules.update(self._saved)
         if self._added_level:

@@ -16,7 +16,8 @@ from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
-def _iterate(kind: LoopKind, args: tuple[int, ...]) -> Iterator[int]:
+def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
+    """The integers of ``range(*args)``; while they last the launch knows of the loop."""
     core = current()
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     if not known or (len(args) == 3 and int(args[2]) == 0):
@@ -39,18 +40,18 @@ def _iterate(kind: LoopKind, args: tuple[int, ...]) -> Iterator[int]:
 def affine_range(*args: int, **kwargs: object) -> Iterator[int]:
     """A loop whose iterations do not depend on each other; run in order here."""
     no_extras("nl.affine_range", kwargs)
-    return _iterate(LoopKind.AFFINE, args)
+    return iterate(LoopKind.AFFINE, args)
 
 
 def sequential_range(*args: int, **kwargs: object) -> Iterator[int]:
     """A loop whose iterations run in order."""
     no_extras("nl.sequential_range", kwargs)
-    return _iterate(LoopKind.SEQUENTIAL, args)
+    return iterate(LoopKind.SEQUENTIAL, args)
 
 
 def static_range(*args: int) -> Iterator[int]:
     """A loop that is unrolled when the kernel is traced."""
-    return _iterate(LoopKind.STATIC, args)
+    return iterate(LoopKind.STATIC, args)
 
 
 def program_id(axis: int) -> int:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.trace import Engine
 
 VECTOR_ONLY = (Engine.VECTOR,)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AluOp:
     """One operator: its NumPy meaning and where it may be used."""
 
@@ -114,6 +114,14 @@ _NUMPY_NAMES: dict[Any, str] = {
 }
 
 
+def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
+    """A bitvec result in ``dtype``: its low bits, for bitvec operators do not cast.
+
+    Values of other operators stay what they are, to be rounded when they are written.
+    """
+    return values.astype(dtype) if op.bitvec and dtype != BOOL else values
+
+
 def alu_op(op: object, where: str) -> AluOp:
     """The operator that ``op`` (an ``nl`` or NumPy function) stands for.
 
@@ -133,17 +141,5 @@ def alu_op(op: object, where: str) -> AluOp:
             f"{where} takes an operator of nki.language (or its NumPy equivalent)",
             received=f"op={op!r}",
             limit=", ".join(sorted(ALU_OPS)),
-        )
-    return found
-
-
-def reduction_op(op: object, where: str) -> AluOp:
-    """:func:`alu_op`, limited to operators that reduce."""
-    found = alu_op(op, where)
-    if not found.reduction:
-        raise KernelError(
-            f"{where} takes an operator that can reduce",
-            received=f"op={found.name}",
-            limit=", ".join(sorted(o.name for o in _OPS if o.reduction)),
         )
     return found

@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
@@ -26,8 +27,6 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
-_WITHOUT_DATA = (Takes.INDEX, Takes.MASK)
-"""What a frontend has checked, and what no memory holds."""
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -67,11 +66,28 @@ def check(
     for rule in instruction.rules:
         rule(call)
     call.result = instruction.result(call)
+    _check_result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call))
     call.reads_dst = instruction.reads_dst(call)
+    _foresee_event(call, operands, dst, others)
     return call
+
+
+def _foresee_event(
+    call: Call,
+    operands: tuple[Any, ...],
+    dst: Tile | IndirectTile | None,
+    others: tuple[Tile | None, ...],
+) -> None:
+    """Note what the event of a simple call says of its operands."""
+    indirect = any(isinstance(tile, IndirectTile) for tile in (dst, *operands))
+    further = any(other is not None for other in others)
+    call.is_simple = not (indirect or further or call.instruction.notes)
+    call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
+    names = [call.instruction.operands[place].name for place in call.read_places]
+    call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
@@ -79,12 +95,12 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     where, name = instruction.name, role.name
     if operand is None and role.optional:
         return None
-    if role.takes in _WITHOUT_DATA:
-        return operand if role.takes is Takes.INDEX else type(operand)
+    if role.takes is Takes.INDEX and isinstance(operand, Index):
+        return operand
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
     kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
-    if not isinstance(operand, kind) or role.takes is Takes.NUMBER:
+    if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",
@@ -94,6 +110,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
+            happened=f"{where} got {name} of a dtype that it does not take",
             received=f"{name} = {operand!r}",
             limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
@@ -121,6 +138,18 @@ def _check_vectors(call: Call) -> None:
             )
 
 
+def _check_result(call: Call) -> None:
+    """A new tile has one of the dtypes that the first destination may have."""
+    allowed, dtype = call.instruction.destinations[0].dtypes, call.result.dtype
+    if allowed is not None and dtype not in allowed:
+        raise DtypeError(
+            f"{call.name} takes the result of certain dtypes",
+            received=f"the result of {name_of(dtype)}",
+            limit=", ".join(map(name_of, allowed)),
+            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
+        )
+
+
 def _check_destination(call: Call, role: Role) -> None:
     """A destination that exists has the shape that the record says."""
     tile = call.destinations.get(role.name)
@@ -130,6 +159,7 @@ def _check_destination(call: Call, role: Role) -> None:
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
             f"{call.name} writes {role.name} of shape {list(wanted)}",
+            happened=f"{call.name}'s {role.name} has another shape than the result",
             received=f"{role.name} = {tile!r}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )
@@ -138,8 +168,6 @@ def _check_destination(call: Call, role: Role) -> None:
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
     if shape == wanted or fit is Fit.EXACT:
         return shape == wanted
-    if fit is Fit.BROADCAST:
-        return True
     if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

@@ -225,6 +225,7 @@ def _permutation(call: Call) -> None:
     if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
+            happened="a tile has more partitions than the memory",
             received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
@@ -249,6 +250,7 @@ def _turned(call: Call) -> Result:
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
-    values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
+    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
+    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
     check_destination(dst)
     store(dst, _cast(values, src, dst), where)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
     Call,
@@ -122,13 +122,17 @@ def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     if call.engine is Engine.GPSIMD and _is_exact(call):
         exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
-    return apply(call["op"], data1, data2)
+    return kept_bits(call["op"], apply(call["op"], data1, data2), call.result.dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
     """``left <op> right`` in float32, or on bit patterns; a unary operator takes ``left``."""
     if not op.bitvec:
         left, right = as_float(left), as_float(right)
+    elif not op.unary:
+        left, right = (
+            side.view(np.uint8) if side.dtype == BOOL else side for side in (left, right)
+        )
     result: Array = op.compute(left) if op.unary else op.compute(left, right)
     return result
 
@@ -141,10 +145,22 @@ def _steps(call: Call) -> list[AluOp]:
 
 
 def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
-    """Operators that the Vector Engine lacks, rsqrt and power, are GpSimd's and Scalar's."""
+    """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
+    if any(op.bitvec for op in _steps(call)):
+        return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.GPSIMD, Engine.SCALAR))
     return choose_engine(call, wanted)
+
+
+def _second_step(call: Call) -> None:
+    """``op1`` and ``operand1`` are both there or both not."""
+    op, operand = call["op1"], call["operand1"]
+    if (op is None) != (operand is None):
+        raise KernelError(
+            "tensor_scalar takes op1 and operand1 together",
+            received=f"op1={op and op.name}, operand1={operand!r}",
+        )
 
 
 def _one_kind(call: Call) -> None:
@@ -177,7 +193,7 @@ def _scalar_engine_pairs(call: Call) -> None:
         Role(name="operand1", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
-    rules=(_one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
+    rules=(_second_step, _one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
@@ -185,9 +201,9 @@ def _scalar_engine_pairs(call: Call) -> None:
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
-    if call["op1"] is None:
-        return partial
-    return apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    if call["op1"] is not None:
+        partial = apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    return kept_bits(call["op0"], partial, call.result.dtype)
 
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
@@ -202,7 +218,7 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
-    """A bitvec operator's number, which may be spelled signed or unsigned.
+    """A bitvec operator's number, which may be spelled signed or unsigned; uint8 beside a bool.
 
     Raises
     ------
@@ -218,7 +234,8 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
             received=f"{op.name} of {dtype} with operand {number!r}",
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
-    return np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}").view(dtype)
+    pattern = np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}")
+    return pattern if dtype == BOOL else pattern.view(dtype)
 
 
 # -- scalar_tensor_tensor --------------------------------------------------------------------------
@@ -248,7 +265,7 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
-    return apply(call["op1"], left, right)
+    return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 
 
 @instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))

@@ -18,7 +18,7 @@ from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -29,12 +29,13 @@ def issue(
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
     *,
-    dst: Tile | IndirectTile | None = None,
+    dst: Any = None,
     others: tuple[Tile | None, ...] = (),
     dtype: DType | None = None,
     engine: Engine = Engine.UNKNOWN,
     where: Array | None = None,
     moved: Tile | None = None,
+    indices: tuple[Tile, ...] = (),
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -48,6 +49,7 @@ def issue(
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
+    indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
 
     Raises
     ------
@@ -61,7 +63,16 @@ def issue(
         instruction.meaning(call, dst, *operands, where=where)
     else:
         where = _compute(call, dst, operands, others, where)
-    _record(core, call, operands, dst, others, where, moved)
+    if call.is_simple and not indices:
+        reads = [operands[place] for place in call.read_places]
+        if call.reads_dst:
+            reads.append(dst)
+        partial: tuple[Any, ...] = () if where is None else (dst,)
+        core.emit(
+            call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
+        )
+    else:
+        _record(core, call, operands, dst, others, where, moved, indices)
     return dst
 
 
@@ -77,18 +88,21 @@ def _compute(
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
+    further: list[tuple[Tile, Array]] = []
     if type(results) is tuple:
         results, *rest = results
-        for tile, made in zip(others, rest, strict=True):
-            if tile is not None:
-                check_destination(tile)
-                check_destination(dst)
-                write(tile, made)
+        further = [
+            (tile, made) for tile, made in zip(others, rest, strict=True) if tile is not None
+        ]
+        for tile, _ in further:
+            check_destination(tile)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
+    for tile, made in further:  # after dst, whose values may still lie in an operand that is one
+        write(tile, made)
     return where
 
 
@@ -100,31 +114,39 @@ def _record(
     others: tuple[Tile | None, ...],
     where: Array | None,
     moved: Tile | None,
+    indices: tuple[Tile, ...],
 ) -> None:
-    """Tell the launch what was read and written, by role."""
+    """Tell the launch what was read and written, where that is more than tiles and one result."""
     instruction = call.instruction
-    writes = [("dst", dst.base if isinstance(dst, IndirectTile) else dst)]
-    reads: list[tuple[str, Tile]] = []
-    partial: list[Tile] = [] if where is None else [writes[0][1]]
+    target = dst.base if isinstance(dst, IndirectTile) else dst
+    writes, written = [target], ["dst"]
+    reads: list[Tile] = list(indices)
+    read: list[str] = ["index" for _ in indices]
+    partial: list[Tile] = [] if where is None else [target]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
-            reads.append((role.name, operand))
+            reads.append(operand)
+            read.append(role.name)
         elif isinstance(operand, IndirectTile):
-            reads.append((role.name, operand.base))
-            reads.extend(("index", tile) for tile in operand.index_tiles)
+            reads += (operand.base, *operand.index_tiles)
+            read += (role.name, *("index" for _ in operand.index_tiles))
             partial.append(operand.base)
     if call.reads_dst:
-        reads.append(writes[0])
+        reads.append(target)
+        read.append("dst")
     if isinstance(dst, IndirectTile):
-        reads.extend(("index", tile) for tile in dst.index_tiles)
-        partial.append(dst.base)
+        reads += dst.index_tiles
+        read += ["index" for _ in dst.index_tiles]
+        partial.append(target)
     for role, other in zip(instruction.destinations[1:], others, strict=False):
         if other is not None:
-            writes.append((role.name, other))
-    attributes: Attributes = call.attributes
+            writes.append(other)
+            written.append(role.name)
+    attributes = call.attributes
     if instruction.notes is not None:
         attributes = attributes._replace(**instruction.notes(*operands))
-    core.emit(call.name, call.engine, writes, reads, attributes, partial=partial, moved=moved)
+    roles = (*written, *read)
+    core.emit(call.name, call.engine, writes, reads, roles, attributes, partial, moved)
 
 
 def prepare(
@@ -143,8 +165,11 @@ def prepare(
         options,
         dtype,
         engine,
-        *[_signature(operand) for operand in operands],
-        _signature(dst),
+        dst.signature() if isinstance(dst, Tile) else _signature(dst),
+        *[
+            operand.signature() if isinstance(operand, Tile) else _signature(operand)
+            for operand in operands
+        ],
         *[_signature(other) for other in others],
     )
     calls = core.calls

@@ -9,6 +9,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
+    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     FLOAT16,
@@ -30,6 +31,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -45,6 +47,7 @@ def _one_contraction(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul contracts over the partitions of both operands",
+            happened="nc_matmul's operands have different numbers of partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -62,6 +65,7 @@ def _free_sizes(call: Call) -> None:
         if tile.free_size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
+                happened=f"nc_matmul's {name} operand is too large",
                 received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
                 limit=f"{limit} (nl.tile_size.{constant})",
                 remedy=f"loop over tiles of {limit}",
@@ -104,6 +108,7 @@ def one_bank(call: Call) -> None:
     if first // machine.psum_bank_bytes != last // machine.psum_bank_bytes:
         raise LimitError(
             "a matmul accumulates inside one PSUM bank",
+            happened="a matmul's destination crosses PSUM banks",
             received=f"{dst!r}: bytes {first} to {last} of the partition",
             limit=f"banks of {machine.psum_bank_bytes} bytes "
             f"({machine.psum_fmax} float32, nl.tile_size.psum_fmax)",
@@ -128,19 +133,33 @@ def _product(call: Call) -> Result:
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
     rules=(_one_contraction, _free_sizes, _pe_tile, one_bank),
     result=_product,
-    facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
-    reads_dst=lambda call: call["accumulate"],
+    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
     call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None
 ) -> None:
-    """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank."""
+    """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank.
+
+    With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
+    """
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
-    product = np.matmul(left.T, right)
-    put = accumulate if call["accumulate"] else write
-    put(dst, product.reshape(call.result.shape), where)
+    product = np.empty(call.result.shape, dtype=np.float32)
+    np.matmul(left.T, right, out=rows(product))
+    adds = call["accumulate"]
+    put = accumulate_partly if adds is None else accumulate if adds else write
+    put(dst, product, where)
+
+
+def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
+    """Add a product where a matmul was the last to write, and overwrite elsewhere."""
+    storage = dst.storage
+    assert storage.products is not None
+    started = pattern_view(storage.products, dst.pattern, BOOL)
+    product = product.reshape(dst.shape)
+    write(dst, np.where(started, dst.values() + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
@@ -174,11 +193,18 @@ def _transposable(call: Call) -> None:
     if data.free_size > limit or data.partitions > limit:
         raise LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
+            happened=f"{call.name} got data that is too large",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
             f"{data.free_size} elements each",
             limit=f"{limit} partitions, {limit} elements each",
             remedy="transpose tile by tile",
         )
+
+
+def _tensor_engine_writes_psum(call: Call) -> None:
+    dst = call.destinations.get("dst")
+    if call.engine is Engine.TENSOR and dst is not None and dst.space is not Space.PSUM:
+        raise wrong_buffer(dst, "dst", "nc_transpose on the Tensor Engine", PSUM_ONLY)
 
 
 def _transposed(call: Call) -> Result:
@@ -192,7 +218,7 @@ def _transposed(call: Call) -> Result:
     Engine.TENSOR,
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    rules=(_transposable,),
+    rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
 )

@@ -46,7 +46,6 @@ class Takes(Enum):
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
-    MASK = "a comparison of index expressions"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,11 +99,14 @@ class Call:
         "dtype",
         "engine",
         "instruction",
+        "is_simple",
         "machine",
         "operands",
         "options",
+        "read_places",
         "reads_dst",
         "result",
+        "roles",
     )
 
     def __init__(
@@ -127,6 +129,12 @@ class Call:
         self.attributes = Attributes()
         """What the trace records of it besides its operands."""
         self.reads_dst = False
+        self.is_simple = False
+        """Whether it reads tiles and writes one: what its event says is known beforehand."""
+        self.read_places: tuple[int, ...] = ()
+        """Which of a simple call's operands are tiles."""
+        self.roles: tuple[str, ...] = ()
+        """Of a simple call's destination, then of what it reads."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -164,7 +172,6 @@ class Fit(Enum):
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
     TOTAL = "the same number of elements"
-    BROADCAST = "a shape to which the result repeats"
 
 
 Rule = Callable[[Call], None]

@@ -13,11 +13,11 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.index import as_integer
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Result,
     Role,
@@ -28,11 +28,10 @@ from difftest.simulator.instructions.registers import one_a_partition
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
-    no_gpsimd_in_psum,
+    reducing,
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.memory import Shape
-from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 _ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
@@ -100,28 +99,26 @@ def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> 
 # -- tensor_reduce ---------------------------------------------------------------------------------
 
 
-def free_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """``axis`` as ascending free axes of ``data``.
-
-    Raises
-    ------
-    ShapeError : one is the partition axis, beyond the tile, or named twice.
-    """
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = len(data.tile_shape())
-    axes: list[int] = []
-    for item in given:
-        number = as_integer(item, f"{where}'s axis")
-        number = number + ndim if number < 0 else number
-        if not 0 < number < ndim or number in axes:
-            raise ShapeError(
-                f"{where} reduces free axes",
-                received=f"axis={axis} of {data!r}",
-                limit=f"axes 1 to {ndim - 1}",
-                remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
-            )
-        axes.append(number)
-    return tuple(sorted(axes))
+def _axes(call: Call) -> None:
+    """The reduced axes are free ones, each once; the last ones, unless the pattern reorders."""
+    axes, data = call["axes"], call["data"]
+    ndim = len(data.shape)
+    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
+        raise ShapeError(
+            f"{call.name} reduces free axes",
+            happened=f"{call.name} was to reduce an axis that is not a free one",
+            received=received,
+            limit=f"axes 1 to {ndim - 1}",
+            remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
+        )
+    if not call["reorders"] and axes != tuple(range(ndim - len(axes), ndim)):
+        raise ShapeError(
+            f"{call.name} reduces the last consecutive axes of the tile",
+            received=received,
+            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
+        )
 
 
 def _reducible(call: Call) -> None:
@@ -149,15 +146,20 @@ def _reduced(call: Call) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    options=("op", "axes", "negate", "keepdims"),
-    rules=(_reducible,),
+    options=("op", "axes", "negate", "keepdims", "reorders"),
+    rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
-    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``."""
+    """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
+
+    An access pattern takes axes in any order: ``reorders`` says that the caller lets the compiler
+    make one in which the reduced axes come last, as ``nl.sum`` does and nisa.tensor_reduce not.
+    """
     result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
+    result = kept_bits(call["op"], result, call.result.dtype)
     return -as_float(result) if call["negate"] else result
 
 
@@ -178,16 +180,18 @@ def _across_partitions(call: Call) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="data"),),
+    operands=(Role(name="data", buffers=SBUF_ONLY),),
     options=("op",),
-    rules=(no_gpsimd_in_psum, _across_partitions),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
-    return reduce_array(call["op"], data, (0,), keepdims=True)
+    result = reduce_array(call["op"], data, (0,), keepdims=True)
+    return kept_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_scalar_reduce --------------------------------------------------------------------------

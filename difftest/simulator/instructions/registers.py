@@ -12,6 +12,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Role
 from difftest.simulator.instructions.values import rows
@@ -33,6 +34,17 @@ def one_a_partition(call: Call) -> Shape:
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+
+
+def reads_what_it_uses(call: Call) -> None:
+    """The registers are read out only by an instruction that uses them."""
+    into = call.destinations.get("reduce_res")
+    if into is not None and call["command"] is Accumulate.IDLE:
+        raise KernelError(
+            f"{call.name} reads the reduction registers only if it uses them",
+            received=f"reduce_res = {into!r} with reduce_cmd.idle",
+            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+        )
 
 
 def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate) -> Array | None:

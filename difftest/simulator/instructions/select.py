@@ -8,13 +8,14 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, Array
-from difftest.simulator.errors import KernelError, NotModelledError
-from difftest.simulator.index import broadcast_shapes
+from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
+from difftest.simulator.index import Index, broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Number,
     Result,
@@ -26,11 +27,10 @@ from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
     one_a_partition,
+    reads_what_it_uses,
     registers,
 )
 from difftest.simulator.instructions.rules import (
-    floats,
-    no_gpsimd_in_psum,
     not_both_in_psum,
     same_elements,
     same_rank,
@@ -39,6 +39,8 @@ from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+AFFINE_DTYPES = (*FLOATS, *(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")))
+"""What affine_select takes and makes (AWS: nki.isa.affine_select)."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
@@ -48,19 +50,33 @@ _EXACT_INDEX = 2**24
 # -- affine_select ---------------------------------------------------------------------------------
 
 
+def _predicate_repeats(call: Call) -> None:
+    """The predicate has a value for each element, or repeats."""
+    shape, walked = call["on_true_tile"].shape, call["pred"].shape
+    fits = len(walked) <= len(shape) and all(
+        have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ShapeError(
+            "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+            received=f"pred {list(walked)}, on_true_tile {list(shape)}",
+        )
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="on_true_tile"),
-        Role(name="pred", takes=Takes.MASK),
+        Role(name="on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
+        Role(name="pred", takes=Takes.INDEX),
         Role(name="on_false_value", takes=Takes.NUMBER),
     ),
-    rules=(no_gpsimd_in_psum,),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
+    rules=(_predicate_repeats,),
     result=like("on_true_tile"),
 )
-def affine_select(call: Call, on_true_tile: Array, pred: Array, on_false_value: Number) -> Array:
-    """``dst = on_true_tile`` where an affine predicate holds, else a float32 constant."""
-    return np.where(pred, as_float(on_true_tile), np.float32(on_false_value))
+def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
+    """``dst = on_true_tile`` where an affine expression is at least 0, else a float32 constant."""
+    return np.where(pred.array() >= 0, as_float(on_true_tile), np.float32(on_false_value))
 
 
 # -- range_select ----------------------------------------------------------------------------------
@@ -104,13 +120,13 @@ def _keeps_the_largest(call: Call) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true_tile"),
+        Role(name="on_true_tile", dtypes=FLOATS),
         Role(name="bound0", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
         Role(name="bound1", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(floats("on_true_tile"), _range_rules, _keeps_the_largest),
+    rules=(_range_rules, _keeps_the_largest),
     result=like("on_true_tile"),
 )
 def range_select(
@@ -147,6 +163,7 @@ def range_select(
     rules=(
         not_both_in_psum("on_true", "predicate"),
         same_elements("dst", "predicate", "on_true"),
+        reads_what_it_uses,
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),

@@ -65,6 +65,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         np.copyto(view, values, where=where, casting="unsafe")
     if repeated:
         _check_repeated(dst, values, where)
+    dst.storage.forget_products(dst.pattern, where)
     dst.mark_written(where)
 
 

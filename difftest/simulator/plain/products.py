@@ -19,7 +19,6 @@ from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
 
 OPERAND = rules.tile(Space.SBUF, dtypes=FLOATS)
-_PE_TILE = 32
 
 
 def mask_of_product(value: Any, name: str, where: str) -> bool:
@@ -77,9 +76,9 @@ def _check_pe_tile(
     machine = current().machine
     fits = (
         len(position) == len(size) == 2
-        and not any(value % _PE_TILE for value in (*position, *size))
+        and not any(value % machine.pe_tile_step for value in (*position, *size))
         and all(s >= n for s, n in zip(size, stationary, strict=True))
-        and not (size == (_PE_TILE, _PE_TILE) and machine.nc_version == 2)
+        and not (size == (machine.pe_tile_step, machine.pe_tile_step) and machine.nc_version == 2)
         and all(p + s <= machine.partitions for p, s in zip(position, size, strict=True))
     )
     rules.require(fits, "nc_matmul's PE tiling", position, size, stationary, error=KernelError)

@@ -11,10 +11,10 @@ from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
+    Location,
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
-    not_modelled,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
@@ -24,6 +24,7 @@ from difftest.simulator.plain.indices import (
     Slice,
     common_shape,
     elements_of,
+    inside,
     integer,
     integers,
     is_integer,
@@ -49,6 +50,7 @@ class PlainStorage:
         data: Array | None = None,
         mutable: bool = True,
         name: str = "",
+        location: Location | None = None,
     ) -> None:
         elements = poison(shape, dtype) if data is None else data
         self.shape, self.bytes = shape, elements.reshape(-1).view(np.uint8)
@@ -57,6 +59,8 @@ class PlainStorage:
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
         self.mutable, self.name = mutable, name
+        self.location = location
+        """The kernel's line that made it; None for a parameter."""
         self.of_matmul = False
 
     def tensor(self) -> PlainTensor:
@@ -215,7 +219,7 @@ class PlainTensor(Operators, AnyTensor):
     def __getitem__(self, key: Any) -> Any:
         if key is Ellipsis:
             return self
-        items = key if isinstance(key, tuple) else (key,)
+        items = tuple(map(inside, key if isinstance(key, tuple) else (key,)))
         if any(isinstance(item, (PlainIndex, PlainTensor, Offset)) for item in items):
             return self._advanced(items)
         return self._basic(items)
@@ -306,7 +310,7 @@ class PlainTensor(Operators, AnyTensor):
                     "reshape keeps the partition dimension", received=f"{self!r}: {wanted}"
                 )
         positions = self.positions.reshape(wanted)
-        if not _walks_by_strides(positions):
+        if not walks_by_strides(positions):
             raise ShapeError(
                 "reshape is a view, so the elements are adjacent", received=f"{self!r}: {wanted}"
             )
@@ -403,8 +407,6 @@ def _line(item: Any, size: int) -> range:
     """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
     if isinstance(item, Slice):
         return range(item.start, item.start + item.size)
-    if hasattr(item, "steps"):
-        raise not_modelled("an index made outside the kernel, in plain mode,", f"{item!r:.80}")
     if not isinstance(item, slice):
         raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
     start = 0 if item.start is None else integer(item.start, "a slice's start")
@@ -430,7 +432,7 @@ def _lengths(items: tuple[Any, ...], shape: Shape) -> Shape:
     return tuple(lengths)
 
 
-def _walks_by_strides(positions: Array) -> bool:
+def walks_by_strides(positions: Array) -> bool:
     """Whether each axis steps through memory by one number."""
     expected = np.full(positions.shape, positions.reshape(-1)[0])
     for axis, size in enumerate(positions.shape):

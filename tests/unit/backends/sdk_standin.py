@@ -149,7 +149,7 @@ def simulate(kernel):
 """
 
 EMBEDDED = """
-from difftest.simulator.frontend import language
+from difftest.simulator.frontend.classic import language
 from difftest.simulator.frontend.kernel import baremetal, jit, simulate_kernel
 import sys
 sys.modules[__name__ + ".language"] = language
@@ -157,7 +157,7 @@ sys.modules[__name__ + ".language"] = language
 """The embedded simulator under the classic SDK's documented names."""
 
 NEWER_EMBEDDED = """
-from difftest.simulator.frontend import language
+from difftest.simulator.frontend.classic import language
 from difftest.simulator.frontend.kernel import jit, simulate_kernel
 import sys
 sys.modules[__name__ + ".language"] = language

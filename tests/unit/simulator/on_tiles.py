@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator import TRN2, Machine, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 
 
 def on_tiles(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.memory import Storage
 from difftest.simulator.trace import Allocation, Space
 

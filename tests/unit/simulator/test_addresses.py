@@ -14,7 +14,7 @@ from difftest.simulator import TRN2, LimitError, ShapeError, UnwrittenError
 from difftest.simulator.capacity import Occupancy, placed_bytes
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.trace import Allocation, Space
 
@@ -32,7 +32,9 @@ def placed(core, shape, dtype, address, space=Space.SBUF):
 
 
 def bits_of(values, dtype):
-    return np.ascontiguousarray(to_bits(values, dtype)).view(UINT8)
+    """The bytes of elements as memory holds them: as values, or as bits where tensors share."""
+    bits = values if values.dtype == dtype else to_bits(values, dtype)
+    return np.ascontiguousarray(bits).view(UINT8)
 
 
 def test_two_tensors_on_the_same_bytes(core):
@@ -227,7 +229,7 @@ def test_bytes_that_several_tensors_have_count_once():
         allocation(3, 40, 10, (64, 0)),
         allocation(4, 128, 10, None),
     ]
-    assert placed_bytes(tensors) == 150 * 128 + 100 * 32
+    assert placed_bytes(tensors, 32) == 150 * 128 + 100 * 32
 
 
 def test_tensors_that_share_fit_together_where_others_do_not():

@@ -10,8 +10,8 @@ import pytest
 from difftest.simulator import TRN1, TRN2, LimitError, launch
 from difftest.simulator.capacity import Occupancy, SpillWarning, occupied_bytes
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Space
 
 BANK = 512
@@ -32,7 +32,7 @@ HALF = (224 - 16) * 1024 // 4 // 2
     ],
 )
 def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
-    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None)) == expected
+    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
 
 
 def test_the_limits_are_the_machines():

@@ -6,9 +6,9 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN2, KernelError, launch
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend.tensor import Tensor
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.trace import Engine, Space
 
 OUTSIDE = [

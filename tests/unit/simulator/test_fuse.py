@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import Engine, Space, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.trace import Allocation, Attributes, Event, Region
 from tests.unit.simulator.on_tiles import normal

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend.tensor import Tensor
-from difftest.simulator.index import DynamicIndex, arange
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.expressions import arange
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import DynamicIndex
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space

@@ -21,10 +21,10 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.core import is_running
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 from tests.unit.simulator.on_tiles import normal
 
 DATA = normal(4, 6)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.index import DynamicSlice as ds
-from difftest.simulator.index import MGridMaker, arange
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space

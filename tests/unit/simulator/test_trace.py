@@ -8,8 +8,9 @@ import pytest
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.trace import Allocation, Attributes, LoopKind, Region
@@ -148,7 +149,7 @@ def test_attributes(trace):
 
 def test_an_attribute_that_events_do_not_have():
     def emit(**keywords):
-        current().emit("tensor_copy", Engine.VECTOR, (), (), Attributes(), **keywords)
+        current().emit("tensor_copy", Engine.VECTOR, (), (), (), Attributes(), **keywords)
 
     for record in (True, False):
         with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
@@ -210,3 +211,39 @@ def test_what_an_allocation_takes():
 
 def test_spaces():
     assert [space.is_hbm for space in Space] == [True, True, False, False]
+
+
+@jit
+def inner(x):
+    doubled = x * 2.0  # inner operator
+    return nl.exp(doubled)  # inner call
+
+
+def helper(x):
+    return nl.copy(x)  # helper
+
+
+def test_each_instruction_has_its_own_line_whatever_led_to_it():
+    """Paths of many lengths through the simulator, and kernels that call functions and kernels."""
+
+    def kernel(x):
+        for _ in nl.affine_range(3):
+            tile = nl.load(x)  # load
+            tile[...] = inner(tile)  # assignment
+            tile += helper(tile)  # update
+            nisa.activation(nl.exp, tile, bias=nl.zeros((4, 1), nl.float32))  # two in a line
+
+    trace = launch(kernel, [np.zeros((4, 6), np.float32)]).trace
+    marks = [[line.text.split("# ")[-1] for line in event.stack] for event in trace]
+    turn = [
+        ["load"],
+        ["inner operator", "assignment"],
+        ["inner call", "assignment"],
+        ["helper", "update"],
+        ["update"],
+        ["two in a line"],
+        ["two in a line"],
+    ]
+    assert marks == turn * 3
+    named = {a.location.text.split("# ")[-1] for a in trace.allocations if a.location}
+    assert named == {"load", "inner operator", "helper", "two in a line"}  # the rest was moved

@@ -14,10 +14,10 @@ import pytest
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32, name_of
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.tensor import Tensor
 from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
 from difftest.simulator.trace_json import VERSION
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
@@ -76,8 +76,9 @@ def every_field():
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
-                    [("dst", tile[:, 1:6:2])],
-                    [("data", x)],
+                    [tile[:, 1:6:2]],
+                    [x],
+                    ("dst", "data"),
                     Attributes("add+max", True, "swdge", (0, 1), -0.25),
                     partial=(x,),
                 )

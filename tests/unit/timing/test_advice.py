@@ -5,8 +5,8 @@ import pytest
 
 from difftest.analysis.finding import Severity
 from difftest.simulator import TRN2, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.advice.worth import Advice, numbers, ranked

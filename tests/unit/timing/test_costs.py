@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from difftest.simulator import MACHINES, TRN1, TRN2, launch
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
@@ -37,6 +39,32 @@ def test_each_row_says_where_it_comes_from():
         assert cost.evidence in Evidence
         assert cost.latency_ns >= cost.interval_ns > 0
         assert cost.cycles > 0
+
+
+@pytest.mark.parametrize(
+    ("instruction", "engine", "cycles", "interval", "latency"),
+    [
+        ("reciprocal", "vector", 8.0, 57, 213),  # 64 cycles of 1.12 GHz
+        ("iota", "gpsimd", 1.0, 107, 142),  # 150 cycles of 1.4 GHz
+        ("tensor_copy_dynamic_src", "scalar", 1.0, 429, 572),  # 600 cycles of 1.4 GHz
+    ],
+)
+def test_a_row_of_trn2_at_the_clock_of_trn1(instruction, engine, cycles, interval, latency):
+    row = cost_table(TRN1).rows[instruction, Engine(engine), "*"]
+    assert (row.cycles, row.interval_ns, row.latency_ns) == (cycles, interval, latency)
+    assert row.source.endswith("trn2's row at trn1's clock")
+
+
+def test_a_row_of_trn1_itself_stays():
+    row = cost_table(TRN1).rows["tensor_tensor", V, "*"]
+    assert (row.cycles, row.evidence) == (2.0, Evidence.MEASURED)
+    assert "trn2" not in row.source
+
+
+def test_what_was_measured_on_trn2_is_assumed_on_trn1():
+    row = replace(cost_table(TRN2).rows["reciprocal", V, "*"], evidence=Evidence.MEASURED)
+    (derived,) = costs.on_older_machine((row,))
+    assert derived.evidence is Evidence.ASSUMED
 
 
 def test_two_rows_for_one_thing_are_refused():

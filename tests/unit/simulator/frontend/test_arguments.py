@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
 from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engine, no_extras
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 

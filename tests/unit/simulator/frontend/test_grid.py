@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.grid import grid_shape
 
 

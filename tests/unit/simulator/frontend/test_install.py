@@ -10,11 +10,12 @@ import types
 import numpy as np
 import pytest
 
-from difftest.simulator.frontend import compiler, isa, kernel, language
-from difftest.simulator.frontend import typing as nki_typing
+from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.frontend.classic import compiler, isa, language
+from difftest.simulator.frontend.classic import typing as nki_typing
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded, is_embedded
-from difftest.simulator.frontend.tensor import Tensor
 
 KERNEL = """
 import neuronxcc.nki as nki

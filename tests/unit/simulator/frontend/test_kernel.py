@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NotModelledError, launch
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 

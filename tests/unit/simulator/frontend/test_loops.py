@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, launch
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import LoopKind
 
 KINDS = {

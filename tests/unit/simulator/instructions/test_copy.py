@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import Engine, NkiError, ShapeError, Space, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, name_of, round_to
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import tensor_copy_predicated
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles

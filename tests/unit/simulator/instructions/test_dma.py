@@ -11,10 +11,10 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, BufferError, Engine, NkiError, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, name_of, round_to
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
 from difftest.simulator.trace import Attributes

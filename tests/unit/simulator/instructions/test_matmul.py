@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import nc_matmul
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles

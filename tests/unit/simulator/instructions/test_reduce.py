@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import Engine, NkiError, ShapeError, launch
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Attributes
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles, written
 
@@ -286,12 +286,34 @@ def test_engines():
     assert events[0].attributes == Attributes(op="add", axes=(1,))
 
 
+@pytest.mark.parametrize("op", [np.divide, np.equal, nl.power])
+@pytest.mark.parametrize(
+    ("issued", "option"),
+    [
+        (lambda x, op: nisa.tensor_reduce(op, x, axis=2), "op"),
+        (
+            lambda x, op: nisa.activation_reduce(
+                nl.exp, x, reduce_op=op, reduce_res=nl.ndarray((4, 1), nl.float32)
+            ),
+            "reduce_op",
+        ),
+    ],
+    ids=["tensor_reduce", "activation"],
+)
+def test_what_does_not_reduce(issued, option, op):
+    with pytest.raises(KernelError, match="takes an operator that can reduce") as caught:
+        on_tiles(lambda x: issued(x, op), DATA)
+    assert caught.value.received.startswith(f"{option}=")
+    assert "maximum" in caught.value.limit
+
+
 REFUSED = [
-    ("the partition axis", lambda x: nl.sum(x, axis=0), "nl.sum reduces free axes", "axis=0 of"),
-    ("an axis beyond", lambda x: nl.sum(x, axis=3), "nl.sum reduces free axes", "axis=3 of"),
+    ("the partition axis", lambda x: nl.sum(x, axis=0), "tensor_reduce reduces free", "axis=0 of"),
+    ("an axis beyond", lambda x: nl.sum(x, axis=3), "tensor_reduce reduces free", "axis=3 of"),
     ("an axis twice", lambda x: nl.sum(x, axis=[1, 1]), "reduces free axes", "axis=[1, 1] of"),
     ("no axis", lambda x: nl.sum(x, axis=None), "are integers", "nl.sum's axis None"),
     ("a letter", lambda x: nl.sum(x, axis="x"), "are integers", "nl.sum's axis 'x' (str)"),
+    ("an axis before", lambda x: nl.sum(x, axis=-4), "tensor_reduce reduces free", "axis=-4 of"),
     (
         "an inner axis",
         lambda x: nisa.tensor_reduce(np.add, x, axis=1),
@@ -325,8 +347,8 @@ REFUSED = [
     (
         "PSUM across partitions",
         lambda x: nisa.tensor_partition_reduce(np.add, in_psum(x)),
-        "the GpSimd Engine cannot access PSUM",
-        "tensor_partition_reduce(add) with data",
+        "tensor_partition_reduce takes data in sbuf",
+        "data = tile",
     ),
     (
         "bits after arithmetic",

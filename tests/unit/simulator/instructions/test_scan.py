@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import NkiError
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 A, B, START = normal(4, 9), normal(4, 9, seed=1), normal(4, 1, seed=2)

@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 DATA = normal(5, 20)
@@ -272,7 +272,7 @@ REFUSED = [
     (
         "another dtype",
         lambda x: nisa.nc_stream_shuffle(x, nl.zeros((5, 20), nl.float16), [0] * 32),
-        "nc_stream_shuffle takes dst of src's dtype",
+        "nc_stream_shuffle takes src and dst of one dtype",
     ),
     (
         "two partitions of segments",

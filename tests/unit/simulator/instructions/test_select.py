@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, NkiError
-from difftest.simulator.frontend import isa as nisa
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 FLOAT32_MIN = np.finfo(np.float32).min
@@ -193,7 +193,17 @@ REFUSED = [
     (
         "affine_select of PSUM",
         lambda x, p: nisa.affine_select(P >= X, in_psum(x), 0),
-        "the GpSimd Engine cannot access PSUM",
+        "affine_select takes on_true_tile in sbuf",
+    ),
+    (
+        "a predicate over more columns",
+        lambda x, p: nisa.affine_select(nl.arange(99)[None, :] >= 4, x, 0),
+        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+    ),
+    (
+        "a predicate over other partitions",
+        lambda x, p: nisa.affine_select(nl.arange(3)[:, None] >= 1, x, 0),
+        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
     ),
     ("affine_select's mask", lambda x, p: nisa.affine_select(P >= X, x, 0, mask=P < 2), "mask is"),
     ("no comparison", lambda x, p: ranged(x, comp_op0=np.add), "range_select compares"),
@@ -213,7 +223,7 @@ REFUSED = [
         lambda x, p: ranged(x, bound1=x),
         "range_select takes bound1 as a vector",
     ),
-    ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of a float dtype"),
+    ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of certain dtypes"),
     ("a sum", lambda x, p: ranged(x, reduce_op=np.add), "range_select reduces with max only"),
     ("2 ** 24", lambda x, p: ranged(x, range_start=2**24 - 7), "compares indices in float32"),
     ("select_reduce's sum", lambda x, p: selected(x, p, reduce_op=np.add), "reduces with max"),

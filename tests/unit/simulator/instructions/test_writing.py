@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, ShapeError
-from difftest.simulator.frontend import language as nl
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.trace import Space
 from tests.unit.simulator.on_tiles import normal, on_tiles

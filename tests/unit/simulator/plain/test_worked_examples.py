@@ -21,10 +21,10 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
-from difftest.simulator.frontend import isa as nisa
 from difftest.simulator.frontend import kernel as nki
-from difftest.simulator.frontend import language as nl
-from difftest.simulator.frontend import typing as nt
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.plain.api import MEANINGS
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -1,0 +1,1 @@
+"""The classic dialect, ``neuronxcc.nki``: its syntax and its calls."""

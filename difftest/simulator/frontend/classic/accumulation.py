@@ -1,0 +1,78 @@
+"""``psum += nisa.nc_matmul(...)``: the Tensor Engine accumulates in PSUM.
+
+In the classic API the product is a tile of its own until it is added to another. The hardware's
+instruction accumulates where it writes, so the addition is issued as the product once more, into
+the tile that it is added to; the product on its own stays in the trace only if something else
+reads it (see :mod:`difftest.simulator.fuse`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.operators import update
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.matmul import accumulate, nc_matmul
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a matmul was issued with: where a tile in PSUM has its values from."""
+
+    stationary: Tile
+    moving: Tile
+    placement: tuple[Any, ...]
+    writes: tuple[int, int]
+    """How often each operand's tensor had been written."""
+
+    def is_current(self) -> bool:
+        """Whether the operands still hold what was multiplied."""
+        return self.writes == _writes(self.stationary, self.moving)
+
+
+def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
+    return stationary.storage.allocation.writes, moving.storage.allocation.writes
+
+
+def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
+    """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
+    tile = issue(nc_matmul, (stationary, moving), (False, *placement), mask=mask)
+    tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
+    return tile
+
+
+def _is_product(tile: Tile) -> bool:
+    """Whether a tile is all of its tensor, and not another dtype's view of it."""
+    return tile.is_whole() and tile.dtype is tile.storage.dtype
+
+
+def accumulate_product(target: Tile, added: Tile) -> None:
+    """Add a matmul's result to ``target``, in float32, as the matmul's own accumulation.
+
+    Raises
+    ------
+    ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
+    """
+    made = added.storage.producer
+    if not isinstance(made, Product) or not (made.is_current() and _is_product(added)):
+        update("add", target, added)
+        return
+    if added.size != target.size or added.tile_shape()[0] != target.tile_shape()[0]:
+        raise ShapeError(
+            "a matmul accumulates into a tile of its result's shape",
+            received=f"target {list(target.shape)}, product {list(added.shape)}",
+        )
+    core = current()
+    operands = (made.stationary, made.moving)
+    call = gate.prepare(
+        core, nc_matmul, operands, (True, *made.placement), target, (), None, Engine.UNKNOWN
+    )
+    accumulate(target, added.engine_values(), written(added))
+    added.storage.allocation.absorbed += 1
+    core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)

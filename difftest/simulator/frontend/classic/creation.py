@@ -1,0 +1,154 @@
+"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset`` and ``nisa.iota``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.memories import Buffer, memory_of
+from difftest.simulator.frontend.classic.shapes import as_shape
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integer
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.record import HBM, ON_CHIP
+from difftest.simulator.tile import Tile
+
+ANYWHERE = (*HBM, *ON_CHIP)
+HINTS = frozenset({"lazy_initialization"})
+"""Arguments that AWS does not document, that public kernels pass, and that change no value."""
+
+
+def ndarray(
+    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
+) -> Tensor:
+    """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
+    if kwargs:
+        no_extras("nl.ndarray", {name: kwargs[name] for name in kwargs if name not in HINTS})
+    space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
+    sizes, axis = as_shape(shape, "nl.ndarray")
+    storage = current().allocate(
+        sizes, as_dtype(dtype), space, partition_axis=0 if space.is_hbm else axis, name=name
+    )
+    return Tensor.whole(storage)
+
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: object,
+    *,
+    buffer: object = None,
+    name: str = "",
+    **kwargs: object,
+) -> Tensor:
+    """A new on-chip tensor filled with a constant."""
+    if memory_of(buffer, "nl.full").is_hbm:
+        raise KernelError(
+            "a tensor in HBM cannot be created with a value",
+            happened="a tensor in HBM was to be created with a value",
+            received=f"buffer={buffer!r}",
+            remedy="create it with nl.ndarray and write it with nl.store",
+        )
+    constant = need_number(fill_value, "fill_value", "nl.full")
+    tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
+    issue(copies.memset, (constant,), (None,), dst=tensor)
+    return tensor
+
+
+def zeros(
+    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
+) -> Tensor:
+    """A new on-chip tensor of zeros."""
+    return full(shape, 0, dtype, buffer=buffer, name=name, **kwargs)
+
+
+def ones(
+    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
+) -> Tensor:
+    """A new on-chip tensor of ones."""
+    return full(shape, 1, dtype, buffer=buffer, name=name, **kwargs)
+
+
+def empty_like(
+    a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
+) -> Tensor:
+    """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
+    like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
+    return ndarray(
+        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
+    )
+
+
+def zeros_like(
+    a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
+) -> Tensor:
+    """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
+    like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
+    return zeros(
+        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
+    )
+
+
+def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Tensor:
+    """A constant array in HBM, there when the kernel starts; it cannot be written."""
+    no_extras("nl.shared_constant", kwargs)
+    array = np.array(constant)
+    if not array.size:
+        raise ShapeError(
+            "nl.shared_constant has at least one element", received=f"shape {array.shape}"
+        )
+    if array.dtype.kind not in "biuf" or dtype is None:
+        as_dtype(array.dtype, "nl.shared_constant")
+    array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
+    return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
+
+
+def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A constant cast by the host, in ``dtype``'s own bits; NumPy has no tfloat32."""
+    if array.dtype == dtype:
+        return array
+    values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
+    return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
+
+
+def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -> Tensor:
+    """An identity matrix in HBM, there when the kernel starts."""
+    size = as_integer(n, "nl.shared_identity_matrix of")
+    if size < 1:
+        raise ShapeError("nl.shared_identity_matrix has at least one row", received=f"n={size}")
+    return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
+
+
+def memset(
+    shape: Any,
+    value: Any,
+    dtype: object,
+    *,
+    mask: object = None,
+    engine: engine = engine.unknown,
+    **kwargs: object,
+) -> Tensor:
+    """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
+    no_extras("nisa.memset", kwargs)
+    sizes, _ = as_shape(shape, "nisa.memset")
+    chosen = as_engine(engine, "memset")
+    result: Tensor = issue(
+        copies.memset, (value,), (sizes,), dtype=as_dtype(dtype), engine=chosen, mask=mask
+    )
+    return result
+
+
+def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
+    """A tile of the values of an index expression."""
+    no_extras("nisa.iota", kwargs)
+    if mask is not None:
+        raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
+    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))
+    return result

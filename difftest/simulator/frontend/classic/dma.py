@@ -1,0 +1,162 @@
+"""What the DMA engines move: ``nl.load``, ``nl.store`` and kin, ``nisa.dma_copy``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import as_member, dge_mode, no_extras, oob_mode
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import no_mask
+from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import Shape, as_integers
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import dma as instructions
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.copy import memset
+from difftest.simulator.instructions.dma import loaded_shape
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.promotion import scalar_dtype
+from difftest.simulator.instructions.record import HBM
+from difftest.simulator.memory import check_partitions
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+_OobMode, _DgeMode = oob_mode, dge_mode
+_LOAD = (None, "unknown")
+"""The options of a DMA that computes nothing, and leaves its descriptors to the compiler."""
+
+
+def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
+    """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
+    no_extras("nl.load", kwargs)
+    if isinstance(src, IndirectTile):
+        need_tile(src.base, "src", "nl.load", HBM)
+        no_mask(mask, "nl.load of a tile of indices")
+        gathered: Tensor = issue(instructions.dma_gather, (src,), (False, "unknown"), dtype=dtype)
+        return gathered
+    source = need_tile(src, "src", "nl.load", HBM)
+    tile: Tensor = issue(instructions.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
+    return tile
+
+
+def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> None:
+    """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
+    no_extras("nl.store", kwargs)
+    if isinstance(dst, IndirectTile):
+        need_tile(dst.base, "dst", "nl.store", HBM)
+        no_mask(mask, "nl.store to a tile of indices")
+        value = _storable(value, loaded_shape(dst.shape))
+        issue(instructions.dma_scatter, (value,), (None, False, "unknown"), dst=dst)
+        return
+    target = need_tile(dst, "dst", "nl.store", HBM)
+    value = _storable(value, loaded_shape(target.shape))
+    issue(instructions.dma_copy, (value,), _LOAD, dst=target, mask=mask)
+
+
+def _storable(value: Any, shape: Shape) -> Tile:
+    """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
+    if is_number(value):
+        check_partitions(shape[0], "nl.store's destination", current().machine)
+        small: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
+        return _repeat(small, shape)
+    tile = on_chip(value, "nl.store", "value")
+    if tile.space is Space.PSUM:
+        tile = copy_to_sbuf(tile)
+    return tile if tile.size == _count(shape) else _repeat(tile, shape)
+
+
+def _count(shape: Shape) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _repeat(tile: Tile, shape: Shape) -> Tile:
+    have = tile.tile_shape()
+    if have[0] != shape[0] and have[0] != 1:
+        raise ShapeError(
+            "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
+            received=f"value {list(tile.shape)}, destination {list(shape)}",
+        )
+    spread = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    return tile.as_tile().reshape(spread).broadcast_to(shape)
+
+
+def load_transpose2d(
+    src: Any, *, mask: object = None, dtype: object = None, **kwargs: object
+) -> Tensor:
+    """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
+    no_extras("nl.load_transpose2d", kwargs)
+    if isinstance(src, IndirectTile):
+        raise KernelError("nl.load_transpose2d takes no tile of indices", received=f"{src!r}")
+    source = need_tile(src, "src", "nl.load_transpose2d", HBM)
+    if source.ndim != 2:
+        raise ShapeError("nl.load_transpose2d takes two dimensions", received=f"{source!r}")
+    no_mask(mask, "nl.load_transpose2d")
+    tile: Tensor = issue(instructions.dma_transpose, (source,), (None, "unknown"), dtype=dtype)
+    return tile
+
+
+def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object) -> None:
+    """``dst = dst + value`` in HBM, at places named by a tile of indices."""
+    no_extras("nl.atomic_rmw", kwargs)
+    no_mask(mask, "nl.atomic_rmw")
+    if not isinstance(dst, IndirectTile):
+        raise KernelError(
+            "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
+        )
+    value = _storable(value, loaded_shape(dst.shape))
+    options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
+    issue(instructions.dma_scatter, (value,), options, dst=dst)
+
+
+def dma_copy(
+    *,
+    dst: Any,
+    src: Any,
+    mask: object = None,
+    dst_rmw_op: object = None,
+    oob_mode: oob_mode = oob_mode.error,
+    dge_mode: dge_mode = dge_mode.unknown,
+) -> None:
+    """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
+    rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
+    dge = as_member(_DgeMode, dge_mode, "a DMA").name
+    skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    if dst is None:
+        raise KernelError("dma_copy takes a tile as dst", received="None")
+    gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
+    if not gathers and not scatters:
+        issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
+        return
+    if mask is not None:
+        raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
+    if scatters and not gathers:
+        issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst)
+    elif scatters or rmw is not None:
+        raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
+    else:
+        issue(instructions.dma_gather, (src,), (skip, dge), dst=dst)
+
+
+def dma_transpose(
+    src: Any,
+    *,
+    axes: Any = None,
+    mask: object = None,
+    dtype: object = None,
+    dge_mode: dge_mode = dge_mode.unknown,
+    **kwargs: object,
+) -> Tensor:
+    """``src`` in SBUF with its axes permuted by the DMA engines."""
+    no_extras("nisa.dma_transpose", kwargs)
+    if mask is not None:
+        raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
+    order = None if axes is None else as_integers(axes, "axes")
+    dge = as_member(_DgeMode, dge_mode, "a DMA").name
+    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge), dtype=dtype)
+    return result

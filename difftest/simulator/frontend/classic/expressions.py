@@ -1,0 +1,256 @@
+"""Index expressions, what ``nl.arange`` and ``nl.mgrid`` make, and masks over them.
+
+An expression stays affine (:class:`~difftest.simulator.index.Index`) and never becomes an array of
+indices; a :class:`Mask` is a conjunction of comparisons between such expressions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex, Union
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.index import (
+    Index,
+    Shape,
+    as_integer,
+    broadcast_shapes,
+    is_integer,
+)
+
+Operand = Union["IndexExpression", SupportsIndex]
+
+
+def _is_affine(value: object) -> bool:
+    return isinstance(value, IndexExpression) or is_integer(value)
+
+
+class IndexExpression(Index):
+    """What ``nl.arange`` and ``nl.mgrid`` make: an index with Python's operators.
+
+    Sums, and products with integers, are index expressions; comparisons are masks.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> IndexExpression:
+        """Insert axes with ``None``; whole axes with ``:`` or ``...``."""
+        items = key if isinstance(key, tuple) else (key,)
+        if Ellipsis in items:
+            at = items.index(Ellipsis)
+            kept = sum(1 for item in items if isinstance(item, slice))
+            items = items[:at] + (slice(None),) * (self.ndim - kept) + items[at + 1 :]
+        shape: list[int] = []
+        steps: list[int] = []
+        axis = 0
+        for item in items:
+            if item is None:
+                shape.append(1)
+                steps.append(0)
+            elif item == slice(None) and axis < self.ndim:
+                shape.append(self.shape[axis])
+                steps.append(self.steps[axis])
+                axis += 1
+            else:
+                raise KernelError(
+                    "an index expression takes only ':' and None between its brackets",
+                    received=f"{item!r} on an index of shape {self.shape}",
+                    remedy="make another nl.arange of the range you want",
+                )
+        shape.extend(self.shape[axis:])
+        steps.extend(self.steps[axis:])
+        return IndexExpression(tuple(shape), self.start, tuple(steps))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise KernelError(
+            "an index does not support item assignment",
+            received="an assignment to the result of nl.arange or nl.mgrid",
+            remedy="make a tile of it first: nisa.iota(index, dtype=nl.int32)",
+        )
+
+    def _combine(self, other: Operand, sign: int) -> IndexExpression:
+        if not isinstance(other, IndexExpression):
+            return IndexExpression(self.shape, self.start + sign * int(other), self.steps)
+        shape = broadcast_shapes(self.shape, other.shape, "index expressions")
+        mine, theirs = self.spread(shape), other.spread(shape)
+        steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
+        return IndexExpression(shape, self.start + sign * other.start, steps)
+
+    def __add__(self, other: Operand) -> IndexExpression:
+        return self._combine(other, 1) if _is_affine(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Operand) -> IndexExpression:
+        return self._combine(other, -1) if _is_affine(other) else NotImplemented
+
+    def __rsub__(self, other: Operand) -> IndexExpression:
+        return (-self)._combine(other, 1) if _is_affine(other) else NotImplemented
+
+    def __neg__(self) -> IndexExpression:
+        return self * -1
+
+    def __mul__(self, other: object) -> IndexExpression:
+        if is_integer(other):
+            k = int(other)  # type: ignore[call-overload]
+            return IndexExpression(
+                self.shape, self.start * k, tuple(step * k for step in self.steps)
+            )
+        if isinstance(other, IndexExpression):
+            raise self._not_affine("the product of two indices")
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: object) -> IndexExpression:
+        raise self._not_affine("//")
+
+    def __mod__(self, other: object) -> IndexExpression:
+        raise self._not_affine("%")
+
+    def _not_affine(self, what: str) -> KernelError:
+        return KernelError(
+            "index expressions must be affine in nl.arange and nl.mgrid",
+            received=f"{what} on an index of shape {self.shape}",
+            limit="sums of indices, and products with integers",
+            remedy="split the axis into two (nl.mgrid with one more dimension), "
+            "or put // and % on the loop variable",
+        )
+
+    def __bool__(self) -> bool:
+        raise KernelError(
+            "control flow cannot depend on nl.arange or nl.mgrid",
+            received=f"an index of shape {self.shape} used as a condition",
+            remedy="use the instruction's mask argument",
+        )
+
+    def __le__(self, other: Operand) -> Mask:
+        return Mask((other - self,)) if _is_affine(other) else NotImplemented
+
+    def __lt__(self, other: Operand) -> Mask:
+        return Mask((other - self - 1,)) if _is_affine(other) else NotImplemented
+
+    def __ge__(self, other: Operand) -> Mask:
+        return Mask((self - other,)) if _is_affine(other) else NotImplemented
+
+    def __gt__(self, other: Operand) -> Mask:
+        return Mask((self - other - 1,)) if _is_affine(other) else NotImplemented
+
+    def __eq__(self, other: object) -> Mask:  # type: ignore[override]
+        if not _is_affine(other):
+            return NotImplemented
+        difference = self._combine(other, -1)  # type: ignore[arg-type]
+        return Mask((difference, -difference))
+
+    def __ne__(self, other: object) -> Mask:  # type: ignore[override]
+        raise self._not_affine("!=")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Mask:
+    """A conjunction: every term, an affine expression, is at least 0."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: tuple[IndexExpression, ...]) -> None:
+        self.terms = terms
+
+    def __and__(self, other: object) -> Mask | bool:
+        if isinstance(other, Mask):
+            return Mask(self.terms + other.terms)
+        if isinstance(other, (bool, np.bool_)):
+            return self if other else False
+        return NotImplemented
+
+    __rand__ = __and__
+
+    def __or__(self, other: object) -> Mask:
+        raise KernelError(
+            "a mask is a conjunction of comparisons",
+            received="| between masks",
+            limit="comparisons of affine expressions, joined with &",
+            remedy="issue the instruction once for each part",
+        )
+
+    def __bool__(self) -> bool:
+        raise KernelError(
+            "control flow cannot depend on nl.arange or nl.mgrid",
+            received="a mask used as a condition",
+            remedy="use the instruction's mask argument, and & instead of 'and'",
+        )
+
+    @property
+    def shape(self) -> Shape:
+        shape: Shape = ()
+        for term in self.terms:
+            shape = broadcast_shapes(shape, term.shape, "mask terms")
+        return shape
+
+    def array(self, shape: Shape) -> Array:
+        """The mask's values, bool, over an instruction of ``shape``."""
+        result = np.ones((), dtype=np.bool_)
+        for term in self.terms:
+            result = result & (term.array() >= 0)
+        try:
+            return np.broadcast_to(result, shape)
+        except ValueError:
+            raise ShapeError(
+                "a mask must broadcast to the shape of its instruction",
+                happened="a mask does not have its instruction's shape",
+                received=f"mask of shape {result.shape}, instruction of shape {shape}",
+            ) from None
+
+
+class MGrid(tuple[IndexExpression, ...]):
+    """``nl.mgrid[...]``: a dimension each, also as ``.p``, ``.x``, ``.y``, ``.z``."""
+
+    __slots__ = ()
+    _AXES = ("p", "x", "y", "z", "w")
+
+    def __getattr__(self, name: str) -> IndexExpression:
+        if name in self._AXES and self._AXES.index(name) < len(self):
+            return self[self._AXES.index(name)]
+        raise AttributeError(
+            f"a grid of {len(self)} dimensions has {', '.join(self._AXES[: len(self)])}, not {name}"
+        )
+
+
+class MGridMaker:
+    """``nl.mgrid``: indexed with slices of integers, as NumPy's."""
+
+    def __getitem__(self, key: Any) -> MGrid:
+        items = key if isinstance(key, tuple) else (key,)
+        ranges = []
+        for item in items:
+            if not isinstance(item, slice):
+                raise KernelError("nl.mgrid takes slices", received=f"{item!r}")
+            start = 0 if item.start is None else item.start
+            step = 1 if item.step is None else item.step
+            ranges.append(_range("nl.mgrid", start, item.stop, step))
+        shape = tuple(len(r) for r in ranges)
+        axes = []
+        for axis, r in enumerate(ranges):
+            steps = tuple(r.step if k == axis else 0 for k in range(len(shape)))
+            axes.append(IndexExpression(shape, r.start, steps))
+        return MGrid(axes)
+
+
+def _range(where: str, *args: object) -> range:
+    """Python's range of at least one integer."""
+    numbers = [as_integer(arg, f"{where} with") for arg in args]
+    if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
+        raise ShapeError(
+            f"{where} takes ([start,] stop[, step]) and has at least one index",
+            received=", ".join(map(str, numbers)) or "no argument",
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        )
+    return range(*numbers)
+
+
+def arange(*args: int) -> IndexExpression:
+    """``nl.arange([start,] stop[, step])``: a 1-D index."""
+    r = _range("nl.arange", *args)
+    return IndexExpression((len(r),), r.start, (r.step,))

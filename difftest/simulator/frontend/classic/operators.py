@@ -1,0 +1,88 @@
+"""Arithmetic between tiles and numbers: Python's operators and the functions of nki.language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.dtypes import BOOL
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
+from difftest.simulator.instructions.copy import tensor_copy
+from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.promotion import promote, quotient_dtype
+from difftest.simulator.instructions.record import ON_CHIP, Number
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+
+def on_chip(value: object, where: str, name: str = "x") -> Tile:
+    """``value`` as a tile in SBUF or PSUM."""
+    return need_tile(value, name, where, ON_CHIP)
+
+
+def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
+    """``value`` as a number or an on-chip tile."""
+    return value if is_number(value) else on_chip(value, where, name)
+
+
+def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None) -> Any:
+    """``x <op> y`` for tiles and numbers (``nl.add`` and kin); partitions of size 1 broadcast."""
+    where = f"nl.{name}"
+    op = ALU_OPS[name]
+    left, right = tile_or_number(x, "x", where), tile_or_number(y, "y", where)
+    if not isinstance(left, Tile) and not isinstance(right, Tile):
+        raise KernelError(f"{where} takes at least one tile", received=f"{x!r} and {y!r}")
+    if dtype is None:
+        if op.comparison:
+            dtype = BOOL
+        else:
+            dtype = (quotient_dtype if name == "divide" else promote)(left, right)
+    return _issue(op, left, right, None, dtype, mask)
+
+
+def update(name: str, target: Tile, other: Any) -> None:
+    """``target <op>= other`` in place, rounded once into the target's dtype."""
+    left, right = on_chip(target, name), tile_or_number(other, "y", name)
+    _issue(ALU_OPS[name], left, right, target, None, None)
+
+
+def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> Any:
+    """``<op> x`` for the unary operators of the Vector Engine."""
+    op = ALU_OPS[name]
+    data = on_chip(x, f"nl.{name}")
+    if dtype is None:
+        dtype = BOOL if op.comparison else data.dtype
+    return issue(tensor_scalar, (data, 0, None), (op, False, None, False), dtype=dtype, mask=mask)
+
+
+def _issue(
+    op: AluOp, left: Tile | Number, right: Tile | Number, dst: Tile | None, dtype: object, mask: Any
+) -> Any:
+    """tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
+    if isinstance(left, Tile) and isinstance(right, Tile):
+        left, right = _spread_partitions(left, right)
+        if left.space is right.space is Space.PSUM:
+            right = copy_to_sbuf(right)
+        return issue(tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
+    data, number = (left, right) if isinstance(left, Tile) else (right, left)
+    options = (op, data is right, None, False)
+    return issue(tensor_scalar, (data, number, None), options, dst=dst, dtype=dtype, mask=mask)
+
+
+def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
+    """Repeat an operand of one partition over the other's partitions (nl functions only)."""
+    a, b = left.tile_shape(), right.tile_shape()
+    if a == b or 1 not in (a[0], b[0]):
+        return left, right
+    if b[0] == 1 and len(b) <= len(a):
+        return left, right.broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
+    if a[0] == 1 and len(a) <= len(b):
+        return left.broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
+    return left, right
+
+
+def copy_to_sbuf(tile: Tile) -> Any:
+    """A copy in SBUF, of the same dtype."""
+    return issue(tensor_copy, (tile,))

@@ -1,0 +1,64 @@
+"""``nl.rand``, ``nl.random_seed`` and ``nisa.dropout``: the launch's own generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.shapes import as_shape
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integer
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import scan
+from difftest.simulator.tile import Tile
+
+SEED_BITS = 32
+
+
+def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
+    """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
+    no_extras("nl.rand", kwargs)
+    sizes, _ = as_shape(shape, "nl.rand")
+    tile: Tensor = issue(copies.rand, (), (sizes,), dtype=dtype)
+    return tile
+
+
+def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
+    """Seed the launch's random generator."""
+    no_extras("nl.random_seed", kwargs)
+    if mask is not None:
+        raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
+    value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
+    if not 0 <= value < 2**SEED_BITS:
+        raise KernelError(
+            f"a seed has {SEED_BITS} bits and no sign",
+            received=f"{value}",
+            limit=f"0 to {2**SEED_BITS - 1}",
+        )
+    current().random = np.random.default_rng(value)
+
+
+def _seed_held(seed: Tile) -> int:
+    """A seed that lies in a tile."""
+    values = seed.values()
+    if values.size != 1 or not float(values.item()).is_integer():
+        raise KernelError(
+            "a seed is one integer",
+            received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
+        )
+    return int(values.item())
+
+
+def dropout(
+    data: Any, prob: Any, *, mask: object = None, dtype: object = None, **kwargs: object
+) -> Tensor:
+    """``data`` with elements replaced by 0 at the given probability."""
+    no_extras("nisa.dropout", kwargs)
+    result: Tensor = issue(scan.dropout, (data, prob), dtype=dtype, mask=mask)
+    return result

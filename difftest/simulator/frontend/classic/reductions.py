@@ -1,0 +1,155 @@
+"""Reductions along axes: ``nl.sum`` and kin, ``nisa.tensor_reduce`` and kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.classic.destination import assignment_target
+from difftest.simulator.frontend.classic.functions import NkiFunction, named
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip, update
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import reduce as instructions
+from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.tile import Tile
+
+
+def _reduction_function(name: str, operator: str) -> NkiFunction:
+    def function(
+        x: Any,
+        axis: Any,
+        *,
+        dtype: object = None,
+        mask: object = None,
+        keepdims: bool = False,
+        **kwargs: object,
+    ) -> Any:
+        no_extras(f"nl.{name}", kwargs)
+        return reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
+
+    return named(function, name, f"The {name} along free axes; at least [P, 1].")
+
+
+def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """An ``axis`` argument, one or several, as ascending axes counted from the front."""
+    ndim = len(data.tile_shape())
+    given = as_integers(axis, f"{where}'s axis")
+    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
+
+
+def reduce(
+    where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
+) -> Any:
+    """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
+    data = on_chip(x, where)
+    axes = ascending(axis, data, where)
+    options = (ALU_OPS[operator], axes, False, bool(keepdims), True)
+    return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
+
+
+REDUCTION = {
+    name: _reduction_function(name, operator)
+    for name, operator in (
+        ("max", "maximum"),
+        ("min", "minimum"),
+        ("sum", "add"),
+        ("prod", "multiply"),
+    )
+}
+
+
+def loop_reduce(
+    x: Any,
+    op: object,
+    loop_indices: Any,
+    *,
+    dtype: object = None,
+    mask: object = None,
+    **kwargs: object,
+) -> Any:
+    """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
+
+    The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
+    compiler finds it; here it is found in the kernel's source line.
+    """
+    no_extras("nl.loop_reduce", kwargs)
+    if mask is not None:
+        raise KernelError("nl.loop_reduce takes no mask here", received=f"mask={mask!r}")
+    target = assignment_target("nl.loop_reduce", Tensor)
+    if dtype is not None and as_dtype(dtype) != target.dtype:
+        raise KernelError(
+            "nl.loop_reduce reduces into its destination's dtype",
+            received=f"dtype={dtype!r} for {target!r}",
+        )
+    update(alu_op(op, "nl.loop_reduce").name, target, on_chip(x, "nl.loop_reduce"))
+    return target
+
+
+def tensor_reduce(
+    op: object,
+    data: Any,
+    axis: Any,
+    *,
+    mask: object = None,
+    dtype: object = None,
+    negate: bool = False,
+    keepdims: bool = False,
+    **kwargs: object,
+) -> Tensor:
+    """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
+    no_extras("nisa.tensor_reduce", kwargs)
+    axes = ascending(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
+    result: Tensor = issue(
+        instructions.tensor_reduce,
+        (data,),
+        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False),
+        dtype=dtype,
+        mask=mask,
+    )
+    return result
+
+
+def tensor_partition_reduce(
+    op: object, data: Any, *, mask: object = None, dtype: object = None, **kwargs: object
+) -> Tensor:
+    """A reduction across partitions on the GpSimd Engine; [1, ...]."""
+    no_extras("nisa.tensor_partition_reduce", kwargs)
+    result: Tensor = issue(
+        instructions.tensor_partition_reduce,
+        (data,),
+        (alu_op(op, "tensor_partition_reduce"),),
+        dtype=dtype,
+        mask=mask,
+    )
+    return result
+
+
+def tensor_scalar_reduce(
+    *,
+    data: Any,
+    op0: object,
+    operand0: Any,
+    reduce_op: object,
+    reduce_res: Any,
+    reverse0: bool = False,
+    dtype: object = None,
+    mask: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
+    no_extras("nisa.tensor_scalar_reduce", kwargs)
+    if reverse0 or mask is not None:
+        raise not_modelled("tensor_scalar_reduce's reverse0 and mask", f"{reverse0}, {mask!r}")
+    into = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
+    result: Tensor = issue(
+        instructions.tensor_scalar_reduce,
+        (data, operand0),
+        (alu_op(op0, "tensor_scalar_reduce"), alu_op(reduce_op, "tensor_scalar_reduce")),
+        others=(into,),
+        dtype=dtype,
+    )
+    return result

@@ -1,0 +1,124 @@
+"""Selections: ``nl.where``, ``nisa.affine_select``, ``range_select``, ``select_reduce``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
+from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip, tile_or_number
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import as_integer
+from difftest.simulator.instructions import select as instructions
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.operands import need_number
+
+_FP32_MIN = float(np.finfo(np.float32).min)
+
+
+def where(
+    condition: Any, x: Any, y: Any, *, dtype: object = None, mask: object = None, **kwargs: object
+) -> Any:
+    """``condition ? x : y``, element by element."""
+    no_extras("nl.where", kwargs)
+    test = on_chip(condition, "nl.where", "condition")
+    sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
+    return issue(instructions.where, (test, *sides), dtype=dtype, mask=mask)
+
+
+def affine_select(
+    pred: Any,
+    on_true_tile: Any,
+    on_false_value: Any,
+    *,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
+    no_extras("nisa.affine_select", kwargs)
+    if not isinstance(pred, Mask) or len(pred.terms) != 1:
+        raise KernelError(
+            "affine_select takes one comparison of index expressions as pred",
+            received=f"{pred!r}",
+            remedy="for a more complex condition use nl.where",
+        )
+    if mask is not None:
+        raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
+    operands = (on_true_tile, pred.terms[0], on_false_value)
+    result: Tensor = issue(instructions.affine_select, operands, dtype=dtype)
+    return result
+
+
+def range_select(
+    *,
+    on_true_tile: Any,
+    comp_op0: object,
+    comp_op1: object,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_res: Any = None,
+    reduce_op: object = np.amax,
+    range_start: int = 0,
+    on_false_value: Any = _FP32_MIN,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> Tensor:
+    """``on_true_tile`` where the free index lies between two bounds held in tiles."""
+    no_extras("nisa.range_select", kwargs)
+    if mask is not None:
+        raise not_modelled("range_select's mask", f"{mask!r}", "slice the tile")
+    options = (
+        alu_op(comp_op0, "range_select"),
+        alu_op(comp_op1, "range_select"),
+        as_integer(range_start, "range_select's range_start"),
+        float(need_number(on_false_value, "on_false_value", "range_select")),
+        alu_op(reduce_op, "range_select"),
+        as_accumulate(reduce_cmd, "range_select"),
+    )
+    result: Tensor = issue(
+        instructions.range_select,
+        (on_true_tile, bound0, bound1),
+        options,
+        others=(reduce_res,),
+        dtype=dtype,
+    )
+    return result
+
+
+def select_reduce(
+    *,
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_op: object = np.amax,
+    reverse_pred: bool = False,
+    mask: object = None,
+    dtype: object = None,
+    **kwargs: object,
+) -> None:
+    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
+    no_extras("nisa.select_reduce", kwargs)
+    if mask is not None or dtype is not None:
+        raise not_modelled("select_reduce's mask and dtype", f"{mask!r}, {dtype!r}")
+    options = (
+        bool(reverse_pred),
+        alu_op(reduce_op, "select_reduce"),
+        as_accumulate(reduce_cmd, "select_reduce"),
+    )
+    issue(
+        instructions.select_reduce,
+        (on_true, predicate, on_false),
+        options,
+        dst=on_chip(dst, "select_reduce", "dst"),
+        others=(reduce_res,),
+    )

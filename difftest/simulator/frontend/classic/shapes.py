@@ -1,0 +1,49 @@
+"""Shapes as kernels give them: positive integers, one of them marked by ``nl.par_dim``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.index import Shape
+
+
+class ParDim(int):
+    """A dimension marked as the partition dimension by ``nl.par_dim``."""
+
+    def __repr__(self) -> str:
+        return f"par_dim({int(self)})"
+
+
+def _are_plain(shape: tuple[Any, ...]) -> bool:
+    """Whether a shape needs no conversion: positive integers, none of them marked."""
+    for size in shape:
+        if type(size) is not int or size < 1:
+            return False
+    return bool(shape)
+
+
+def as_shape(shape: object, where: str) -> tuple[Shape, int]:
+    """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
+    if type(shape) is tuple and _are_plain(shape):
+        return shape, 0
+    given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = []
+    marked = []
+    for axis, size in enumerate(given):
+        if isinstance(size, ParDim):
+            marked.append(axis)
+        try:
+            sizes.append(size.__index__())
+        except (AttributeError, TypeError):
+            raise ShapeError(
+                f"{where} takes a shape of integers", received=f"{size!r} at axis {axis}"
+            ) from None
+    if not sizes or min(sizes) < 1 or len(marked) > 1:
+        raise ShapeError(
+            f"{where} takes a shape of positive sizes with at most one nl.par_dim",
+            received=f"{shape!r}",
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        )
+    return tuple(sizes), marked[0] if marked else 0

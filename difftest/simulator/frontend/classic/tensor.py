@@ -1,0 +1,215 @@
+"""Tensors as kernels handle them: indexing, Python operators, assignment to a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from difftest.simulator.dtypes import BOOL, as_dtype
+from difftest.simulator.errors import KernelError, ShapeError, is_entry
+from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
+from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.operators import binary, unary, update
+from difftest.simulator.index import DynamicIndex, Index, Shape
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.record import ON_CHIP
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+
+class Tensor(Tile, AnyTensor):
+    """A tensor or a part of it, with ``nki.tensor``'s methods and Python's operators."""
+
+    __slots__ = ()
+
+    __array_ufunc__ = None
+    """NumPy scalars leave ``np.float32(2) * tile`` to the tile."""
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError(
+            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
+            received=f"{self!r} used as a NumPy array",
+            remedy="use the functions of nki.language; return a tensor to see its values",
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
+
+    def _indirect(self, items: tuple[Any, ...]) -> Any:
+        return IndirectTile(self, items)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        target = self[key]
+        if isinstance(target, IndirectTile):
+            raise KernelError(
+                "a tile of indices on the left of '=' is not a copy that the engines make",
+                received=f"assignment to {target!r}",
+                remedy="use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
+            )
+        if isinstance(value, Tile) and _same_place(target, value):
+            return  # tile[...] += value has already written it
+        assign(target, value)
+
+    def astype(self, dtype: object) -> Tensor:
+        """A copy cast to ``dtype``."""
+        copied: Tensor = issue(tensor_copy, (self,), dtype=dtype)
+        return copied
+
+    def view(self, dtype: object) -> Tensor:
+        """The same bits as another dtype: no copy. The last dimension is scaled."""
+        return self.reinterpret(as_dtype(dtype))
+
+    def _iadd(self, other: Any) -> Tensor:
+        """``self += other`` in place; a matmul's result accumulates in PSUM."""
+        if (
+            isinstance(other, Tile)
+            and self.space is Space.PSUM
+            and isinstance(other.storage.producer, Product)
+        ):
+            accumulate_product(self, other)
+        else:
+            update("add", self, other)
+        return self
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._iadd(other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        update("subtract", self, other)
+        return self
+
+    def __imul__(self, other: Any) -> Tensor:
+        update("multiply", self, other)
+        return self
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        update("divide", self, other)
+        return self
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Index):
+            return DynamicIndex(self, other)
+        return binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        if isinstance(other, Index):
+            return DynamicIndex(self, other)
+        return binary("add", other, self)
+
+    def __neg__(self) -> Any:
+        return binary("multiply", self, -1.0, dtype=self.dtype)
+
+    def __invert__(self) -> Any:
+        name = "logical_not" if self.dtype == BOOL else "invert"
+        return unary(name, self)
+
+    def __eq__(self, other: object) -> Any:
+        return binary("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return binary("not_equal", self, other)
+
+    __hash__ = Tile.__hash__
+
+
+def _operator(name: str, *, reverse: bool = False) -> Callable[[Tensor, Any], Tensor]:
+    def forward(self: Tensor, other: Any) -> Any:
+        return binary(name, self, other)
+
+    def backward(self: Tensor, other: Any) -> Any:
+        return binary(name, other, self)
+
+    operator = backward if reverse else forward
+    is_entry(operator)
+    return operator
+
+
+for _python, _name in {
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "pow": "power",
+    "mod": "mod",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}.items():
+    setattr(Tensor, f"__{_python}__", _operator(_name))
+    setattr(Tensor, f"__r{_python}__", _operator(_name, reverse=True))
+for _python, _name in {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}.items():
+    setattr(Tensor, f"__{_python}__", _operator(_name))
+
+
+def _same_place(a: Tile, b: Tile) -> bool:
+    return a.storage is b.storage and a.pattern == b.pattern and a.dtype == b.dtype
+
+
+def assign(target: Tile, value: Any) -> None:
+    """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
+    if target.in_hbm:
+        raise KernelError(
+            "tensors in HBM are written by DMA",
+            happened="a value was assigned to a tensor in HBM",
+            received=f"assignment to {target!r}",
+            remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
+        )
+    if is_number(value):
+        issue(memset, (value,), (None,), dst=target)
+        return
+    if isinstance(value, Index):
+        raise KernelError(
+            "an index is not a tile",
+            received=f"assignment of {value!r}",
+            remedy="make a tile of it: nisa.iota(index, dtype=nl.int32)",
+        )
+    if isinstance(value, IndirectTile):
+        raise KernelError(
+            "a tile of indices on the right of '=' is not a copy that the engines make",
+            received=f"{value!r}",
+            remedy="use nisa.tensor_copy_dynamic_src",
+        )
+    source = need_tile(value, "its value", "assignment", ON_CHIP)
+    _check_assignment(target, source)
+    where = written(source)
+    if where is not None:
+        target.storage.leave_out()
+        where = where.reshape(target.shape)
+    elif source.size != target.size:
+        source = _repeated(source, target.tile_shape())
+    moved = source.size == target.size and (where is not None or source.is_whole())
+    moved = moved and source.dtype is source.storage.dtype
+    gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
+
+
+def _repeated(source: Tile, shape: Shape) -> Tile:
+    """A view of ``source`` that repeats along the free dimensions of ``shape``."""
+    have = source.tile_shape()
+    padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    return source.as_tile().reshape(padded).broadcast_to(shape)
+
+
+def _check_assignment(target: Tile, source: Tile) -> None:
+    have, want = source.tile_shape(), target.tile_shape()
+    if have == want or (have[0] == want[0] and source.size == target.size):
+        return
+    padded = (*have[:1], *(1,) * (len(want) - len(have)), *have[1:])
+    fits = len(padded) == len(want) and all(
+        h in (1, w) for h, w in zip(padded[1:], want[1:], strict=True)
+    )
+    if have[0] != want[0] or not fits:
+        raise ShapeError(
+            "an assignment's value has its target's shape, or repeats along free dimensions",
+            happened="a value of another shape was assigned",
+            received=f"target {list(target.shape)}, value {list(source.shape)}",
+        )

@@ -1,0 +1,76 @@
+"""Which elements of PSUM a matmul wrote: what ``nc_matmul(accumulate=...)`` goes by.
+
+``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another
+instruction wrote there, and adds elsewhere; True and False say it outright (stub of
+``nisa.nc_matmul``, v2.32.0, "Accumulation mode"). Adding where no matmul wrote is undefined.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import BOOL
+from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.memory import pattern_view
+from difftest.simulator.tile import Tile
+
+
+class AccumulationWarning(UserWarning):
+    """A matmul adds to what another instruction wrote, which is undefined on trn1 and trn2."""
+
+
+def resolve(dst: Tile, accumulate: Any) -> bool | None:
+    """Whether a matmul adds to ``dst``; None where it adds to some of its elements only.
+
+    Raises
+    ------
+    KernelError : ``accumulate=True`` where nothing was ever written.
+    """
+    if accumulate is not None and not isinstance(accumulate, (bool, np.bool_)):
+        raise KernelError(
+            "nc_matmul takes accumulate as True, False or None",
+            received=f"accumulate={accumulate!r:.60}",
+        )
+    if accumulate is not None and not accumulate:
+        return False
+    products = dst.storage.products
+    if products is None:
+        if accumulate:
+            _check_start(dst)
+        return bool(accumulate)
+    started = pattern_view(products, dst.pattern, BOOL)
+    if started.all():
+        return True
+    if accumulate:
+        _check_start(dst)
+        return True
+    return None if started.any() else False
+
+
+def _check_start(dst: Tile) -> None:
+    """Say what is wrong with adding where no matmul wrote."""
+    if dst.unwritten() is not None:
+        raise KernelError(
+            "accumulate=True adds to what a matmul wrote before",
+            received=f"{dst!r}, of which elements were never written",
+            remedy="use accumulate=False for the first matmul (accumulate=(i > 0)), or leave "
+            "accumulate out",
+        )
+    if current().machine.nc_version < 4:
+        warnings.warn(
+            AccumulationWarning(
+                f"nc_matmul adds to {dst!r}, which another instruction wrote: that is undefined "
+                f"on NeuronCore-v2 and v3 ({kernel_location()}). Use accumulate=False for the "
+                "first matmul, or leave accumulate out."
+            ),
+            stacklevel=4,
+        )
+
+
+def mark(dst: Tile) -> None:
+    """Note that a matmul wrote ``dst``."""
+    dst.storage.note_product(dst.pattern)

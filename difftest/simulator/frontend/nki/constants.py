@@ -1,0 +1,96 @@
+"""The enumerations of ``nki.isa`` and ``nki.language`` (stubs of AWS's documentation, v2.32.0)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from difftest.simulator.errors import KernelError
+from difftest.simulator.trace import Engine, Space
+
+engine: Any = Enum(
+    "engine",
+    {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
+)
+reduce_cmd: Any = Enum(
+    "reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4}
+)
+dge_mode: Any = Enum("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
+oob_mode: Any = Enum("oob_mode", {"error": 0, "skip": 1})
+matmul_perf_mode: Any = Enum("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
+nc_version: Any = Enum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+dma_engine: Any = Enum("dma_engine", {"dma": 1, "gpsimd_dma": 2})
+
+
+class MemoryRegion(Enum):
+    """Where a tensor lies: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+
+_SPACES = {
+    MemoryRegion.sbuf: Space.SBUF,
+    MemoryRegion.psum: Space.PSUM,
+    MemoryRegion.private_hbm: Space.PRIVATE_HBM,
+    MemoryRegion.shared_hbm: Space.SHARED_HBM,
+}
+_REGIONS = {space: region for region, space in _SPACES.items()}
+_ENGINES = {member: Engine[member.name.upper()] for member in engine if member.name != "sync"}
+
+
+def space_of(buffer: object, where: str) -> Space:
+    """The simulator's memory for a member of ``nl.MemoryRegion``.
+
+    Raises
+    ------
+    KernelError : it is none; names of buffers as strings ended with NKI 0.3 (migration guide).
+    """
+    if isinstance(buffer, MemoryRegion):
+        return _SPACES[buffer]
+    raise KernelError(
+        f"{where} takes buffer as a memory of nki.language",
+        received=f"buffer={buffer!r}",
+        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
+        remedy=f"write nl.{buffer}" if isinstance(buffer, str) else None,
+    )
+
+
+def region_of(space: Space) -> MemoryRegion:
+    """The member of ``nl.MemoryRegion`` for one of the simulator's memories."""
+    return _REGIONS[space]
+
+
+def engine_of(value: object, where: str) -> Engine:
+    """The trace's engine for a member of ``nisa.engine``.
+
+    Raises
+    ------
+    KernelError : it is none, or the Sync Engine, which computes nothing.
+    """
+    try:
+        return _ENGINES[value]  # type: ignore[index]
+    except (KeyError, TypeError):
+        raise KernelError(
+            f"{where} takes engine as a member of nki.isa.engine",
+            received=f"engine={value!r}",
+            limit=", ".join(f"nisa.engine.{member.name}" for member in _ENGINES),
+        ) from None
+
+
+def member_of(kind: Any, value: object, where: str) -> Any:
+    """``value`` if it is a member of one of the enumerations of ``nki.isa``.
+
+    Raises
+    ------
+    KernelError : it is none; raw integers ended with NKI 0.3 (migration guide).
+    """
+    if isinstance(value, kind):
+        return value
+    raise KernelError(
+        f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+        received=f"{kind.__name__}={value!r}",
+        limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
+    )

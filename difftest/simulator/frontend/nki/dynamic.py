@@ -1,0 +1,282 @@
+"""Views whose place is known only when the kernel runs: an offset, or one for each row, in SBUF.
+
+``ap(scalar_offset=...)`` and ``select(dim, tensor)`` move the whole pattern, while
+``ap(vector_offset=...)`` and ``vector_select`` give each row of the result its own place. Source:
+"NKI Access Patterns" and the stub ``nki.language.NkiTensor`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    OutOfBoundsError,
+    ShapeError,
+)
+from difftest.simulator.frontend.nki import views
+from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.index import as_integer
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+if TYPE_CHECKING:
+    from difftest.simulator.frontend.nki.tensor import NkiTensor
+
+
+class Rows(NamedTuple):
+    """The dimension that is indexed: elements from one row to the next, and how many there are."""
+
+    unit: int
+    size: int
+
+
+class DynamicView(IndirectTile):
+    """A view that lies ``index * unit`` elements further on than its layout says.
+
+    Attributes
+    ----------
+    shape, strides, offset : of the view, in elements of its storage.
+    index : what holds the offset: one element, or one for each row of the view's first dimension.
+    """
+
+    __slots__ = ("index", "layout", "owner", "rows", "whole")
+
+    def __init__(
+        self, owner: NkiTensor, layout: Layout, index: Tile, rows: Rows, *, whole: bool
+    ) -> None:
+        size = owner.storage.data.size
+        base = type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
+        super().__init__(base, ())
+        self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
+        self.whole = whole
+        """Whether one offset moves the whole pattern; else each row has one."""
+        self.shape = layout.shape
+
+    def __repr__(self) -> str:
+        return f"{self.owner!r} indexed by {self.index!r}, shape {list(self.shape)}"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def buffer(self) -> Any:
+        """The memory that the tensor lies in."""
+        return self.owner.buffer
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the pattern, in elements."""
+        return self.layout.strides
+
+    @property
+    def offset(self) -> int:
+        """Where the pattern begins, before the index is added."""
+        return self.layout.offset
+
+    @property
+    def name(self) -> str:
+        return self.owner.name
+
+    @property
+    def index_tiles(self) -> tuple[Tile, ...]:
+        """The tile that holds the offsets."""
+        return (self.index,)
+
+    def is_indirect(self) -> bool:
+        """Whether the view depends on an index that is known only when the kernel runs: yes."""
+        return True
+
+    def get_pattern(self) -> list[list[int]]:
+        """The access pattern as ``[[stride, count], ...]``."""
+        return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
+
+    def signature(self) -> tuple[object, ...]:
+        return ("dynamic", self.base.signature(), self.shape)
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def offsets(self) -> Array:
+        """The rows that the index names, int64: one for each row of the view, or one in all."""
+        values = np.asarray(self.index.values(), dtype=np.int64)
+        if self.whole:
+            return values.reshape(-1)[:1]
+        return values.T.reshape(-1)[: self.shape[0]]
+
+    def settled(self) -> Tile | None:
+        """The view where its one offset puts it; None if each row has one, or if it leaves."""
+        if not self.whole:
+            return None
+        _, inside = self.locate()
+        if not inside.all():
+            return None
+        start = self.layout.offset + int(self.offsets()[0]) * self.rows.unit
+        return self.owner._view(self.layout._replace(offset=start))
+
+    def locate(self) -> tuple[tuple[Array, ...], Array]:
+        """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
+        shape, strides = self.layout.shape, self.layout.strides
+        rows = self.offsets()
+        first = self.layout.offset + rows * self.rows.unit
+        inner = np.zeros((1,) * len(shape), dtype=np.int64)
+        for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+            if axis == 0 and not self.whole:
+                continue
+            steps = np.arange(size, dtype=np.int64) * stride
+            inner = inner + steps.reshape((-1,) + (1,) * (len(shape) - axis - 1))
+        places = np.broadcast_to(first.reshape((-1,) + (1,) * (len(shape) - 1)) + inner, shape)
+        low = places.reshape(len(rows), -1).min(axis=1)
+        high = places.reshape(len(rows), -1).max(axis=1)
+        kept = (rows >= 0) & (rows < self.rows.size) & (low >= 0) & (high < self.base.size)
+        inside = np.broadcast_to(kept.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
+        return (places,), inside
+
+    def resolve(self, *, skip: bool) -> tuple[tuple[Array, ...], Array]:
+        """:meth:`locate`; unless ``skip``, an offset that leaves the tensor raises."""
+        places, inside = self.locate()
+        if not skip and not inside.all():
+            rows = self.offsets()
+            kept = inside.reshape(len(inside), -1)[:, 0] if not self.whole else inside.ravel()[:1]
+            wrong = int(np.flatnonzero(~kept)[0])
+            raise OutOfBoundsError(
+                "an offset held in SBUF stays inside its tensor",
+                received=f"offset {int(rows[wrong])} (element {wrong} of {self.index!r}) into "
+                f"{self.owner!r}, in steps of {self.rows.unit} elements",
+                limit=f"0 to {self.rows.size - 1}",
+                remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
+            )
+        return places, inside
+
+    # -- views of it -----------------------------------------------------------------------------
+
+    def _derived(self, layout: Layout) -> DynamicView:
+        return DynamicView(self.owner, layout, self.index, self.rows, whole=self.whole)
+
+    def __getitem__(self, key: Any) -> DynamicView:
+        if key is Ellipsis:
+            return self
+        view: DynamicView = self._refuse("indexing")
+        return view
+
+    def reshape(self, shape: Any) -> DynamicView:
+        """The same elements in another shape; the dimension of the rows stays."""
+        layout = views.reshape(self.layout._replace(on_chip=not self.whole), shape)
+        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+
+    def permute(self, dims: Any) -> DynamicView:
+        """The dimensions in another order; that of the rows stays first."""
+        layout = views.permute(self.layout._replace(on_chip=not self.whole), dims)
+        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+
+    def expand_dim(self, dim: int) -> DynamicView:
+        """A new dimension of size 1, not before that of the rows."""
+        layout = views.expand(self.layout._replace(on_chip=not self.whole), dim)
+        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+
+    def _refuse(self, what: str) -> Any:
+        raise KernelError(
+            "an indirect view takes no further index",
+            received=f"{what} of {self!r}",
+            remedy="slice the tensor before select, vector_select or ap with an offset; "
+            "is_indirect() tells such views",
+        )
+
+    def select(self, dim: int, index: Any) -> Any:
+        """Not possible twice."""
+        return self._refuse("select")
+
+    def vector_select(self, dim: int, vector_offset: Any) -> Any:
+        """Not possible twice."""
+        return self._refuse("vector_select")
+
+    def ap(self, *args: Any, **kwargs: Any) -> Any:
+        """``ap`` of the tensor itself: patterns do not compose."""
+        return self.owner.ap(*args, **kwargs)
+
+
+# -- how they come to be ---------------------------------------------------------------------------
+
+
+def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
+    """``tensor.select(dim, index)`` with an index held in SBUF."""
+    axis = as_integer(dim, "select with dim")
+    axis = axis + tensor.ndim if axis < 0 else axis
+    if not (0 if tensor.in_hbm else 1) <= axis < tensor.ndim:
+        raise ShapeError(
+            "select with an index held in SBUF takes a free dimension on chip",
+            received=f"select({dim}, ...) of {tensor!r}",
+            remedy="on chip every partition is accessed alike: select a free dimension",
+        )
+    layout = tensor._layout()
+    rows = Rows(unit=layout.strides[axis], size=layout.shape[axis])
+    shape = (*layout.shape[:axis], *layout.shape[axis + 1 :])
+    strides = (*layout.strides[:axis], *layout.strides[axis + 1 :])
+    least = 1 if tensor.in_hbm else 2
+    if len(shape) < least:
+        shape, strides = (*shape, 1), (*strides, 1)
+    return one_offset(tensor, layout._replace(shape=shape, strides=strides), index, rows)
+
+
+def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
+    """``tensor.vector_select(0, offsets)``."""
+    if as_integer(dim, "vector_select with dim") != 0:
+        raise ShapeError("vector_select takes dimension 0", received=f"dim {dim} of {tensor!r}")
+    layout = tensor._layout()
+    count = offsets.shape[0] if isinstance(offsets, Tile) else 1
+    rows = Rows(unit=layout.strides[0], size=layout.shape[0])
+    wanted = layout._replace(shape=(count, *layout.shape[1:]))
+    return row_offsets(tensor, wanted, offsets, rows)
+
+
+def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> DynamicView:
+    """A pattern that one element, held in SBUF, moves as a whole."""
+    held = _held(index, "scalar_offset")
+    if held.size != 1:
+        raise ShapeError(
+            "a scalar offset is one element in SBUF, shape (1, 1)", received=f"{held!r}"
+        )
+    return DynamicView(tensor, layout, held, rows, whole=True)
+
+
+def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> DynamicView:
+    """A pattern whose first dimension is walked by the rows that SBUF holds."""
+    held = _held(index, "vector_offset")
+    if not tensor.in_hbm:
+        raise BufferError(
+            "a vector of offsets indexes a tensor in HBM",
+            received=f"vector_offset of {tensor!r}",
+            limit="hbm",
+            remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
+        )
+    if held.size < layout.shape[0]:
+        raise ShapeError(
+            "vector_offset has one offset for each row of the pattern",
+            received=f"{held.size} offsets for {layout.shape[0]} rows",
+        )
+    return DynamicView(tensor, layout, held, rows, whole=False)
+
+
+def _held(index: Any, what: str) -> Tile:
+    """The tile that holds the offsets: integers in SBUF."""
+    if not isinstance(index, Tile):
+        raise KernelError(
+            f"{what} is a tensor of integers in SBUF",
+            received=f"{type(index).__name__} {index!r:.60}",
+        )
+    if index.space is not Space.SBUF:
+        raise BufferError(f"{what} lies in SBUF", received=f"{index!r}", limit="sbuf")
+    if index.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{what} holds integers",
+            received=f"{name_of(index.dtype)}",
+            limit="int32, uint32 and smaller integers",
+        )
+    return index

@@ -1,0 +1,127 @@
+"""The module that kernels import as ``nki.isa`` (usually ``nisa``), today's dialect."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.constants import (
+    dge_mode,
+    dma_engine,
+    engine,
+    matmul_perf_mode,
+    nc_version,
+    oob_mode,
+    reduce_cmd,
+)
+from difftest.simulator.frontend.nki.isa.elementwise import (
+    bn_aggr,
+    bn_stats,
+    dropout,
+    reciprocal,
+    scalar_tensor_tensor,
+    tensor_scalar,
+    tensor_tensor,
+    tensor_tensor_scan,
+)
+from difftest.simulator.frontend.nki.isa.moves import (
+    dma_copy,
+    dma_transpose,
+    iota,
+    memset,
+    tensor_copy,
+    tensor_copy_predicated,
+)
+from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.patterns import NkiValidationError
+
+tensor_engine = engine.tensor
+vector_engine = engine.vector
+scalar_engine = engine.scalar
+gpsimd_engine = engine.gpsimd
+unknown_engine = engine.unknown
+
+_DOCUMENTED = frozenset(
+    [
+        "activate2",
+        "core_barrier",
+        "dma_compute",
+        "exponential",
+        "nc_matmul_mx",
+        "nc_n_gather",
+        "nonzero_with_count",
+        "quantize_mx",
+        "rand2",
+        "rand_get_state",
+        "rand_set_state",
+        "register_alloc",
+        "register_load",
+        "register_move",
+        "register_store",
+        "rng",
+        "scalar_load",
+        "scalar_store",
+        "sendrecv",
+        "set_rng_seed",
+        "tensor_scalar_cumulative",
+        "topk",
+        "VirtualRegister",
+    ]
+)
+"""What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in _DOCUMENTED:
+        raise not_modelled(f"nki.isa.{name}", "its use")
+    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
+
+
+def get_nc_version() -> Any:
+    """The generation of the machine that runs: a member of ``nisa.nc_version``."""
+    return nc_version(current().machine.nc_version)
+
+
+def get_nc_sub_version() -> int:
+    """The revision of the silicon: the first."""
+    return 0
+
+
+__all__ = [
+    "NkiInstruction",
+    "NkiValidationError",
+    "bn_aggr",
+    "bn_stats",
+    "constants",
+    "dge_mode",
+    "dma_copy",
+    "dma_engine",
+    "dma_transpose",
+    "dropout",
+    "engine",
+    "get_nc_sub_version",
+    "get_nc_version",
+    "gpsimd_engine",
+    "iota",
+    "matmul_perf_mode",
+    "memset",
+    "nc_matmul",
+    "nc_transpose",
+    "nc_version",
+    "oob_mode",
+    "reciprocal",
+    "reduce_cmd",
+    "scalar_engine",
+    "scalar_tensor_tensor",
+    "tensor_copy",
+    "tensor_copy_predicated",
+    "tensor_engine",
+    "tensor_scalar",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "unknown_engine",
+    "vector_engine",
+]

@@ -1,0 +1,180 @@
+"""``nki.isa``: element by element, on the Vector, Scalar and GpSimd Engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.dtypes import FLOAT32, is_float
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import engine_of
+from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.instructions import elementwise, scan
+from difftest.simulator.instructions.alu import AluOp, alu_op
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+UNKNOWN = constants.engine.unknown
+_MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
+
+
+def same_elements(where: str, **tiles: Any) -> None:
+    """Raise :class:`ShapeError` unless the tiles have as many elements in each partition.
+
+    Tiles do not broadcast in today's dialect (stub of ``nisa.tensor_tensor``, v2.32.0).
+    """
+    given = {name: tile for name, tile in tiles.items() if isinstance(tile, Tile)}
+    sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
+    if len(sizes) > 1:
+        raise ShapeError(
+            f"{where} takes tiles of the same partitions and elements in each",
+            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
+            remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
+            "nisa.tensor_scalar for one value in each partition",
+        )
+
+
+@public
+def tensor_tensor(
+    dst: Any, data1: Any, data2: Any, op: Any, engine: Any = UNKNOWN, name: str | None = None
+) -> NkiInstruction:
+    """``dst = data1 <op> data2``."""
+    same_elements("tensor_tensor", data1=data1, data2=data2)
+    chosen, operator = engine_of(engine, "tensor_tensor"), alu_op(op, "tensor_tensor")
+    in_psum = any(isinstance(t, Tile) and t.space is Space.PSUM for t in (dst, data1, data2))
+    if in_psum and chosen is Engine.UNKNOWN and Engine.VECTOR in operator.engines:
+        chosen = Engine.VECTOR  # the GpSimd Engine, exact for integers, cannot access PSUM
+    return issue(elementwise.tensor_tensor, dst, (data1, data2), (operator,), engine=chosen)
+
+
+def scalar_operand(op: AluOp, operand: Any, where: str, name: str) -> Any:
+    """An operand of ``tensor_scalar`` and kin: 0 beside a unary operator, float32 in a tile.
+
+    Raises
+    ------
+    KernelError : it is missing. DtypeError : an arithmetic operator's tile is not float32, which
+        AWS's compiler refuses (its simulator does not).
+    """
+    if operand is None:
+        if op.unary:
+            return 0
+        raise KernelError(f"{where} takes {name} beside op={op.name}", received=f"{name}=None")
+    if isinstance(operand, Tile) and not op.bitvec and operand.dtype != FLOAT32:
+        spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
+        raise DtypeError(
+            f"'nisa.{where}_arith' op '{name}' must be float32, got '{spelled}'",
+            received=f"{name} = {operand!r} with op={op.name}",
+            limit="float32",
+            remedy="copy it into a float32 tile first (nisa.tensor_copy)",
+        )
+    return operand
+
+
+@public
+def tensor_scalar(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    engine: Any = UNKNOWN,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
+    first = alu_op(op0, "tensor_scalar")
+    second = None if op1 is None else alu_op(op1, "tensor_scalar")
+    if second is None and operand1 is not None:
+        raise KernelError(
+            "tensor_scalar takes op1 and operand1 together", received=f"operand1={operand1!r}"
+        )
+    operands = (
+        data,
+        scalar_operand(first, operand0, "tensor_scalar", "operand0"),
+        None if second is None else scalar_operand(second, operand1, "tensor_scalar", "operand1"),
+    )
+    return issue(
+        elementwise.tensor_scalar,
+        dst,
+        operands,
+        (first, bool(reverse0), second, bool(reverse1)),
+        engine=engine_of(engine, "tensor_scalar"),
+    )
+
+
+@public
+def scalar_tensor_tensor(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = (data <op0> operand0) <op1> operand1``, operand1 of as many elements as data."""
+    same_elements("scalar_tensor_tensor", data=data, operand1=operand1)
+    first, second = alu_op(op0, "scalar_tensor_tensor"), alu_op(op1, "scalar_tensor_tensor")
+    for op in (first, second):
+        if op.bitvec:
+            raise KernelError(
+                "scalar_tensor_tensor takes arithmetic operators", received=f"op={op.name}"
+            )
+    operand0 = scalar_operand(first, operand0, "scalar_tensor_tensor", "operand0")
+    options = (first, bool(reverse0), second, bool(reverse1))
+    return issue(elementwise.scalar_tensor_tensor, dst, (data, operand0, operand1), options)
+
+
+@public
+def reciprocal(dst: Any, data: Any, name: str | None = None) -> NkiInstruction:
+    """``dst = 1 / data`` on the Vector Engine."""
+    return issue(elementwise.reciprocal, dst, (data,))
+
+
+@public
+def tensor_tensor_scan(
+    dst: Any,
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
+    ops = (alu_op(op0, "tensor_tensor_scan"), alu_op(op1, "tensor_tensor_scan"))
+    options = (*ops, bool(reverse0), bool(reverse1))
+    return issue(scan.tensor_tensor_scan, dst, (data0, data1, initial), options)
+
+
+@public
+def dropout(dst: Any, data: Any, prob: Any, name: str | None = None) -> NkiInstruction:
+    """``dst = data`` with elements replaced by 0 at the given probability."""
+    if isinstance(dst, Tile) and isinstance(data, Tile) and dst.dtype != data.dtype:
+        raise DtypeError(
+            "dropout's dst has the dtype of its data", received=f"dst {dst!r}, data {data!r}"
+        )
+    wide = isinstance(prob, Tile) and isinstance(data, Tile) and not is_float(data.dtype)
+    if wide and prob.dtype != FLOAT32:
+        raise DtypeError("dropout of integers takes prob in float32", received=f"prob = {prob!r}")
+    return issue(scan.dropout, dst, (data, prob))
+
+
+@public
+def bn_stats(dst: Any, data: Any, name: str | None = None) -> NkiInstruction:
+    """Count, mean and variance * count of even, then odd, elements: six in each partition."""
+    return issue(scan.bn_stats, dst, (data,))
+
+
+@public
+def bn_aggr(dst: Any, data: Any, name: str | None = None) -> NkiInstruction:
+    """Mean and variance from bn_stats' tuples: two in each partition."""
+    return issue(scan.bn_aggr, dst, (data,))

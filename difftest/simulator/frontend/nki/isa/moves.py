@@ -1,0 +1,251 @@
+"""``nki.isa``: copies on chip, constants, and what the DMA engines move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import is_float, name_of
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import engine_of, member_of
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
+from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.index import Index, as_integer, as_integers
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import dma
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+MOST_AXES = 4
+"""Dimensions of the pattern of iota and affine_select."""
+_DGE = constants.dge_mode
+_OOB = constants.oob_mode
+_PRIORITIES = range(4)
+
+
+@public
+def tensor_copy(
+    dst: Any, src: Any, engine: Any = UNKNOWN, name: str | None = None
+) -> NkiInstruction:
+    """``dst = src`` on chip, cast to dst's dtype."""
+    chosen = engine_of(engine, "tensor_copy")
+    if chosen is Engine.SCALAR and current().machine.nc_version == 2:
+        raise KernelError(
+            "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
+            "nisa.activation with op=nl.copy instead.",
+            received=f"engine.scalar on {current().machine.name}",
+        )
+    return issue(copies.tensor_copy, dst, (src,), engine=chosen)
+
+
+@public
+def tensor_copy_predicated(
+    dst: Any, src: Any, predicate: Any, reverse_pred: bool = False, name: str | None = None
+) -> NkiInstruction:
+    """``dst = src`` where the predicate is true."""
+    return issue(copies.tensor_copy_predicated, dst, (src, predicate), (bool(reverse_pred),))
+
+
+@public
+def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None) -> NkiInstruction:
+    """Every element of dst becomes a constant, of dst's own kind."""
+    if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
+        raise DtypeError(
+            "memset takes a value of dst's own kind",
+            received=f"value={value!r} for {dst!r}",
+            remedy=f"write {int(value)} for {name_of(dst.dtype)}"
+            if value.is_integer()
+            else "give dst a float dtype",
+        )
+    return issue(copies.memset, dst, (value,), (None,), engine=engine_of(engine, "memset"))
+
+
+# -- patterns of integers --------------------------------------------------------------------------
+
+
+def affine(
+    dst: Any, pattern: Sequence[Sequence[int]], offset: int, multiplier: int, where: str
+) -> Index:
+    """``offset + channel * multiplier + sum(step * i)`` over dst's partitions and the pattern.
+
+    Raises
+    ------
+    ShapeError : the pattern has more than four dimensions, or not dst's elements.
+    """
+    if not isinstance(dst, Tile):
+        raise KernelError(f"{where} takes a tensor as dst", received=f"{dst!r:.60}")
+    try:
+        pairs = [(as_integer(s, "step"), as_integer(n, "num")) for s, n in pattern]
+    except (TypeError, ValueError):
+        raise KernelError(
+            f"{where} takes pattern as a list of [step, num]", received=f"pattern={pattern!r:.80}"
+        ) from None
+    shape = (dst.tile_shape()[0], *(n for _, n in pairs))
+    total = 1
+    for size in shape:
+        total *= size
+    if not 1 <= len(pairs) <= MOST_AXES or total != dst.size:
+        raise ShapeError(
+            f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
+            "partition",
+            received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
+            limit=f"{dst.size // max(shape[0], 1)} elements",
+        )
+    steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
+    return Index(shape, as_integer(offset, "offset"), steps)
+
+
+@public
+def iota(
+    dst: Any, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
+) -> NkiInstruction:
+    """``dst = offset + channel * channel_multiplier + sum(step * i)``, in 32-bit integers."""
+    index = affine(dst, pattern, offset, channel_multiplier, "iota")
+    return issue(copies.iota, dst, (index,))
+
+
+# -- DMA -------------------------------------------------------------------------------------------
+
+
+def check_priority(priority: Any, where: str) -> None:
+    """Raise :class:`KernelError` unless the priority is one that the machine has."""
+    if priority is None:
+        return
+    if current().machine.nc_version < 4 or as_integer(priority, "priority") not in _PRIORITIES:
+        raise KernelError(
+            f"{where}'s priority is 0 to 3, on NeuronCore-v4 and later",
+            received=f"priority={priority!r} on {current().machine.name}",
+        )
+
+
+def _check_sides(where: str, **sides: Any) -> None:
+    """DMA reads and writes HBM and SBUF; since NKI 0.3 PSUM is not among them."""
+    for role, side in sides.items():
+        if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
+            raise BufferError(
+                f"{where} takes {role} in hbm or sbuf",
+                received=f"{role} = {side!r}",
+                limit="hbm or sbuf",
+                remedy="copy between PSUM and SBUF with nisa.tensor_copy",
+            )
+
+
+def _dge(mode: Any, engine: Any, dst: Any, src: Any, where: str) -> str:
+    """The name of the DGE mode; hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
+    name = str(member_of(_DGE, mode, where).name)
+    if engine is not UNKNOWN and name != "hwdge":
+        raise KernelError(
+            f"{where} takes engine with dge_mode.hwdge only",
+            received=f"engine={engine!r}, dge_mode.{name}",
+        )
+    if name == "hwdge" and getattr(dst, "dtype", None) != getattr(src, "dtype", None):
+        raise DtypeError(
+            f"{where} with dge_mode.hwdge does not cast",
+            received=f"src {src!r}, dst {dst!r}",
+            remedy="give both one dtype, or leave dge_mode out",
+        )
+    return name
+
+
+@public
+def dma_copy(
+    dst: Any,
+    src: Any,
+    priority: int | None = None,
+    oob_mode: Any = _OOB.error,
+    dge_mode: Any = _DGE.unknown,
+    engine: Any = UNKNOWN,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
+    check_priority(priority, "dma_copy")
+    _check_sides("dma_copy", src=src, dst=dst)
+    dge = _dge(dge_mode, engine, dst, src, "dma_copy")
+    skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
+    gathers, scatters = _stays_dynamic(src, skip), _stays_dynamic(dst, skip)
+    if (gathers or scatters) and dge == "hwdge":
+        raise KernelError(
+            "hardware descriptors take no offset for each row",
+            received=f"dge_mode.hwdge with src {src!r}, dst {dst!r}",
+            remedy="leave dge_mode out, or use dge_mode.swdge",
+        )
+    if gathers and scatters:
+        raise not_modelled("a dma_copy that gathers and scatters", f"{src!r}, {dst!r}")
+    if gathers:
+        return issue(dma.dma_gather, dst, (_keep(src),), (skip, dge))
+    if scatters:
+        return issue(dma.dma_scatter, _keep(dst), (src,), (None, skip, dge))
+    return issue(dma.dma_copy, dst, (src,), (None, dge))
+
+
+class KeptView(DynamicView):
+    """A dynamic view that goes to the DMA engines as it is, because they may skip parts of it."""
+
+    __slots__ = ()
+
+
+def _keep(view: DynamicView) -> KeptView:
+    return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
+
+
+def _stays_dynamic(side: Any, skip: bool) -> bool:
+    """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
+    if not isinstance(side, DynamicView):
+        return False
+    return not side.whole or (skip and side.settled() is None)
+
+
+@public
+def dma_transpose(
+    dst: Any,
+    src: Any,
+    axes: Any = None,
+    priority: int | None = None,
+    dge_mode: Any = _DGE.unknown,
+    oob_mode: Any = _OOB.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
+    check_priority(priority, "dma_transpose")
+    _check_sides("dma_transpose", src=src, dst=dst)
+    if isinstance(src, DynamicView) and not src.whole:
+        raise not_modelled("dma_transpose with an offset for each row", f"{src!r}")
+    if isinstance(dst, Tile) and dst.space is not Space.SBUF:
+        raise BufferError(
+            "dma_transpose writes dst in sbuf", received=f"dst = {dst!r}", limit="sbuf"
+        )
+    if isinstance(dst, Tile) and isinstance(src, Tile) and dst.dtype != src.dtype:
+        raise DtypeError("dma_transpose does not cast", received=f"src {src!r}, dst {dst!r}")
+    member_of(_OOB, oob_mode, "dma_transpose")
+    dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
+    if dge == "hwdge":
+        _check_hardware_transpose(src)
+    order = None if axes is None else as_integers(axes, "axes")
+    return issue(dma.dma_transpose, dst, (src,), (order, dge))
+
+
+def _check_hardware_transpose(src: Any) -> None:
+    """What the hardware DGE transposes (stub of dma_transpose, v2.32.0)."""
+    shape, rank = src.shape, len(src.shape)
+    wrong = None
+    if src.dtype.itemsize != 2:
+        wrong = "src's dtype has 2 bytes"
+    elif shape[-1] > 128:
+        wrong = "src.shape[-1] is at most 128"
+    elif rank == 2 and shape[0] != 16:
+        wrong = "src.shape[0] is 16 for two dimensions"
+    elif rank > 2 and (shape[0] not in (1, 2, 4, 8, 16) or shape[0] * shape[-2] % 16):
+        wrong = (
+            "src.shape[0] is 1, 2, 4, 8 or 16, and src.shape[0] * src.shape[-2] a multiple of 16"
+        )
+    if wrong:
+        raise KernelError(
+            f"dma_transpose with dge_mode.hwdge: {wrong}",
+            received=f"src = {src!r}",
+            remedy="leave dge_mode out",
+        )

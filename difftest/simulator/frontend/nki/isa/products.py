@@ -1,0 +1,97 @@
+"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, name_of
+from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
+from difftest.simulator.frontend.nki import accumulation, constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import engine_of, member_of
+from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
+from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import matmul
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+_PERF = constants.matmul_perf_mode
+_WIDE = (FLOAT32, TFLOAT32)
+
+
+def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -> None:
+    """float32 goes with float32 alone; dst is float32 (stub of nc_matmul, v2.32.0)."""
+    if not all(isinstance(tile, Tile) for tile in (dst, stationary, moving)):
+        return  # the record says what is wrong
+    if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
+        raise DtypeError(
+            "nc_matmul takes float32 and tfloat32 with each other only",
+            received=f"stationary {name_of(stationary.dtype)}, moving {name_of(moving.dtype)}",
+            remedy="cast both operands to one dtype",
+        )
+    version = current().machine.nc_version
+    allowed = {FLOAT32} | ({BFLOAT16} if version >= 4 else set())
+    if transposes:
+        allowed.add(stationary.dtype)
+    if dst.dtype not in allowed:
+        raise DtypeError(
+            f"nc_matmul dst dtype must be float32 on gen{version}",
+            received=f"dst = {dst!r}",
+            limit=", ".join(sorted(name_of(dtype) for dtype in allowed)),
+        )
+
+
+@public
+def nc_matmul(
+    dst: Any,
+    stationary: Any,
+    moving: Any,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    accumulate: bool | None = None,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    perf_mode: Any = _PERF.none,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before."""
+    if member_of(_PERF, perf_mode, "nc_matmul") is not _PERF.none:
+        raise not_modelled("nc_matmul's perf_mode", f"perf_mode={perf_mode}")
+    _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
+    position = as_integers(tile_position, "tile_position") if tile_position else ()
+    size = as_integers(tile_size, "tile_size") if tile_size else ()
+    adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
+    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size))
+    accumulation.mark(dst)
+    return done
+
+
+@public
+def nc_transpose(
+    dst: Any, data: Any, engine: Any = UNKNOWN, name: str | None = None
+) -> NkiInstruction:
+    """``dst = data.T`` between partitions and the flattened free axes."""
+    chosen = engine_of(engine, "nc_transpose")
+    if isinstance(dst, Tile) and isinstance(data, Tile):
+        if dst.dtype != data.dtype:
+            raise DtypeError(
+                "nc_transpose's dst has the dtype of its data",
+                received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
+                remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
+            )
+        if chosen is Engine.UNKNOWN:
+            by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
+            chosen = Engine.TENSOR if by_tensor else Engine.VECTOR
+        if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
+            raise ShapeError(
+                "a transpose on the Tensor Engine writes PSUM",
+                received=f"dst = {dst!r}",
+                limit="psum",
+                remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "
+                "32 x 32 elements",
+            )
+    return issue(matmul.nc_transpose, dst, (data,), engine=chosen)

@@ -1,0 +1,156 @@
+"""The module that kernels import as ``nki.language`` (usually ``nl``), today's dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, INT32, TFLOAT32
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.nki.constants import MemoryRegion
+from difftest.simulator.frontend.nki.language.creation import (
+    ds,
+    empty_like,
+    full,
+    ndarray,
+    ones,
+    rand,
+    shared_constant,
+    shared_identity_matrix,
+    zeros,
+    zeros_like,
+)
+from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
+from difftest.simulator.frontend.nki.language.loops import (
+    affine_range,
+    dynamic_range,
+    num_programs,
+    program_id,
+    program_ndim,
+    sequential_range,
+    static_range,
+)
+from difftest.simulator.frontend.nki.language.memories import (
+    hbm,
+    is_hbm,
+    is_on_chip,
+    is_psum,
+    is_sbuf,
+    private_hbm,
+    psum,
+    sbuf,
+    shared_hbm,
+    tile_size,
+)
+from difftest.simulator.frontend.nki.language.moves import device_print, load, no_reorder, store
+from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.tensor import NkiTensor
+
+float32 = np.dtype(np.float32)
+float16 = np.dtype(np.float16)
+bfloat16 = BFLOAT16
+tfloat32 = TFLOAT32
+float8_e4m3 = FLOAT8_E4M3
+float8_e5m2 = FLOAT8_E5M2
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = INT32
+uint8 = np.dtype(np.uint8)
+uint16 = np.dtype(np.uint16)
+uint32 = np.dtype(np.uint32)
+bool_ = BOOL
+
+_DOCUMENTED = frozenset(
+    [
+        "all",
+        "broadcast_to",
+        "dropout",
+        "expand_dims",
+        "float4_e2m1fn_x4",
+        "float8_e4m3fn",
+        "float8_e4m3fn_x4",
+        "float8_e5m2_x4",
+        "float8_e8m0fnu",
+        "fori_loop",
+        "gather_flattened",
+        "load_transpose2d",
+        "matmul",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "random_seed",
+        "rms_norm",
+        "softmax",
+        "sum",
+        "transpose",
+        "var",
+        "where",
+        "while_loop",
+        "alloc_tiles",
+        "blocks",
+        "tiles",
+        "NkiScalar",
+    ]
+)
+"""What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name in _DOCUMENTED:
+        raise not_modelled(f"nki.language.{name}", "its use")
+    raise AttributeError(f"module 'nki.language' has no attribute {name!r}")
+
+
+__all__ = [
+    "MemoryRegion",
+    "NKIObject",
+    "NkiTensor",
+    "affine_range",
+    "bfloat16",
+    "bool_",
+    "device_print",
+    "ds",
+    "dynamic_range",
+    "empty_like",
+    "float8_e4m3",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "full",
+    "hbm",
+    "int8",
+    "int16",
+    "int32",
+    "is_hbm",
+    "is_on_chip",
+    "is_psum",
+    "is_sbuf",
+    "load",
+    "ndarray",
+    "no_reorder",
+    "num_programs",
+    "ones",
+    "private_hbm",
+    "program_id",
+    "program_ndim",
+    "psum",
+    "rand",
+    "sbuf",
+    "sequential_range",
+    "shared_constant",
+    "shared_hbm",
+    "shared_identity_matrix",
+    "static_range",
+    "store",
+    "tfloat32",
+    "tile_size",
+    "uint8",
+    "uint16",
+    "uint32",
+    "zeros",
+    "zeros_like",
+]

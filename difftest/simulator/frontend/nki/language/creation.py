@@ -1,0 +1,158 @@
+"""``nki.language``: tensors made, filled, and made of constants."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import Array, as_dtype, round_to, to_bits
+from difftest.simulator.errors import KernelError, LimitError, ShapeError, not_modelled
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
+from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.index import DynamicSlice, as_integers
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import gate
+from difftest.simulator.memory import Shape
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tile import Tile
+
+SBUF = MemoryRegion.sbuf
+UINT8 = np.dtype(np.uint8)
+
+
+def _shape(shape: Any, where: str) -> Shape:
+    sizes = as_integers(shape, f"{where} with shape")
+    if not sizes or min(sizes) < 1:
+        raise ShapeError(
+            f"{where} takes a shape of positive sizes", received=f"shape {list(sizes)}"
+        )
+    return sizes
+
+
+def _new(shape: Any, dtype: object, buffer: object, name: str, where: str) -> NkiTensor:
+    """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
+    core, space, sizes = current(), space_of(buffer, where), _shape(shape, where)
+    if not space.is_hbm and sizes[0] > core.machine.partitions:
+        raise LimitError(
+            f"a tensor on chip has at most {core.machine.partitions} partitions",
+            received=f"{where}({list(sizes)}) in {space.value}: partition dimension {sizes[0]} "
+            f"exceeds maximum {core.machine.partitions}",
+            limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
+            remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
+        )
+    storage = core.allocate(sizes, as_dtype(dtype, where), space, name=str(name or ""))
+    return NkiTensor.whole(storage)
+
+
+def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
+    """``tensor`` with every element ``value``: on chip by memset, in HBM as the host gives it."""
+    if not tensor.in_hbm:
+        gate.issue(copies.memset, (value,), (None,), dst=tensor)
+        return tensor
+    storage = tensor.storage
+    constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
+    storage.data[...] = to_bits(constant, storage.dtype)
+    tensor.mark_written()
+    return tensor
+
+
+@public
+def ndarray(
+    shape: Any, dtype: object, buffer: Any = SBUF, name: str = "", address: Any = None
+) -> NkiTensor:
+    """A new tensor; its contents are undefined until they are written."""
+    if address is not None:
+        raise not_modelled("nl.ndarray's argument 'address'", f"address={address!r}")
+    return _new(shape, dtype, buffer, name, "nl.ndarray")
+
+
+@public
+def zeros(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+    """A new tensor of zeros."""
+    return _filled(_new(shape, dtype, buffer, name, "nl.zeros"), 0)
+
+
+@public
+def ones(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+    """A new tensor of ones."""
+    return _filled(_new(shape, dtype, buffer, name, "nl.ones"), 1)
+
+
+@public
+def full(
+    shape: Any, fill_value: Any, dtype: object, buffer: Any = SBUF, name: str = ""
+) -> NkiTensor:
+    """A new tensor of one value."""
+    return _filled(_new(shape, dtype, buffer, name, "nl.full"), fill_value)
+
+
+@public
+def zeros_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    """Zeros in the shape of ``x``, by default in its dtype and memory."""
+    return _filled(_like(x, dtype, buffer, name, "nl.zeros_like"), 0)
+
+
+@public
+def empty_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    """A new tensor in the shape of ``x``, by default in its dtype and memory."""
+    return _like(x, dtype, buffer, name, "nl.empty_like")
+
+
+def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTensor:
+    if not isinstance(x, Tile):
+        raise KernelError(f"{where} takes a tensor", received=f"{type(x).__name__} {x!r:.60}")
+    place = region_of(x.space) if buffer is None else buffer
+    return _new(x.shape, x.dtype if dtype is None else dtype, place, name, where)
+
+
+@public
+def rand(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+    """A new tensor, uniformly random in [0, 1) (NumPy's generator, a launch's own seed)."""
+    tensor = _new(shape, dtype, buffer, name, "nl.rand")
+    if tensor.in_hbm:
+        raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
+    gate.issue(copies.rand, (), (None,), dst=tensor)
+    return tensor
+
+
+@public
+def shared_constant(constant: Any) -> NkiTensor:
+    """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
+    if isinstance(constant, (str, os.PathLike)):
+        constant = np.load(constant)
+    if not isinstance(constant, np.ndarray):
+        raise KernelError(
+            "nl.shared_constant takes a NumPy array or the path of a .npy file",
+            received=f"{type(constant).__name__} {constant!r:.60}",
+        )
+    as_dtype(constant.dtype, "nl.shared_constant")
+    array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
+    return NkiTensor.whole(current().adopt(array, name="constant", mutable=False))
+
+
+@public
+def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> NkiTensor:
+    """The identity matrix [n, n] in SBUF, in ``dst`` if there is one."""
+    if dst is None:
+        tensor = _new((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
+    elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
+        tensor = dst
+    else:
+        raise ShapeError(
+            "nl.shared_identity_matrix writes dst of shape (n, n)", received=f"{dst!r} for n={n}"
+        )
+    gate.issue(copies.memset, (0,), (None,), dst=tensor)
+    step = tensor.storage.partition_step
+    diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
+    NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
+    return tensor
+
+
+@public
+def ds(start: Any, size: Any) -> DynamicSlice:
+    """``size`` elements from ``start``."""
+    return DynamicSlice(start, size)

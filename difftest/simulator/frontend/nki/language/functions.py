@@ -1,0 +1,140 @@
+"""``nki.language``: each operator as a token for ``op=`` and as a function that returns a tile.
+
+A function's result is a new tile in SBUF in the shape of its input, in its dtype unless ``dtype``
+names another. Tiles do not broadcast; a number may stand beside a tile (release notes of NKI 0.3,
+known issues). Source: the stubs of ``nki.language`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.isa.elementwise import same_elements
+from difftest.simulator.instructions import activation as scalar_engine
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import elementwise, gate
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.functions import ACTIVATIONS
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+Function = Callable[..., Any]
+
+
+def _wanted(dtype: object, tile: Tile) -> Any:
+    return tile.dtype if dtype is None else as_dtype(dtype)
+
+
+def _named(function: Function, name: str, summary: str) -> Function:
+    """``function`` under its public name, known to instructions as an operator."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    made = public(function)
+    made.nki_name = name  # type: ignore[attr-defined]
+    return made
+
+
+def _elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
+    """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
+    op, where = ALU_OPS[name], f"nl.{name}"
+    tiles = [side for side in (x, y) if isinstance(side, Tile)]
+    if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
+        raise KernelError(
+            f"{where} takes two tiles, or a tile and a number", received=f"{x!r:.60} and {y!r:.60}"
+        )
+    wanted = _wanted(dtype, tiles[0])
+    if len(tiles) == 1:
+        if name == "power" and tiles[0] is x:
+            raise NotModelledError(
+                "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
+                received=f"nl.power({x!r}, {y!r})",
+            )
+        number = y if tiles[0] is x else x
+        options = (op, tiles[0] is y, None, False)
+        return gate.issue(
+            elementwise.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
+        )
+    same_elements(where, x=x, y=y)
+    wide = all(tile.dtype.kind in "iu" and tile.dtype.itemsize == 4 for tile in tiles)
+    in_psum = any(tile.space is Space.PSUM for tile in tiles)
+    engine = Engine.VECTOR if wide and in_psum else Engine.UNKNOWN
+    return gate.issue(elementwise.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
+
+
+def _binary(name: str) -> Function:
+    def function(x: Any, y: Any, dtype: object = None) -> Any:
+        return _elementwise(name, x, y, dtype)
+
+    return _named(function, name, f"``{name}(x, y)``, element by element.")
+
+
+def _unary(name: str) -> Function:
+    def function(x: Any, dtype: object = None) -> Any:
+        tile = need_tile(x, "x", f"nl.{name}")
+        options = (ALU_OPS[name], False, None, False)
+        return gate.issue(
+            elementwise.tensor_scalar, (tile, 0, None), options, dtype=_wanted(dtype, tile)
+        )
+
+    return _named(function, name, f"``{name}(x)``, element by element.")
+
+
+def _activation(name: str) -> Function:
+    def function(x: Any, dtype: object = None) -> Any:
+        tile = need_tile(x, "x", f"nl.{name}")
+        return gate.issue(
+            scalar_engine.activation,
+            (tile, 1.0, None),
+            (name, None, Accumulate.IDLE),
+            others=(None,),
+            dtype=_wanted(dtype, tile),
+        )
+
+    return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
+
+
+def _absent(name: str) -> Function:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise not_modelled(f"nl.{name}", "its use")
+
+    return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
+
+
+_ABSENT = (
+    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "cos", "tan", "ceil", "floor", "trunc"),
+    *("average", "prelu", "bypass"),
+)
+
+BINARY = {name: _binary(name) for name, op in ALU_OPS.items() if not op.unary}
+UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
+ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
+ABSENT = {name: _absent(name) for name in _ABSENT}
+
+
+def _copied(x: Any, dtype: object = None) -> Any:
+    tile = need_tile(x, "x", "nl.copy")
+    return gate.issue(copies.tensor_copy, (tile,), dtype=_wanted(dtype, tile), engine=Engine.VECTOR)
+
+
+def _inverted(x: Any, dtype: object = None) -> Any:
+    tile = need_tile(x, "x", "nl.reciprocal")
+    return gate.issue(elementwise.reciprocal, (tile,), dtype=_wanted(dtype, tile))
+
+
+def _negated(x: Any, dtype: object = None) -> Any:
+    return _elementwise("multiply", x, -1.0, dtype)
+
+
+OTHERS = {
+    "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
+    "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),
+    "negative": _named(_negated, "negative", "``-x``, element by element."),
+}
+FUNCTIONS: dict[str, Function] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
+"""The functions that are operators too, by name."""

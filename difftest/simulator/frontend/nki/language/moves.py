@@ -1,0 +1,53 @@
+"""``nki.language``: loads, stores, and what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import BufferError, KernelError
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.isa.moves import dma_copy
+from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+
+@public
+def load(src: Any, dtype: object = None) -> Any:
+    """A new tile in SBUF with the elements of a tensor in HBM."""
+    if not isinstance(src, (Tile, DynamicView)) or not src.in_hbm:
+        raise BufferError(
+            "nl.load takes a tensor in hbm", received=f"src = {src!r:.80}", limit="hbm"
+        )
+    shape = src.shape if len(src.shape) > 1 else (*src.shape, 1)
+    tile = ndarray(shape, src.dtype if dtype is None else as_dtype(dtype))
+    dma_copy(tile, src)
+    return tile
+
+
+@public
+def store(dst: Any, value: Any) -> Any:
+    """Copy a tile in SBUF to a tensor in HBM, which is returned."""
+    need_tile(value, "value", "nl.store", (Space.SBUF,))
+    if not isinstance(dst, (Tile, DynamicView)) or not dst.in_hbm:
+        raise BufferError("nl.store takes dst in hbm", received=f"dst = {dst!r:.80}", limit="hbm")
+    dma_copy(dst, value)
+    return dst
+
+
+@public
+def device_print(print_prefix: str, tensor: Any) -> None:
+    """Print a tensor's values when the kernel runs."""
+    if not isinstance(tensor, Tile):
+        raise KernelError("nl.device_print takes a tensor", received=f"{tensor!r:.60}")
+    print(print_prefix, tensor.values())
+
+
+@public
+def no_reorder() -> contextlib.AbstractContextManager[None]:
+    """``with nl.no_reorder():`` instructions run in program order here anyway."""
+    return contextlib.nullcontext()

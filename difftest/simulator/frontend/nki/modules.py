@@ -1,0 +1,35 @@
+"""The modules of today's dialect by the names under which kernels import them."""
+
+from __future__ import annotations
+
+import types
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from difftest.simulator.frontend.nki import constants, isa, kernel, language, typing
+
+ROOT = "nki"
+
+
+def modules() -> dict[str, ModuleType]:
+    """``nki`` and its submodules, made anew."""
+    root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
+    root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
+    root.__path__ = []
+    names = {
+        ROOT: root,
+        f"{ROOT}.language": language,
+        f"{ROOT}.isa": isa,
+        f"{ROOT}.isa.constants": constants,
+        f"{ROOT}.typing": typing,
+    }
+    for name, value in {
+        "jit": kernel.jit,
+        "simulate": kernel.simulate,
+        "language": language,
+        "isa": isa,
+        "typing": typing,
+        "__difftest_embedded__": True,
+    }.items():
+        setattr(root, name, value)
+    return names

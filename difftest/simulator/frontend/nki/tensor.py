@@ -1,0 +1,202 @@
+"""``nl.NkiTensor``: a view of a tensor's storage, as kernels of today's dialect handle it.
+
+Every view shares its storage, and none is a copy. Attributes and methods are those of the stub
+``nki.language.NkiTensor`` at v2.32.0; what a method does to shape and strides is in
+:mod:`difftest.simulator.frontend.nki.views`, ``ap`` in
+:mod:`difftest.simulator.frontend.nki.patterns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.nki import patterns, views
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
+from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.index import is_integer
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tile import Tile
+
+Self = TypeVar("Self", bound="NkiTensor")
+
+
+class NkiTensor(Tile, NKIObject):
+    """A tensor in SBUF, PSUM or HBM, or a view of one.
+
+    Attributes
+    ----------
+    shape, strides, offset : of the view, in elements of its storage.
+    dtype, buffer, name, ndim, size : of the tensor.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    __hash__ = Tile.__hash__
+
+    # -- attributes ------------------------------------------------------------------------------
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory that the tensor lies in."""
+        return region_of(self.storage.space)
+
+    @property
+    def name(self) -> str:
+        """The name that the kernel gave it, empty if none."""
+        return self.storage.allocation.name
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements are adjacent in row-major order; on chip in each partition."""
+        return views.contiguous(self._layout())
+
+    def get_pattern(self) -> list[list[int]]:
+        """The access pattern as ``[[stride, count], ...]``."""
+        return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
+
+    def is_indirect(self) -> bool:
+        """Whether the view depends on an index that is known only when the kernel runs: no."""
+        return False
+
+    def _layout(self) -> Layout:
+        return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
+
+    def _view(self: Self, layout: Layout) -> Self:
+        pattern = Pattern(layout.offset, layout.shape, layout.strides)
+        return type(self)(self.storage, pattern, 0, self.dtype)
+
+    # -- indexing --------------------------------------------------------------------------------
+
+    def __getitem__(self: Self, key: Any) -> Self:
+        return self if key is Ellipsis else self._view(views.index(self._layout(), key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """``tensor[...] = other``: a copy on chip, or a number everywhere."""
+        target = self[key]
+        if target.in_hbm:
+            raise KernelError(
+                "tensors in HBM are written by DMA",
+                received=f"assignment to {target!r}",
+                remedy="use nisa.dma_copy(dst, src) or nl.store(dst, value)",
+            )
+        if is_number(value):
+            gate.issue(memset, (value,), (None,), dst=target)
+            return
+        source = need_tile(value, "its value", "assignment")
+        gate.issue(tensor_copy, (source,), dst=target)
+
+    def __iter__(self: Self) -> Iterator[Self]:
+        return (self[k] for k in range(self.shape[0]))
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError(
+            "a tensor is not an array: its values exist when the kernel runs",
+            received=f"{self!r} used as a NumPy array",
+            remedy="return a tensor in nl.shared_hbm to see its values, or nl.device_print it",
+        )
+
+    # -- views -----------------------------------------------------------------------------------
+
+    @public
+    def slice(self: Self, dim: int, start: int, end: int, step: int = 1) -> Self:
+        """``start:end:step`` of one dimension."""
+        return self._view(views.cut(self._layout(), dim, start, end, step))
+
+    @public
+    def select(self, dim: int, index: Any) -> Any:
+        """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
+        if not is_integer(index):
+            return select_one(self, dim, index)
+        layout = self._layout()
+        axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim
+        if not is_integer(axis) or not 0 <= axis < self.ndim:
+            return self._view(views.squeeze(layout, dim))  # raises
+        key = [slice(None)] * self.ndim
+        return self._view(views.index(layout, (*key[:axis], index, *key[axis + 1 :])))
+
+    @public
+    def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
+        """A row for each element of ``vector_offset`` [P, 1] in SBUF; ``dim`` 0, HBM only."""
+        return select_rows(self, dim, vector_offset)
+
+    @public
+    def permute(self: Self, dims: Sequence[int]) -> Self:
+        """The dimensions in another order; on chip the first stays."""
+        return self._view(views.permute(self._layout(), dims))
+
+    @public
+    def broadcast(self: Self, dim: int, size: int) -> Self:
+        """A dimension of size 1 repeated ``size`` times (stride 0)."""
+        return self._view(views.broadcast(self._layout(), dim, size))
+
+    @public
+    def expand_dim(self: Self, dim: int) -> Self:
+        """A new dimension of size 1."""
+        return self._view(views.expand(self._layout(), dim))
+
+    @public
+    def squeeze_dim(self: Self, dim: int) -> Self:
+        """Without a dimension of size 1."""
+        return self._view(views.squeeze(self._layout(), dim))
+
+    @public
+    def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
+        """One dimension as several; one of ``shape`` may be -1."""
+        return self._view(views.split(self._layout(), dim, shape))
+
+    @public
+    def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
+        """Adjacent dimensions, both ends included, as one."""
+        return self._view(views.flatten(self._layout(), start_dim, end_dim))
+
+    def reshape(self: Self, shape: Any = None, *, new_shape: Any = None) -> Self:
+        """The same elements in another shape; ``new_shape`` is what NKI 0.4 called ``shape``."""
+        wanted = new_shape if shape is None else shape
+        return self._view(views.reshape(self._layout(), wanted))
+
+    @public
+    def rearrange(
+        self: Self,
+        src_pattern: Sequence[Any],
+        dst_pattern: Sequence[Any],
+        fixed_sizes: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Dimensions split, permuted and merged by name, as in einops."""
+        return self._view(views.rearrange(self._layout(), src_pattern, dst_pattern, fixed_sizes))
+
+    @public
+    def view(self: Self, dtype: object) -> Self:
+        """The same bits as another dtype."""
+        if as_dtype(dtype) == self.dtype:
+            return self
+        raise not_modelled("NkiTensor.view with another dtype", f"{self!r} as {dtype!r}")
+
+    reinterpret_cast = view
+
+    @public
+    def indirect(self, index: Any, num_elem: int | None = None) -> NoReturn:
+        """Tensor indirection of NeuronCore-v4."""
+        raise not_modelled("NkiTensor.indirect", f"{self!r}", "gather with nisa.dma_copy")
+
+    @public
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: object = None,
+    ) -> Any:
+        """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
+        if dtype is not None and as_dtype(dtype) != self.dtype:
+            raise not_modelled("NkiTensor.ap with another dtype", f"{self!r} as {dtype!r}")
+        return patterns.access(self, pattern, offset, scalar_offset, vector_offset, indirect_dim)

@@ -1,0 +1,406 @@
+"""What indexing and the view methods make of a tensor's shape and strides: no data, no tensor.
+
+A view is an offset, a shape and strides, in elements of its storage. On chip (SBUF, PSUM) the
+first dimension is the partitions': views keep it, and have two dimensions at least; in HBM they
+have one at least. Source: the stubs of ``nki.language.NkiTensor`` at v2.32.0, and the NKI Language
+Guide, "Tensor Values".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.index import DynamicSlice, as_integer, is_integer
+from difftest.simulator.memory import Shape
+
+
+class Layout(NamedTuple):
+    """Where a view's elements lie: ``offset + sum(strides[k] * i[k])``."""
+
+    offset: int
+    shape: Shape
+    strides: Shape
+    on_chip: bool
+
+    def __str__(self) -> str:
+        return f"a tensor of shape {list(self.shape)}"
+
+
+def _axis(layout: Layout, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
+    """``dim`` as an axis number, from ``first`` on."""
+    number = as_integer(dim, f"{what} with dim")
+    ndim = len(layout.shape) + extra
+    at = number + ndim if number < 0 else number
+    if not first <= at < ndim:
+        raise ShapeError(
+            f"{what} names a {'free ' if first else ''}dimension of the tensor",
+            received=f"dim {dim} of {layout}",
+            limit=f"{first} to {ndim - 1}",
+            remedy="the partition dimension, 0, stays as it is on chip" if first else None,
+        )
+    return at
+
+
+def _free(layout: Layout) -> int:
+    """The first axis that a view of this tensor may change."""
+    return 1 if layout.on_chip else 0
+
+
+# -- indexing --------------------------------------------------------------------------------------
+
+
+def index(layout: Layout, key: object) -> Layout:
+    """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
+
+    Raises
+    ------
+    OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is none of these.
+    """
+    items = _spread(layout, key if isinstance(key, tuple) else (key,))
+    offset = layout.offset
+    kept: list[tuple[int, int]] = []
+    for axis, item in enumerate(items):
+        stride = layout.strides[axis]
+        if is_integer(item):
+            start = _place(layout, axis, as_integer(item, "index"))
+            if axis == 0 and layout.on_chip:
+                kept.append((1, stride))
+        else:
+            start, count, step = _range(layout, axis, item)
+            kept.append((count, stride * step))
+        offset += start * stride
+    least = 2 if layout.on_chip and len(layout.shape) > 1 else 1
+    while len(kept) < least:
+        kept.append((1, layout.strides[-1]))
+    return layout._replace(
+        offset=offset, shape=tuple(n for n, _ in kept), strides=tuple(s for _, s in kept)
+    )
+
+
+def _spread(layout: Layout, items: tuple[Any, ...]) -> list[Any]:
+    """One item for each dimension: what ``...`` stands for, and full slices for the rest."""
+    ellipses = [k for k, item in enumerate(items) if item is Ellipsis]
+    missing = len(layout.shape) - len(items) + len(ellipses)
+    if len(ellipses) > 1 or missing < 0:
+        raise ShapeError(
+            "an index has one item for each dimension, and one '...' at most",
+            received=f"{len(items) - len(ellipses)} items for {layout}",
+        )
+    at = ellipses[0] if ellipses else len(items)
+    rest = [slice(None)] * missing
+    return [*items[:at], *rest, *items[at + 1 if ellipses else at :]]
+
+
+def _place(layout: Layout, axis: int, number: int) -> int:
+    size = layout.shape[axis]
+    if not -size <= number < size:
+        raise _outside(layout, axis, f"index {number}")
+    return number % size
+
+
+def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
+    """First index, number and step of what a slice or ``nl.ds`` selects."""
+    size = layout.shape[axis]
+    if isinstance(item, DynamicSlice):
+        start, stop, step = item.start, item.start + item.size, 1
+    elif isinstance(item, slice):
+        step = 1 if item.step is None else as_integer(item.step, "slice step")
+        start = 0 if item.start is None else as_integer(item.start, "slice start")
+        stop = size if item.stop is None else as_integer(item.stop, "slice stop")
+        start, stop = (n + size if n < 0 else n for n in (start, stop))
+    else:
+        raise KernelError(
+            "a tensor is indexed with integers, slices, nl.ds and '...'",
+            received=f"{type(item).__name__} at dimension {axis} of {layout}",
+            remedy=_INSTEAD.get(type(item).__name__),
+        )
+    if step < 1:
+        raise KernelError(
+            "a slice has a positive step", received=f"step {step} at dimension {axis} of {layout}"
+        )
+    count = -(-(stop - start) // step)
+    if count < 1:
+        raise ShapeError(
+            "a slice selects at least one element",
+            received=f"{start}:{stop}:{step} at dimension {axis} of {layout}",
+        )
+    if start < 0 or stop > size:
+        raise _outside(layout, axis, f"elements {start} to {stop - 1}")
+    return start, count, step
+
+
+_INSTEAD = {
+    "NoneType": "insert a dimension with tensor.expand_dim(dim)",
+    "NkiTensor": "use tensor.select(dim, index), tensor.vector_select(0, offsets), or "
+    "tensor.ap(..., scalar_offset=... or vector_offset=...)",
+    "VirtualRegister": "use tensor.select(dim, index) or tensor.ap(..., scalar_offset=register)",
+}
+"""What to write instead of an index that is none, by its type."""
+
+
+def _outside(layout: Layout, axis: int, what: str) -> OutOfBoundsError:
+    return OutOfBoundsError(
+        "an access stays inside its tensor",
+        received=f"{what} at dimension {axis} of {layout}",
+        limit=f"0 to {layout.shape[axis] - 1}",
+        remedy="correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
+    )
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def cut(layout: Layout, dim: object, start: object, end: object, step: object) -> Layout:
+    """``tensor.slice(dim, start, end, step)``, with ``0 <= start < end <= size``."""
+    axis = _axis(layout, dim, "slice")
+    first, last = as_integer(start, "slice's start"), as_integer(end, "slice's end")
+    if not 0 <= first < last:
+        raise ShapeError(
+            "slice takes 0 <= start < end <= the dimension's size",
+            received=f"slice({dim}, {start}, {end}) of {layout}",
+        )
+    first, count, stride = _range(layout, axis, slice(first, last, step))
+    return layout._replace(
+        offset=layout.offset + first * layout.strides[axis],
+        shape=(*layout.shape[:axis], count, *layout.shape[axis + 1 :]),
+        strides=(
+            *layout.strides[:axis],
+            layout.strides[axis] * stride,
+            *layout.strides[axis + 1 :],
+        ),
+    )
+
+
+def permute(layout: Layout, dims: Sequence[Any]) -> Layout:
+    """``tensor.permute(dims)``; on chip ``dims[0]`` is 0."""
+    order = tuple(as_integer(dim, "permute with dims") for dim in dims)
+    if sorted(order) != list(range(len(layout.shape))):
+        raise ShapeError(
+            "permute takes each dimension once", received=f"permute({order}) of {layout}"
+        )
+    if layout.on_chip and order[0] != 0:
+        raise ShapeError(
+            "permute keeps the partition dimension first on chip",
+            received=f"permute({order}) of {layout}",
+            limit="dims[0] == 0",
+            remedy="transpose with nisa.nc_transpose",
+        )
+    return layout._replace(
+        shape=tuple(layout.shape[k] for k in order),
+        strides=tuple(layout.strides[k] for k in order),
+    )
+
+
+def broadcast(layout: Layout, dim: object, size: object) -> Layout:
+    """``tensor.broadcast(dim, size)``: a dimension of size 1 repeats (stride 0)."""
+    axis = _axis(layout, dim, "broadcast", first=_free(layout))
+    count = as_integer(size, "broadcast with size")
+    if layout.shape[axis] != 1 or count < 1:
+        raise ShapeError(
+            "broadcast repeats a dimension of size 1",
+            received=f"broadcast({dim}, {size}) of {layout}",
+        )
+    return layout._replace(
+        shape=(*layout.shape[:axis], count, *layout.shape[axis + 1 :]),
+        strides=(*layout.strides[:axis], 0, *layout.strides[axis + 1 :]),
+    )
+
+
+def expand(layout: Layout, dim: object) -> Layout:
+    """``tensor.expand_dim(dim)``: a new dimension of size 1."""
+    axis = _axis(layout, dim, "expand_dim", first=_free(layout), extra=1)
+    stride = layout.strides[axis] * layout.shape[axis] if axis < len(layout.shape) else 1
+    return layout._replace(
+        shape=(*layout.shape[:axis], 1, *layout.shape[axis:]),
+        strides=(*layout.strides[:axis], stride, *layout.strides[axis:]),
+    )
+
+
+def squeeze(layout: Layout, dim: object) -> Layout:
+    """``tensor.squeeze_dim(dim)``: a dimension of size 1 goes."""
+    axis = _axis(layout, dim, "squeeze_dim", first=_free(layout))
+    if layout.shape[axis] != 1:
+        raise ShapeError(
+            "squeeze_dim removes a dimension of size 1",
+            received=f"squeeze_dim({dim}) of {layout}",
+        )
+    return layout._replace(
+        shape=(*layout.shape[:axis], *layout.shape[axis + 1 :]),
+        strides=(*layout.strides[:axis], *layout.strides[axis + 1 :]),
+    )
+
+
+def split(layout: Layout, dim: object, shape: Any) -> Layout:
+    """``tensor.reshape_dim(dim, shape)``: one dimension becomes several."""
+    axis = _axis(layout, dim, "reshape_dim")
+    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = _completed([as_integer(n, "reshape_dim to") for n in given], layout.shape[axis])
+    if axis < _free(layout) and len(sizes) > 1:
+        raise ShapeError(
+            "reshape_dim keeps the partition dimension on chip",
+            received=f"reshape_dim({dim}, {shape}) of {layout}",
+        )
+    if math.prod(sizes) != layout.shape[axis]:
+        raise ShapeError(
+            "reshape_dim keeps the number of elements",
+            received=f"reshape_dim({dim}, {shape}) of {layout}",
+            limit=f"a product of {layout.shape[axis]}",
+        )
+    stride = layout.strides[axis]
+    strides = tuple(stride * math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
+    return layout._replace(
+        shape=(*layout.shape[:axis], *sizes, *layout.shape[axis + 1 :]),
+        strides=(*layout.strides[:axis], *strides, *layout.strides[axis + 1 :]),
+    )
+
+
+def _completed(sizes: Sequence[int], total: int) -> Shape:
+    """``sizes`` with what -1 stands for."""
+    if -1 not in sizes:
+        return tuple(sizes)
+    rest = math.prod(size for size in sizes if size != -1)
+    return tuple(total // max(rest, 1) if size == -1 else size for size in sizes)
+
+
+def flatten(layout: Layout, start_dim: object, end_dim: object) -> Layout:
+    """``tensor.flatten_dims(start_dim, end_dim)``: adjacent dimensions, both included, merge."""
+    first = _axis(layout, start_dim, "flatten_dims", first=_free(layout))
+    last = _axis(layout, end_dim, "flatten_dims", first=first)
+    merged = _merged(layout.shape[first : last + 1], layout.strides[first : last + 1])
+    if merged is None:
+        raise ShapeError(
+            "flatten_dims merges dimensions that are contiguous in memory",
+            received=f"flatten_dims({start_dim}, {end_dim}) of {layout} with strides "
+            f"{list(layout.strides)}",
+            remedy="flatten before permute or slice, or copy the view first",
+        )
+    return layout._replace(
+        shape=(*layout.shape[:first], merged[0], *layout.shape[last + 1 :]),
+        strides=(*layout.strides[:first], merged[1], *layout.strides[last + 1 :]),
+    )
+
+
+def _merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
+    """Size and stride of dimensions as one; None if no stride walks them."""
+    size, stride = 1, 0
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n == 1:
+            continue
+        if size == 1:
+            size, stride = n, step
+        elif step == stride * size:
+            size *= n
+        else:
+            return None
+    return size, stride if size > 1 else (strides[-1] if strides else 1)
+
+
+def reshape(layout: Layout, shape: Any) -> Layout:
+    """``tensor.reshape(shape)``: the same elements in the same order, without a copy.
+
+    Raises
+    ------
+    ShapeError : the number of elements differs, the partitions change on chip, or no view has
+        that shape.
+    """
+    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = _completed([as_integer(n, "reshape to") for n in given], math.prod(layout.shape))
+    if math.prod(sizes) != math.prod(layout.shape) or min(sizes, default=0) < 1:
+        raise ShapeError(
+            "reshape keeps the number of elements",
+            received=f"{layout} to {list(sizes)}: {math.prod(layout.shape)} to "
+            f"{math.prod(sizes)} elements",
+        )
+    if layout.on_chip and sizes[0] != layout.shape[0]:
+        raise ShapeError(
+            "reshape keeps the partition dimension on chip",
+            received=f"{layout} to {list(sizes)}",
+            limit=f"shape[0] == {layout.shape[0]}",
+            remedy="reshape the free dimensions only, or the tensor in HBM",
+        )
+    head = 1 if layout.on_chip else 0
+    strides = _reshaped(layout.shape[head:], layout.strides[head:], sizes[head:])
+    if strides is None:
+        raise ShapeError(
+            "reshape is a view, so the elements that it merges are contiguous in memory",
+            received=f"{layout} with strides {list(layout.strides)} to {list(sizes)}",
+            remedy="reshape before permute or slice, or copy the view first",
+        )
+    return layout._replace(shape=sizes, strides=(*layout.strides[:head], *strides))
+
+
+def _reshaped(shape: Shape, strides: Shape, sizes: Shape) -> Shape | None:
+    """The strides of ``sizes`` over the same elements; None if there are none."""
+    result: list[int] = []
+    old = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
+    at = 0
+    pending = list(sizes)
+    while pending:
+        group = [pending.pop(0)]
+        if group[0] == 1:
+            result.append(0)
+            continue
+        end = at + 1
+        total = old[at][0]
+        while math.prod(group) != total:
+            if math.prod(group) < total:
+                if not pending:
+                    return None
+                group.append(pending.pop(0))
+            elif end < len(old):
+                total *= old[end][0]
+                end += 1
+            else:
+                return None
+        merged = _merged(tuple(n for n, _ in old[at:end]), tuple(s for _, s in old[at:end]))
+        if merged is None:
+            return None
+        result += [merged[1] * math.prod(group[k + 1 :]) for k in range(len(group))]
+        at = end
+    return tuple(result)
+
+
+def rearrange(
+    layout: Layout, source: Sequence[Any], target: Sequence[Any], sizes: Mapping[str, int] | None
+) -> Layout:
+    """``tensor.rearrange(source, target, sizes)``: split, permute and merge dimensions by name."""
+    known = dict(sizes or {})
+    if len(source) != len(layout.shape):
+        raise ShapeError(
+            "rearrange's source pattern names each dimension",
+            received=f"{tuple(source)} for {layout}",
+        )
+    parts = layout
+    names: list[str] = []
+    for group in source:
+        members = (group,) if isinstance(group, str) else tuple(group)
+        if len(members) > 1:
+            parts = split(parts, len(names), [known.get(name, -1) for name in members])
+        names += members
+    wanted = [name for group in target for name in ((group,) if isinstance(group, str) else group)]
+    if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
+        raise ShapeError(
+            "rearrange's patterns have the same names, each once",
+            received=f"{tuple(source)} to {tuple(target)}",
+        )
+    for name, size in known.items():
+        if name in names and parts.shape[names.index(name)] != size:
+            raise ShapeError(
+                "rearrange's sizes are those of the tensor",
+                received=f"{name}={size} for {parts.shape[names.index(name)]} elements",
+            )
+    parts = permute(parts, [names.index(name) for name in wanted])
+    for axis, group in enumerate(target):
+        if not isinstance(group, str) and len(group) > 1:
+            parts = flatten(parts, axis, axis + len(group) - 1)
+    return parts
+
+
+def contiguous(layout: Layout) -> bool:
+    """Whether the elements are adjacent in row-major order; on chip within each partition."""
+    first = _free(layout)
+    merged = _merged(layout.shape[first:], layout.strides[first:])
+    return merged is not None and (merged[0] == 1 or merged[1] == 1)

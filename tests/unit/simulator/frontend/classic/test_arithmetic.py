@@ -1,0 +1,144 @@
+"""Operators as functions: they broadcast and promote."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, ShapeError
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+
+A, B = normal(6, 4, 5), normal(6, 4, 5, seed=1)
+SHAPES = [(6, 4, 5), (1, 4, 5), (6, 1, 5), (6, 4, 1), (1, 1, 5), (6, 1, 1), (1, 1, 1)]
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(SHAPES, SHAPES)), ids=str)
+def test_operands_broadcast_in_every_dimension(left, right):
+    """Partitions too: nl's functions repeat an operand of one partition, nisa's do not."""
+    a, b = normal(*left), normal(*right, seed=1)
+    named, operator = on_tiles(lambda x, y: (nl.subtract(x, y), x - y), a, b)
+    assert_array_equal(named, a - b, strict=True)
+    assert_array_equal(operator, a - b, strict=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5)])
+def test_one_partition_of_fewer_dimensions_broadcasts(shape):
+    """It has no partitions that could meet the other's free dimensions."""
+    small = normal(*shape, seed=2)
+    right, left, chosen = on_tiles(
+        lambda x, y: (x * y, y - x, nl.where(x > 0, x, 0.0) + y), A, small
+    )
+    assert_array_equal(right, A * small)
+    assert_array_equal(left, small - A)
+    assert_array_equal(chosen, np.where(A > 0, A, 0) + small)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, y: x * y,
+        lambda x, y: y * x,
+        lambda x, y: nl.where(y > 0, x, x),
+        lambda x, y: nl.where(x > 0, x, y),
+        lambda x, y: nisa.tensor_tensor(x, y, np.add),
+    ],
+)
+def test_partitions_do_not_meet_free_dimensions(compute):
+    """NumPy would align the partitions of [4, 5] with the second dimension of [4, 4, 5]."""
+    with pytest.raises(ShapeError, match="takes operands with the same number of dim") as caught:
+        on_tiles(compute, normal(4, 4, 5), normal(4, 5))
+    assert "[4, 4, 5]" in caught.value.received
+    assert caught.value.remedy.endswith("tile[:, None, :]")
+
+
+def test_one_partition_of_more_dimensions_does_not_broadcast():
+    with pytest.raises(ShapeError, match="operands with the same number of partitions"):
+        on_tiles(lambda x, y: x * y, normal(1, 4, 5), normal(6, 5))
+
+
+def test_operands_in_psum():
+    for compute in (
+        lambda x, y: nl.add(in_psum(x), y),
+        lambda x, y: nl.add(x, in_psum(y)),
+        lambda x, y: nl.add(in_psum(x), in_psum(y)),
+    ):
+        assert_array_equal(on_tiles(compute, A, B), A + B)
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "divide"])
+def test_a_number_on_either_side(name):
+    function, numpys = getattr(nl, name), getattr(np, name)
+    right, left = on_tiles(lambda x: (function(x, 0.3), function(0.3, x)), A)
+    assert_array_equal(right, numpys(A, np.float32(0.3)))
+    assert_array_equal(left, numpys(np.float32(0.3), A))
+
+
+@pytest.mark.parametrize("name", ["add", "multiply"])
+def test_the_result_rounds_once_into_the_dtype_given(name):
+    a, b = A.astype(ml_dtypes.bfloat16), B.astype(np.float16)
+    function, numpys = getattr(nl, name), getattr(np, name)
+    exact = numpys(a.astype(np.float32), b.astype(np.float32))
+    default, given = on_tiles(
+        lambda x, y: (function(x, y), function(x, y, dtype=nl.bfloat16)), a, b
+    )
+    assert_array_equal(default, exact, strict=True)
+    assert_array_equal(given, exact.astype(ml_dtypes.bfloat16), strict=True)
+
+
+def test_negative_and_invert():
+    bits = np.arange(-4, 4, dtype=np.int16).reshape(2, 4)
+    negative, minus, inverted, tilde, not_ = on_tiles(
+        lambda x, n: (nl.negative(x), -x, nl.invert(n), ~n, ~(n > 0)), A[:2, 0, :4], bits
+    )
+    assert_array_equal(negative, -A[:2, 0, :4], strict=True)
+    assert_array_equal(minus, -A[:2, 0, :4], strict=True)
+    assert_array_equal(inverted, ~bits, strict=True)
+    assert_array_equal(tilde, ~bits, strict=True)
+    assert_array_equal(not_, ~(bits > 0), strict=True)
+
+
+def test_floating_point_specials_are_values_and_no_warnings():
+    specials = np.array([[np.inf, -np.inf, np.nan, 0.0, 3e38]], np.float32)
+    results = on_tiles(
+        lambda x: (
+            x - x,
+            x * x,
+            1.0 / x,
+            nl.exp(x),
+            nl.sum(x, axis=1),
+            nl.prod(x, axis=1),
+            nl.var(x, axis=1),
+            nl.softmax(x, axis=1),
+            nl.matmul(nl.zeros((5, 1), nl.float32), x, transpose_x=False),
+        )[:8],
+        specials,
+    )
+    with np.errstate(all="ignore"):
+        assert_array_equal(results[0], specials - specials)
+        assert_array_equal(results[1], specials * specials)
+        assert_array_equal(results[2], np.float32(1) / specials)
+    assert np.isnan(results[4]).all()
+
+
+@pytest.mark.parametrize(
+    ("compute", "error"),
+    [
+        (lambda x: nl.add(1.0, 2.0), KernelError),
+        (lambda x: nl.add(x, "1"), KernelError),
+        (lambda x: nl.add(x, None), KernelError),
+        (lambda x: x + 1j, KernelError),
+        (lambda x: nl.add(x, x[:, :, 0:3]), ShapeError),
+        (lambda x: nl.add(x, x[0:3]), ShapeError),
+        (lambda x: nl.exp(1.0), KernelError),
+        (lambda x: nl.where(x, "1", x), KernelError),
+    ],
+)
+def test_what_is_refused(compute, error):
+    with pytest.raises(error):
+        on_tiles(compute, A)

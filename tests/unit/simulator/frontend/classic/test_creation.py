@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import NkiError, Space, UnwrittenError, launch
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.on_tiles import normal, on_tiles
+
+DATA = normal(4, 6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint32", "float8_e4m3"])
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, None])
+def test_filled_tensors(dtype, buffer):
+    results = on_tiles(
+        lambda _: (
+            nl.zeros((4, 6), dtype, buffer=buffer),
+            nl.ones([4, 2, 3], dtype, buffer=buffer),
+            nl.full((4, 1), 5, dtype, buffer=buffer),
+        ),
+        DATA,
+    )
+    for result, (shape, value) in zip(
+        results, [((4, 6), 0), ((4, 2, 3), 1), ((4, 1), 5)], strict=True
+    ):
+        assert_array_equal(result, np.full(shape, value, result.dtype), strict=True)
+        assert str(result.dtype) == dtype
+
+
+def test_tensors_like_another():
+    def compute(x):
+        empty = nl.empty_like(x, buffer=nl.psum)
+        assert (empty.shape, empty.dtype, empty.space) == ((4, 6), np.float32, Space.PSUM)
+        return nl.zeros_like(x), nl.zeros_like(x, nl.int8)
+
+    same, small = on_tiles(compute, DATA)
+    assert_array_equal(same, np.zeros((4, 6), np.float32), strict=True)
+    assert_array_equal(small, np.zeros((4, 6), np.int8), strict=True)
+
+
+def test_a_partition_dimension_behind_block_dimensions():
+    def compute(x):
+        tensor = nl.zeros((2, 3, nl.par_dim(4), 6), nl.float32, buffer=nl.sbuf)
+        assert tensor.partition_axis == 2
+        for i in nl.affine_range(2):
+            for j in nl.affine_range(3):
+                tensor[i, j] = nl.multiply(x, float(3 * i + j))
+        p, f = nl.mgrid[0:4, 0:6]
+        return tensor[1, 1], nl.add(tensor[0, 2, p, f], tensor[1, 0, :, :])
+
+    one, two = on_tiles(compute, DATA)
+    assert_array_equal(one, 4 * DATA)
+    assert_array_equal(two, 2 * DATA + 3 * DATA)
+
+
+def test_a_hint_changes_no_value():
+    def compute(_):
+        return nl.zeros((4, 6), nl.float32, buffer=nl.psum, lazy_initialization=True)
+
+    assert_array_equal(on_tiles(compute, DATA), np.zeros((4, 6), np.float32))
+
+
+def test_a_name_is_in_the_errors():
+    def kernel():
+        nl.exp(nl.ndarray((4, 6), nl.float32, name="scores"))
+
+    with pytest.raises(UnwrittenError, match="scores") as caught:
+        launch(kernel)
+    assert "24 of 24 elements of scores [4, 6] float32 in sbuf" in caught.value.received
+
+
+def test_constants_of_numpy():
+    table = np.arange(24).reshape(4, 6) % 5
+
+    def compute(_):
+        constant = nl.shared_constant(table, dtype=nl.float16)
+        identity = nl.shared_identity_matrix(5)
+        named = nl.shared_identity_matrix(3, dtype=nl.bfloat16)
+        assert constant.space is Space.SHARED_HBM
+        return nl.load(constant), nl.load(identity), nl.load(named)
+
+    constant, identity, named = on_tiles(compute, DATA)
+    assert_array_equal(constant, table.astype(np.float16), strict=True)
+    assert_array_equal(identity, np.identity(5, np.uint8), strict=True)
+    assert_array_equal(named.astype(np.float32), np.identity(3, np.float32), strict=True)
+
+
+REFUSED = [
+    ("no dimension", lambda: nl.ndarray((), nl.float32), "a shape of positive sizes", "()"),
+    ("a size of 0", lambda: nl.zeros((4, 0), nl.float32), "a shape of positive sizes", "(4, 0)"),
+    ("a negative size", lambda: nl.zeros((-4, 1), nl.float32), "positive sizes", "(-4, 1)"),
+    ("a size of a half", lambda: nl.zeros((4, 1.5), nl.float32), "a shape of integers", "1.5 at"),
+    ("a text", lambda: nl.zeros("ab", nl.float32), "a shape of integers", "'ab' at axis 0"),
+    (
+        "two partition dimensions",
+        lambda: nl.zeros((nl.par_dim(4), nl.par_dim(4)), nl.float32),
+        "at most one nl.par_dim",
+        "(par_dim(4), par_dim(4))",
+    ),
+    (
+        "another buffer",
+        lambda: nl.zeros((4, 4), nl.float32, buffer="sbuf"),
+        "takes buffer as one of NKI's memories",
+        "buffer='sbuf'",
+    ),
+    (
+        "a value in HBM",
+        lambda: nl.full((4, 4), 1.0, nl.float32, buffer=nl.shared_hbm),
+        "a tensor in HBM cannot be created with a value",
+        "buffer=nl.shared_hbm",
+    ),
+    ("float64", lambda: nl.zeros((4, 4), np.float64), "NKI has no such dtype", "float64"),
+    ("256 partitions", lambda: nl.zeros((256, 4), nl.float32), "at most 128", "256 partitions"),
+    (
+        "a block dimension taken for partitions",
+        lambda: nl.zeros((256, nl.par_dim(129), 4), nl.float32),
+        "at most 128",
+        "129 partitions",
+    ),
+    (
+        "more than PSUM has",
+        lambda: nl.zeros((128, 4097), nl.float32, buffer=nl.psum),
+        "fits the bytes that psum has in each partition",
+        "16388 bytes a partition",
+    ),
+    (
+        "more than SBUF has",
+        lambda: nl.ndarray((128, 53249), nl.float32),
+        "fits the bytes that sbuf has in each partition",
+        "212996 bytes a partition",
+    ),
+    (
+        "an identity of nothing",
+        lambda: nl.shared_identity_matrix(0),
+        "nl.shared_identity_matrix has at least one row",
+        "n=0",
+    ),
+    ("a negative seed", lambda: nl.random_seed(-1), "32 bits and no sign", "-1"),
+    ("a large seed", lambda: nl.random_seed(2**32), "32 bits and no sign", "4294967296"),
+    (
+        "a seed that is no number",
+        lambda: nl.random_seed(nl.full((1, 1), np.nan, nl.float32)),
+        "a seed is one integer",
+        "with nan",
+    ),
+    (
+        "a fraction as a seed",
+        lambda: nl.random_seed(nl.full((1, 1), 2.5, nl.float32)),
+        "a seed is one integer",
+        "with 2.5",
+    ),
+    (
+        "several seeds",
+        lambda: nl.random_seed(nl.ones((1, 2), nl.int32)),
+        "a seed is one integer",
+        "tile [1, 2] int32 in sbuf",
+    ),
+    (
+        "an empty constant",
+        lambda: nl.shared_constant(np.zeros((0, 3), np.float32)),
+        "nl.shared_constant has at least one element",
+        "shape (0, 3)",
+    ),
+    ("a masked seed", lambda: nl.random_seed(1, mask=True), "argument 'mask' is not", "True"),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_is_refused(use, rule, received):
+    def kernel():
+        use()
+
+    with pytest.raises(NkiError) as caught:
+        launch(kernel)
+    assert rule in caught.value.rule
+    assert received in caught.value.received
+
+
+def test_a_constant_is_not_written():
+    def kernel():
+        nl.store(nl.shared_constant(np.zeros((2, 2), np.float32)), 1.0)
+
+    with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
+        launch(kernel)

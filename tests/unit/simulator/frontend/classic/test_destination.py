@@ -1,0 +1,274 @@
+"""nl.loop_reduce: the tile on the left of its assignment is where it reduces into."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import KernelError, NkiError, launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.on_tiles import normal, on_tiles
+
+DATA = normal(4, 3, 5)
+
+
+def into_a_name(x):
+    total = nl.zeros((4, 5), nl.float32)
+    for i in nl.affine_range(3):
+        total = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
+    return total
+
+
+def into_a_tile(x):
+    total = nl.zeros((4, 5), nl.float32)
+    for i in nl.affine_range(3):
+        total[...] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i], dtype=nl.float32)
+    return total
+
+
+def into_a_part(x):
+    total = nl.zeros((4, 2, 5), nl.float32)
+    for i in nl.affine_range(3):
+        total[:, 1, :] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
+    return nl.copy(total[:, 1, :])
+
+
+def into_an_annotated_name(x):
+    total = nl.zeros((4, 5), nl.float32)
+    for i in nl.affine_range(3):
+        total: object = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=i)
+    return total
+
+
+def over_several_lines(x):
+    totals = [nl.zeros((4, 5), nl.float32)]
+    for i in nl.affine_range(3):
+        totals[0] = nl.loop_reduce(
+            x[:, i, :],
+            op=np.add,
+            loop_indices=[i],
+        )
+    return totals[0]
+
+
+def into_parts_of_a_list(x):
+    totals = {"sum": [nl.zeros((4, 2, 5), nl.float32)]}
+    for i in nl.affine_range(3):
+        k = i - i
+        totals["sum"][0][:, 2 * k + 1, 0:5] = nl.loop_reduce(x[:, i, :], np.add, [i])
+    return nl.copy(totals["sum"][k][:, 1, :])
+
+
+def into_a_range_of_names(x):
+    total, first, last = nl.zeros((4, 5), nl.float32), 0, 4
+    for i in nl.affine_range(3):
+        total[first:last] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
+    return total
+
+
+def into_the_name_of_a_closure(x):
+    total = nl.zeros((4, 5), nl.float32)
+
+    def reduce(i):
+        nonlocal total
+        total = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i])
+
+    for i in nl.affine_range(3):
+        reduce(i)
+    return total
+
+
+def two_on_a_line(x):
+    total, other = nl.zeros((4, 5), nl.float32), nl.zeros((4, 5), nl.float32)
+    for i in nl.affine_range(3):
+        # fmt: off
+        other = nl.loop_reduce(x[:, 0, :], np.add, [i]); total = nl.loop_reduce(x[:, i, :], np.add, [i])  # noqa: E501, E702
+        # fmt: on
+    assert other is not total
+    return total
+
+
+FORMS = [
+    into_a_name,
+    into_a_tile,
+    into_a_part,
+    into_an_annotated_name,
+    over_several_lines,
+    into_parts_of_a_list,
+    into_a_range_of_names,
+    into_the_name_of_a_closure,
+    two_on_a_line,
+]
+
+
+@pytest.mark.parametrize("compute", FORMS, ids=lambda form: form.__name__)
+def test_the_destination(compute):
+    expected = np.zeros((4, 5), np.float32)
+    for i in range(3):
+        expected = expected + DATA[:, i]
+    assert_array_equal(on_tiles(compute, DATA), expected, strict=True)
+
+
+def test_the_maximum_over_two_loops():
+    def compute(x):
+        peak = nl.full((4, 1), -9, nl.float32)
+        for i in nl.affine_range(3):
+            for j in nl.affine_range(5):
+                peak = nl.loop_reduce(x[:, i, j], op=np.max, loop_indices=[i, j])
+        return peak
+
+    assert_array_equal(on_tiles(compute, DATA), DATA.max((1, 2))[:, None])
+
+
+def test_products_reduce_into_sbuf():
+    stationary, moving = normal(3, 8, 4), normal(3, 8, 5, seed=1)
+
+    def kernel(a, b):
+        total = nl.zeros((4, 5), nl.bfloat16, buffer=nl.sbuf)
+        for k in nl.affine_range(3):
+            product = nisa.nc_matmul(nl.load(a[k]), nl.load(b[k]))
+            total = nl.loop_reduce(product, op=np.add, loop_indices=[k], dtype=nl.bfloat16)
+        out = nl.ndarray((4, 5), nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, total)
+        return out
+
+    result = launch(kernel, [stationary, moving]).outputs[0].astype(np.float64)
+    assert_allclose(result, np.einsum("kpm,kpn->mn", stationary, moving), rtol=0.05, atol=0.05)
+    total = np.zeros((4, 5), ml_dtypes.bfloat16)
+    for a, b in zip(stationary, moving, strict=True):
+        total = (total.astype(np.float32) + a.T @ b).astype(ml_dtypes.bfloat16)
+    assert_allclose(result, total.astype(np.float64), rtol=0.01)
+
+
+def without_assignment(x):
+    nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+def into_a_new_name(x):
+    fresh = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+    return nl.copy(fresh)
+
+
+def into_a_number(x):
+    total = 0
+    total = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+    return nl.copy(total)
+
+
+def into_a_call(x):
+    total = nl.zeros((4, 5), nl.float32)
+    total = nl.copy(nl.loop_reduce(x, op=np.add, loop_indices=[0]))
+    return [total]
+
+
+def into_a_list_that_is_too_short(x):
+    totals = []
+    totals[0] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        without_assignment,
+        into_a_new_name,
+        into_a_number,
+        into_a_call,
+        into_a_list_that_is_too_short,
+    ],
+)
+def test_without_a_destination(compute):
+    with pytest.raises(KernelError, match="reduces into the tile on the left of its assignment"):
+        on_tiles(compute, DATA[:, 0])
+
+
+class Counting:
+    """What a left side may name, with every way in which it could run the kernel's own code."""
+
+    def __init__(self, tile):
+        self.tile, self.uses = tile, 0
+
+    def __getitem__(self, key):
+        self.uses += 1
+        return self.tile
+
+    @property
+    def total(self):
+        self.uses += 1
+        return self.tile
+
+    def find(self):
+        self.uses += 1
+        return self.tile
+
+    def __add__(self, other):
+        self.uses += 1
+        return 0
+
+
+def into_a_call_s_result(x, counting):
+    counting.find()[...] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+def into_an_item(x, counting):
+    counting[0] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+def into_an_attribute(x, counting):
+    counting.total[...] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+def into_an_index_that_is_computed(x, counting):
+    counting.tile[counting + 1] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+def into_an_item_behind_a_sum(x, counting):
+    tiles = [counting.tile]
+    tiles[counting + 1] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    "compute",
+    [
+        into_a_call_s_result,
+        into_an_item,
+        into_an_attribute,
+        into_an_index_that_is_computed,
+        into_an_item_behind_a_sum,
+    ],
+)
+def test_a_left_side_that_may_run_code_is_refused_and_not_run(compute, plain):
+    made = []
+
+    def kernel(x):
+        made.append(Counting(nl.zeros((4, 5), nl.float32)))
+        compute(nl.load(x), made[0])
+
+    with pytest.raises(KernelError, match="names, integers and indices") as caught:
+        launch(kernel, [DATA[:, 0]], plain=plain)
+    assert "give the tile a name first" in caught.value.remedy
+    assert made[0].uses == 0
+
+
+def with_a_mask(x):
+    total = nl.zeros((4, 5), nl.float32)
+    total = nl.loop_reduce(x, op=np.add, loop_indices=[0], mask=nl.arange(5)[None, :] < 2)
+    return nl.copy(total)
+
+
+def with_another_dtype(x):
+    total = nl.zeros((4, 5), nl.float32)
+    total = nl.loop_reduce(x, op=np.add, loop_indices=[0], dtype=nl.bfloat16)
+    return nl.copy(total)
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"),
+    [(with_a_mask, "takes no mask here"), (with_another_dtype, "its destination's dtype")],
+)
+def test_what_is_refused(compute, rule):
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, DATA[:, 0])

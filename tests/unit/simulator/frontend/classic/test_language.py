@@ -1,0 +1,73 @@
+"""The modules' names: all that AWS documents are there, or say that they are not modelled."""
+
+from __future__ import annotations
+
+import importlib
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difftest.simulator import NotModelledError
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.install import embedded
+from tests.unit.simulator.frontend.classic.documented_names import DOCUMENTED
+
+NOT_MODELLED = {
+    "nki": {"FrameworkKernel", "profile"},
+    "nki.language": {
+        *("all", "all_reduce", "bfp16", "ceil", "cos", "dropout", "finfo", "floor", "gemm_grid"),
+        *("gemm_stationary_grid", "rms_norm", "static_cast", "tan", "trunc"),
+    },
+    "nki.isa": {"builtin_custom_op", "dma_engine"},
+    "nki.compiler": {"allocation_scope", "force_auto_alloc", "multi_buffer", "no_reorder"},
+    "nki.typing": set(),
+}
+
+
+@pytest.fixture
+def module(request):
+    with embedded():
+        yield importlib.import_module(f"neuronxcc.{request.param}")
+
+
+@pytest.mark.parametrize("module", DOCUMENTED, indirect=True)
+def test_every_documented_name_is_there_or_says_that_it_is_not(module, request):
+    name = request.node.callspec.params["module"]
+    for documented in sorted(set(DOCUMENTED[name]) - NOT_MODELLED[name]):
+        assert getattr(module, documented) is not None
+    for documented in sorted(NOT_MODELLED[name]):
+        with pytest.raises(NotModelledError) as caught:
+            getattr(module, documented)
+        assert caught.value.rule == (
+            f"{name}.{documented} is not modelled by the embedded simulator"
+        )
+
+
+@pytest.mark.parametrize("module", DOCUMENTED, indirect=True)
+def test_a_name_that_nobody_documents_is_an_attribute_error(module, request):
+    name = request.node.callspec.params["module"]
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = module.no_such_name
+    assert not hasattr(module, "no_such_name"), name
+
+
+@pytest.mark.parametrize("module", ["nki.language", "nki.isa", "nki.compiler"], indirect=True)
+def test_all_lists_what_a_star_import_gives(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+def test_dtypes_are_the_documented_objects():
+    assert nl.float32 is np.float32
+    assert nl.int32 is np.int32
+    assert nl.bool_ is np.bool_
+    assert nl.bfloat16 == np.dtype(ml_dtypes.bfloat16)
+    assert nl.float8_e4m3 == np.dtype(ml_dtypes.float8_e4m3)
+    assert nl.float8_e5m2 == np.dtype(ml_dtypes.float8_e5m2)
+    assert nl.tfloat32 == np.dtype("V4")
+
+
+def test_the_smallest_float32():
+    assert np.float32(nl.fp32.min).view(np.uint32) == 0xFF7FFFFF

@@ -1,0 +1,392 @@
+"""Masks: a smaller instruction, and nothing else. NumPy's boolean masks are the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, NkiError, OutOfBoundsError, launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
+from difftest.simulator.frontend.classic.masking import as_mask, mask_box, restrict
+from difftest.simulator.trace import Space
+from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.stored import stored
+
+P, X = MGridMaker()[0:4, 0:6]
+ROWS, COLUMNS = np.mgrid[0:4, 0:6]
+DATA = np.arange(24, dtype=np.float32).reshape(4, 6) + 1
+MASKS = {  # name: (NKI's, NumPy's)
+    "columns": (X < 4, COLUMNS < 4),
+    "rows": (P >= 2, ROWS >= 2),
+    "a box": ((P > 0) & (P < 3) & (X >= 1) & (X < 5), np.pad(np.ones((2, 4), bool), 1)),
+    "a point": ((P == 2) & (X == 3), (ROWS == 2) & (COLUMNS == 3)),
+    "a triangle": (X <= P, COLUMNS <= ROWS),
+    "a diagonal band": ((X - P <= 1) & (P - X <= 1), abs(ROWS - COLUMNS) <= 1),
+    "all": (X < 6, np.ones((4, 6), bool)),
+    "nothing": (X < 0, np.zeros((4, 6), bool)),
+}
+masks = pytest.mark.parametrize(("mask", "chosen"), MASKS.values(), ids=list(MASKS))
+
+
+@given(hnp.arrays(np.bool_, hnp.array_shapes(max_dims=3, max_side=5)))
+def test_the_box_is_the_smallest_that_holds_the_mask(mask):
+    box = mask_box(mask)
+    if box is None:
+        assert not mask.any()
+        return
+    assert mask[box].sum() == mask.sum()
+    for axis in range(mask.ndim):
+        inside = mask[box]
+        others = tuple(k for k in range(mask.ndim) if k != axis)
+        line = inside.any(axis=others)
+        assert line[0]
+        assert line[-1]
+
+
+def test_a_mask_that_leaves_nothing_out_is_no_mask():
+    assert as_mask(None, (4, 6)) is True
+    assert as_mask(X < 6, (4, 6)) is True
+    assert as_mask(np.True_, (4, 6)) is True
+    assert as_mask(False, (4, 6)) is False
+    assert_array_equal(as_mask(X < 4, (4, 6)), COLUMNS < 4)
+
+
+@pytest.mark.parametrize("mask", [np.ones((4, 6), bool), "x", 1.5, [True]])
+def test_what_is_no_mask(mask):
+    with pytest.raises(KernelError, match="a mask is made of comparisons") as caught:
+        as_mask(mask, (4, 6))
+    assert caught.value.received == type(mask).__name__
+
+
+@given(st.data(), st.sampled_from([Space.SHARED_HBM, Space.SBUF]))
+def test_the_part_of_an_operand_in_a_box(data, space):
+    full = data.draw(hnp.array_shapes(min_dims=2, max_dims=3, max_side=5))
+    shape = tuple(data.draw(st.sampled_from([1, size])) for size in full)
+    box = []
+    for size in full:
+        start = data.draw(st.integers(0, size - 1))
+        box.append(slice(start, data.draw(st.integers(start + 1, size))))
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    pairs = zip(shape, full, box, strict=True)
+    kept = tuple(cut if n == size else slice(0, 1) for n, size, cut in pairs)
+    part = restrict(stored(array, space), tuple(box), full)
+    assert_array_equal(part.read(), array[kept])
+
+
+def test_an_operand_of_fewer_dimensions_is_cut_along_its_partitions():
+    column = np.arange(4, dtype=np.float32)[:, None]
+    box = (slice(1, 3), slice(0, 2), slice(2, 5))
+    part = restrict(stored(column, Space.SBUF), box, (4, 3, 6))
+    assert_array_equal(part.read(), column[1:3])
+    vector = restrict(stored(column[:, 0]), (slice(1, 3), slice(0, 1)), (4, 1))
+    assert_array_equal(vector.read(), column[1:3, 0])
+
+
+@masks
+def test_a_masked_load_then_a_masked_store(mask, chosen):
+    """Out of the mask the output keeps what it had; the unwritten part is poison."""
+
+    def kernel(tensor):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.full((4, 6), -1, nl.float32))
+        tile = nl.load(tensor, mask=mask)
+        nl.store(out, tile, mask=mask)
+        return out
+
+    result = launch(kernel, [DATA])
+    assert_array_equal(result.outputs[0], np.where(chosen, DATA, -1), strict=True)
+    assert result.unwritten == (None,)
+
+
+@masks
+@pytest.mark.parametrize("dtype", [nl.float32, nl.int32, nl.bfloat16])
+def test_what_a_masked_load_leaves_out_is_poison(mask, chosen, dtype):
+    loaded = on_tiles(lambda _: nl.load(_hbm(dtype), mask=mask), DATA)
+    poison = np.array(0xA5A5A5A5, np.uint32).view(np.int32) if dtype == nl.int32 else np.nan
+    assert_array_equal(loaded.astype(np.float64), np.where(chosen, 7, np.float64(poison)))
+
+
+def _hbm(dtype):
+    tensor = nl.ndarray((4, 6), dtype, buffer=nl.hbm)
+    nl.store(tensor, nl.full((4, 6), 7, dtype))
+    return tensor
+
+
+@masks
+@pytest.mark.parametrize(
+    ("compute", "expected"),
+    [
+        (lambda t, m: nl.exp(t, mask=m), np.exp),
+        (lambda t, m: nl.add(t, t, mask=m), lambda a: a + a),
+        (lambda t, m: nl.multiply(t, 2.0, mask=m), lambda a: 2 * a),
+        (lambda t, m: nl.copy(t, mask=m), lambda a: a),
+        (lambda t, m: nisa.tensor_copy(t, mask=m), lambda a: a),
+        (lambda t, m: nisa.reciprocal(t, mask=m), lambda a: np.float32(1) / a),
+        (lambda t, m: nisa.tensor_tensor(t, t, np.subtract, mask=m), lambda a: a - a),
+        (
+            lambda t, m: nisa.tensor_scalar(t, np.multiply, t[:, 1:2], False, np.add, 1.0, mask=m),
+            lambda a: a * a[:, 1:2] + 1,
+        ),
+        (
+            lambda t, m: nisa.scalar_tensor_tensor(
+                data=t, op0=np.subtract, operand0=t[:, 0:1], op1=np.multiply, operand1=t, mask=m
+            ),
+            lambda a: (a - a[:, :1]) * a,
+        ),
+        (
+            lambda t, m: nisa.activation(nl.square, t, scale=2.0, bias=t[:, 0:1], mask=m),
+            lambda a: np.square(2 * a + a[:, :1]),
+        ),
+        (lambda t, m: nl.where(t > 3, t, -t, mask=m), lambda a: np.where(a > 3, a, -a)),
+        (lambda t, m: nisa.memset((4, 6), 3.0, nl.float32, mask=m), lambda a: a * 0 + 3),
+    ],
+    ids=["exp", "add", "scalar", "copy", "tensor_copy", "reciprocal", "tensor_tensor",
+         "tensor_scalar", "scalar_tensor_tensor", "activation", "where", "memset"],
+)  # fmt: skip
+def test_a_masked_instruction(mask, chosen, compute, expected):
+    """Assigned to a tile, it changes only what the mask holds."""
+
+    def into_ones(tile):
+        target = nl.ones((4, 6), nl.float32)
+        target[...] = compute(tile, mask)
+        return target
+
+    assert_array_equal(on_tiles(into_ones, DATA), np.where(chosen, expected(DATA), np.float32(1)))
+
+
+P3, Y3, X3 = MGridMaker()[0:4, 0:2, 0:3]
+CUBE = DATA.reshape(4, 2, 3)
+COLUMN = DATA[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("mask", "box"),
+    [
+        (P3 >= 2, (slice(2, 4), slice(None), slice(None))),
+        ((P3 < 3) & (Y3 > 0) & (X3 < 2), (slice(0, 3), slice(1, 2), slice(0, 2))),
+    ],
+    ids=["partitions", "a box"],
+)
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda t, c, m: nisa.tensor_scalar(t, np.multiply, c, mask=m),
+        lambda t, c, m: nisa.activation(nl.copy, t, scale=c, mask=m),
+        lambda t, c, m: nl.multiply(t, c[:, :, None], mask=m),
+    ],
+    ids=["tensor_scalar", "activation", "nl.multiply"],
+)
+def test_a_mask_over_three_dimensions_with_a_column(mask, box, compute):
+    def into_zeros(tile, column):
+        target = nl.zeros((4, 2, 3), nl.float32)
+        target[...] = compute(tile, column, mask)
+        return target
+
+    expected = np.zeros_like(CUBE)
+    expected[box] = (CUBE * COLUMN[:, :, None])[box]
+    assert_array_equal(on_tiles(into_zeros, CUBE, COLUMN), expected)
+
+
+@pytest.mark.parametrize("form", ["slice", "index"])
+def test_a_masked_load_of_one_dimension(form):
+    p = arange(4)[:, None]
+    data = DATA[:, 0].copy()
+
+    def kernel(x):
+        out = nl.ndarray((4,), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        tile = nl.load(x[0:4] if form == "slice" else x[p], mask=p < 3)
+        nl.store(out[0:4] if form == "slice" else out[p], tile, mask=p < 3)
+        nisa.dma_copy(dst=out[0:4] if form == "slice" else out[p], src=tile, mask=p < 2)
+        return out
+
+    assert_array_equal(launch(kernel, [data]).outputs[0], np.where(np.arange(4) < 3, data, 0))
+
+
+@masks
+def test_a_masked_dma_copy(mask, chosen):
+    def kernel(tensor):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        nisa.dma_copy(dst=out, src=tensor, mask=mask)
+        return out
+
+    assert_array_equal(launch(kernel, [DATA]).outputs[0], np.where(chosen, DATA, 0))
+
+
+def test_a_masked_dma_copy_between_shapes():
+    """The mask is over the destination; elements correspond in row-major order."""
+    p, x = nl.mgrid[0:8, 0:6]
+    _, b, c = nl.mgrid[0:2, 0:4, 0:6]
+
+    def kernel(tensor):
+        tile = nl.zeros((8, 6), nl.float32)
+        out = nl.ndarray((2, 4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        nisa.dma_copy(dst=tile, src=tensor, mask=(p > 1) & (x < 5))
+        nisa.dma_copy(dst=out, src=tile, mask=(b < 3) & (c > 0))
+        return out
+
+    data = normal(2, 4, 6)
+    expected = data.copy().reshape(8, 6)
+    expected[:2] = expected[:, 5:] = 0
+    expected = expected.reshape(2, 4, 6)
+    expected[:, 3:] = expected[:, :, :1] = 0
+    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("mask", "part"),
+    [
+        (lambda p, x: p < 3, np.s_[:3]),
+        (lambda p, x: x < 7, np.s_[:, :7]),
+        (lambda p, x: (p > 0) & (x > 3), np.s_[1:, 4:]),
+    ],
+)
+def test_a_masked_scan_of_operands_in_two_and_three_dimensions(mask, part):
+    first, second = normal(4, 12), normal(4, 2, 6)
+
+    def compute(x, y):
+        result = nl.zeros((4, 12), nl.float32)
+        p, f = nl.mgrid[0:4, 0:12]
+        result[...] = nisa.tensor_tensor_scan(x, y, 0.5, np.multiply, np.add, mask=mask(p, f))
+        return result
+
+    state = np.float32(0.5)
+    steps = []
+    for one, other in zip(first[part].T, second.reshape(4, 12)[part].T, strict=True):
+        state = one * state + other
+        steps.append(state)
+    expected = np.zeros((4, 12), np.float32)
+    expected[part] = np.stack(steps, axis=1)
+    assert_array_equal(on_tiles(compute, first, second), expected)
+
+
+def test_a_masked_dropout_with_a_probability_for_each_partition():
+    def compute(x, chances):
+        result = nl.full((4, 6), 7, nl.float32)
+        p, f = nl.mgrid[0:4, 0:6]
+        result[...] = nisa.dropout(x, chances, mask=(p > 0) & (f < 5))
+        return result
+
+    data = normal(4, 6)
+    chances = np.array([[0], [0], [1], [0]], np.float32)
+    expected = np.where(chances, np.float32(0), data)
+    expected[0] = expected[:, 5:] = 7
+    assert_array_equal(on_tiles(compute, data, chances), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 7, 8])
+def test_the_last_tile_is_cut_by_a_mask(rows):
+    """The documentation's own use: indices leave the tensor, the mask brings them back."""
+    data = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+
+    def kernel(tensor):
+        out = nl.ndarray((rows, 3), nl.float32, buffer=nl.shared_hbm)
+        p, x = nl.mgrid[0:4, 0:3]
+        for i in nl.affine_range(2):
+            inside = 4 * i + p < rows
+            tile = nl.load(tensor[4 * i + p, x], mask=inside)
+            doubled = nl.multiply(tile, 2.0, mask=inside)
+            nl.store(out[4 * i + p, x], doubled, mask=inside)
+        return out
+
+    result = launch(kernel, [data])
+    assert_array_equal(result.outputs[0], 2 * data)
+    assert result.unwritten == (None,)
+
+
+def test_negative_indices_are_cut_by_a_mask():
+    def shifted(tile):
+        target = nl.zeros((4, 6), nl.float32)
+        target[P, X] = nl.copy(tile[P, X - 2], mask=X >= 2)
+        return target
+
+    expected = np.zeros_like(DATA)
+    expected[:, 2:] = DATA[:, :-2]
+    assert_array_equal(on_tiles(shifted, DATA), expected)
+
+
+def test_a_mask_that_is_too_wide_does_not_hide_an_access_out_of_bounds():
+    with pytest.raises(OutOfBoundsError) as caught:
+        on_tiles(lambda t: nl.copy(t[P, X + 2], mask=X <= 4), DATA)
+    assert caught.value.received.startswith("indices 2 to 6 on axis 1")
+
+
+def test_a_row_of_a_tile_is_cut_by_a_mask():
+    def rows(tile):
+        target = nl.zeros((1, 6), nl.float32)
+        target[...] = nl.copy(tile[2], mask=arange(6)[None, :] < 4)
+        return target
+
+    assert_array_equal(on_tiles(rows, DATA), np.array([[13, 14, 15, 16, 0, 0]], np.float32))
+
+
+def test_a_row_that_leaves_its_tile_is_still_out_of_bounds_under_a_mask():
+    with pytest.raises(NkiError, match="an access stays inside its tensor"):
+        on_tiles(lambda t: nl.copy(t[4], mask=arange(6)[None, :] < 4), DATA)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_mask_may_be_a_loops_condition(condition):
+    def kernel(tensor):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        for i in nl.affine_range(2):
+            nl.store(out, nl.load(tensor, mask=i < 1), mask=(i < 1) if condition else i > 5)
+        return out
+
+    assert_array_equal(launch(kernel, [DATA]).outputs[0], DATA if condition else 0 * DATA)
+
+
+REDUCTIONS = {
+    "nl.sum": (lambda t, m: nl.sum(t, axis=1, mask=m), lambda a: a.sum(1, keepdims=True)),
+    "nl.max": (lambda t, m: nl.max(t, axis=1, mask=m), lambda a: a.max(1, keepdims=True)),
+    "tensor_reduce": (
+        lambda t, m: nisa.tensor_reduce(np.min, t, axis=[1], mask=m),
+        lambda a: a.min(1, keepdims=True),
+    ),
+    "keepdims": (
+        lambda t, m: nl.sum(t, axis=1, keepdims=True, mask=m),
+        lambda a: a.sum(1, keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("reduce", "expected"), REDUCTIONS.values(), ids=list(REDUCTIONS))
+@pytest.mark.parametrize("name", ["columns", "rows", "a box", "all", "nothing"])
+def test_a_masked_reduction_reduces_what_the_mask_holds(reduce, expected, name):
+    mask, chosen = MASKS[name]
+    rows, columns = chosen.any(1), chosen.any(0)
+
+    def into_zeros(tile):
+        target = nl.zeros((4, 1), nl.float32)
+        target[...] = reduce(tile, mask)
+        return target
+
+    wanted = np.zeros((4, 1), np.float32)
+    if rows.any():
+        wanted[rows] = expected(DATA[np.ix_(rows, columns)])
+    assert_array_equal(on_tiles(into_zeros, DATA), wanted, strict=True)
+
+
+def test_a_masked_reduction_of_one_of_two_free_axes():
+    def into_zeros(tile):
+        target = nl.zeros((4, 2), nl.float32)
+        target[...] = nl.sum(tile, axis=2, mask=(P3 > 0) & (Y3 < 1) & (X3 >= 1))
+        return target
+
+    expected = np.zeros((4, 2), np.float32)
+    expected[1:, 0] = CUBE[1:, 0, 1:].sum(1)
+    assert_array_equal(on_tiles(into_zeros, CUBE), expected)
+
+
+def test_a_reduction_over_a_triangle_is_not_modelled():
+    with pytest.raises(NotImplementedError, match="mask that is not a rectangle"):
+        on_tiles(lambda t: nl.sum(t, axis=1, mask=X <= P), DATA)

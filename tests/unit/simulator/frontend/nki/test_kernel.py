@@ -1,0 +1,259 @@
+"""`nki.jit`, `nki.simulate`, and what a kernel of today's dialect takes and returns."""
+
+import dataclasses
+import enum
+import sys
+
+import numpy as np
+import pytest
+
+from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.frontend.classic import isa as classic_isa
+from difftest.simulator.frontend.classic import language as classic_nl
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.kernel import jit as classic_jit
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki import typing as nt
+from difftest.simulator.frontend.nki.binding import SignatureError
+from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, NkiKernel, jit, simulate
+from difftest.simulator.machine import TRN1, TRN2
+
+A = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def scaled(a: nt.tensor[2, 4], factor=2.0):
+    """`a * factor`, through SBUF."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, a.dtype)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_scalar(tile, tile, nl.multiply, factor)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("decorated", [jit(scaled), jit()(scaled), jit(debug=True)(scaled)])
+def test_each_form_of_jit_makes_a_kernel(decorated):
+    assert isinstance(decorated, NkiKernel)
+    assert decorated.__name__ == "scaled"
+    np.testing.assert_array_equal(decorated(A), A * 2)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        simulate(jit(scaled)),
+        simulate(scaled),
+        simulate(jit(scaled)[2]),
+        simulate(jit(scaled))[2],
+        jit(scaled)[1],
+        jit(scaled).with_schedule([]),
+        lambda a: launch(jit(scaled), (a,)).outputs[0],
+        lambda a: launch(scaled, (a,)).outputs[0],
+    ],
+)
+def test_each_way_to_run_a_kernel_gives_its_array(run):
+    result = run(A)
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, A * 2)
+
+
+def test_keywords_and_defaults():
+    np.testing.assert_array_equal(simulate(scaled)(a=A, factor=3.0), A * 3)
+    with pytest.raises(KernelError, match="unexpected keyword argument 'b'"):
+        _ = simulate(scaled)(A, b=1)
+
+
+@jit
+def two(a):
+    return scaled(a), scaled(a, 3.0)
+
+
+def test_several_outputs_are_a_tuple():
+    first, second = simulate(two)(A)
+    np.testing.assert_array_equal(first, A * 2)
+    np.testing.assert_array_equal(second, A * 3)
+
+
+def test_a_jitted_kernel_inside_another_is_inlined():
+    inner = jit(scaled)
+    np.testing.assert_array_equal(simulate(lambda a: inner(inner(a)))(A), A * 4)
+
+
+def in_place(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+    nisa.dma_copy(a, tile)
+    return a
+
+
+def test_an_argument_that_the_kernel_writes_is_updated():
+    array = A.copy()
+    returned = simulate(in_place)(array)
+    np.testing.assert_array_equal(array, A + 1)
+    np.testing.assert_array_equal(returned, A + 1)
+
+
+def test_a_failed_kernel_leaves_its_arguments_alone():
+    def fails(a):
+        in_place(a)
+        raise ZeroDivisionError
+
+    array = A.copy()
+    with pytest.raises(ZeroDivisionError):
+        simulate(fails)(array)
+    np.testing.assert_array_equal(array, A)
+
+
+class Mode(enum.Enum):
+    DOUBLE = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    mode: Mode
+    weights: np.ndarray
+
+
+class Options(nl.NKIObject):
+    factor: float = 5.0
+    note: str
+
+
+def test_dataclasses_objects_enums_and_tuples_are_passed_through():
+    def kernel(config, options, arrays, names):
+        assert config.mode is Mode.DOUBLE
+        assert options.factor == 5.0
+        assert options.note is None
+        assert names == ("x", {"y": 1})
+        assert config.weights.shape == (2, 4)
+        return scaled(config.weights, config.mode.value), scaled(arrays[1], options.factor)
+
+    config = Config(Mode.DOUBLE, A)
+    first, second = simulate(kernel)(config, Options(), (A, A + 1), ("x", {"y": 1}))
+    np.testing.assert_array_equal(first, A * 2)
+    np.testing.assert_array_equal(second, (A + 1) * 5)
+    assert config.weights is A
+
+
+def test_post_init_of_an_object_runs():
+    class Sized(nl.NKIObject):
+        size: int = 3
+
+        def __post_init__(self):
+            self.double = self.size * 2
+
+    assert Sized(size=4).double == 8
+
+
+def test_sbuf_is_not_returned():
+    def kernel(a):
+        return nl.load(a)
+
+    with pytest.raises(KernelError, match="a kernel returns tensors in HBM") as error:
+        simulate(kernel)(A)
+    assert "buffer=nl.shared_hbm" in str(error.value)
+
+
+def test_private_hbm_is_returned_with_a_warning():
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.hbm)
+        nisa.dma_copy(out, a)
+        return out
+
+    with pytest.warns(UserWarning, match="the compiler rejects outputs that are not in"):
+        np.testing.assert_array_equal(simulate(kernel)(A), A)
+
+
+def test_a_grid_larger_than_a_logical_core_is_refused():
+    with pytest.raises(KernelError, match="names the cores of one logical NeuronCore"):
+        jit(scaled)[4]
+
+
+@pytest.mark.parametrize(("target", "machine"), [("trn1", TRN1), ("gen3", TRN2), ("", TRN2)])
+def test_the_environment_names_the_machine(monkeypatch, target, machine):
+    monkeypatch.setenv(TARGET_VARIABLE, target)
+    assert jit(scaled).machine is machine
+
+
+def test_an_unknown_target_says_which_there_are(monkeypatch):
+    monkeypatch.setenv(TARGET_VARIABLE, "trn9")
+    with pytest.raises(KernelError, match="trn9") as error:
+        simulate(scaled)(A)
+    assert "trn1, inf2, gen2" in str(error.value)
+
+
+def test_arguments_of_jit():
+    with pytest.raises(KernelError, match=TARGET_VARIABLE):
+        jit(platform_target="trn1")
+    with pytest.warns(UserWarning, match="ignores mode="):
+        jit(scaled, mode="auto")
+    with pytest.raises(NotModelledError, match="speed"):
+        jit(speed=11)
+
+
+def test_an_argument_that_an_instruction_does_not_have_is_named_with_its_remedy():
+    def kernel(a):
+        tile = nl.load(a)
+        nisa.tensor_copy(tile, tile, mask=None)
+
+    with pytest.raises(SignatureError, match="got an unexpected keyword argument 'mask'") as error:
+        simulate(kernel)(A)
+    assert "masks ended with NKI 0.2" in str(error.value)
+    assert "nisa.tensor_copy(tile, tile, mask=None)" in str(error.value)
+    assert isinstance(error.value, TypeError)
+
+
+def test_a_type_error_from_inside_stays_what_it_is():
+    def kernel(a):
+        nl.full(a.shape, object(), nl.float32)
+
+    with pytest.raises(KernelError, match="memset takes a number as value"):
+        simulate(kernel)(A)
+
+
+def test_both_dialects_in_one_file():
+    @classic_jit
+    def classic(a):
+        out = classic_nl.ndarray(a.shape, dtype=a.dtype, buffer=classic_nl.shared_hbm)
+        tile = classic_isa.tensor_scalar(classic_nl.load(a), classic_nl.multiply, 2.0)
+        classic_nl.store(out, tile)
+        return out
+
+    plain = classic.function
+    for kernel in (classic, plain, scaled, jit(scaled)):
+        np.testing.assert_array_equal(launch(kernel, (A,)).outputs[0], A * 2)
+
+
+def test_the_plain_mode_is_the_classic_dialects():
+    with pytest.raises(NotModelledError, match="plain mode"):
+        launch(scaled, (A,), plain=True)
+
+
+def test_nki_is_there_in_the_scope_and_no_longer():
+    before = sys.modules.get("nki")
+    with embedded():
+        import nki
+        import nki.isa
+        import nki.language
+        from nki.isa.constants import dge_mode
+
+        assert nki.isa is nisa
+        assert nki.language.float32 == np.float32
+        assert dge_mode is nisa.dge_mode
+        assert nki.jit is jit
+    assert sys.modules.get("nki") is before
+
+
+def test_a_trace_has_the_kernels_lines_and_loops():
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        for i in nl.affine_range(2):
+            tile = nl.load(a[i])
+            nisa.dma_copy(out[i], tile)
+        return out
+
+    result = launch(kernel, (A,))
+    assert [event.opcode for event in result.trace.events] == ["dma_copy"] * 4
+    assert [event.loops[0].value for event in result.trace.events] == [0, 0, 1, 1]
+    assert result.trace.events[0].stack[0].text == "tile = nl.load(a[i])"
