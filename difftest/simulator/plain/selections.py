@@ -315,8 +315,8 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
 
 def _first_partition(tile: PlainTensor) -> int:
     storage = tile.storage
-    first = int(tile.positions.flat[0]) * tile.itemsize // storage.dtype.itemsize
-    return int(np.unravel_index(first, storage.shape)[storage.partition])
+    element = int(tile.positions.flat[0]) * tile.dtype.itemsize // storage.dtype.itemsize
+    return int(np.unravel_index(element, storage.shape)[storage.partition])
 
 
 @means(
