@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,7 @@ from difftest.simulator.frontend.nki.kernel import (
     warn_of_private,
 )
 from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
@@ -61,7 +64,10 @@ def launch(
     record: bool = True,
     plain: bool = False,
 ) -> LaunchResult:
-    """Run ``kernel`` once for each instance of ``grid``, one after the other.
+    """Run ``kernel`` once for each instance of ``grid``.
+
+    The instances run one after the other; in today's dialect they take turns where they meet in
+    ``nisa.core_barrier`` and ``nisa.sendrecv``.
 
     Parameters
     ----------
@@ -99,11 +105,15 @@ def launch(
         arguments = _Arguments(mode, function, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
-        returned = None
-        for program in itertools.product(*(range(size) for size in grid)):
-            mode.start_program(program)
-            returned = function(*call.args, **call.kwargs)
-        mode.check_capacity()
+        kernel_call = functools.partial(function, *call.args, **call.kwargs)
+        if tensor is NkiTensor and math.prod(grid) > 1:
+            returned = run_side_by_side(core, kernel_call)
+        else:
+            returned = None
+            for program in itertools.product(*(range(size) for size in grid)):
+                mode.start_program(program)
+                returned = kernel_call()
+            mode.check_capacity()
         leaves = _flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)
@@ -160,6 +170,7 @@ class _Fast:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.start_program = core.start_program
+        self.check_capacity = core.check_capacity
 
     def running(self) -> contextlib.AbstractContextManager[object]:
         """The functions of the API run fast where nothing else is said."""
@@ -168,10 +179,6 @@ class _Fast:
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
         """An array as an HBM tensor; it is not copied."""
         return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
-
-    def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit their memories."""
-        self.core.occupancy.check(self.core.trace.allocations)
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""

@@ -34,6 +34,7 @@ from difftest.simulator.frontend.nki.isa.moves import (
     tensor_copy,
     tensor_copy_predicated,
 )
+from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
@@ -47,7 +48,6 @@ unknown_engine = engine.unknown
 _DOCUMENTED = frozenset(
     [
         "activate2",
-        "core_barrier",
         "dma_compute",
         "exponential",
         "nc_matmul_mx",
@@ -64,7 +64,6 @@ _DOCUMENTED = frozenset(
         "rng",
         "scalar_load",
         "scalar_store",
-        "sendrecv",
         "set_rng_seed",
         "tensor_scalar_cumulative",
         "topk",
@@ -96,6 +95,7 @@ __all__ = [
     "bn_aggr",
     "bn_stats",
     "constants",
+    "core_barrier",
     "dge_mode",
     "dma_copy",
     "dma_engine",
@@ -116,6 +116,7 @@ __all__ = [
     "reduce_cmd",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "sendrecv",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
