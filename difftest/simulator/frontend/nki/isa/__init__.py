@@ -36,8 +36,17 @@ from difftest.simulator.frontend.nki.isa.moves import (
 )
 from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
+from difftest.simulator.frontend.nki.isa.registers import (
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    scalar_load,
+    scalar_store,
+)
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
+from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -57,17 +66,10 @@ _DOCUMENTED = frozenset(
         "rand2",
         "rand_get_state",
         "rand_set_state",
-        "register_alloc",
-        "register_load",
-        "register_move",
-        "register_store",
         "rng",
-        "scalar_load",
-        "scalar_store",
         "set_rng_seed",
         "tensor_scalar_cumulative",
         "topk",
-        "VirtualRegister",
     ]
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
@@ -92,6 +94,7 @@ def get_nc_sub_version() -> int:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "VirtualRegister",
     "bn_aggr",
     "bn_stats",
     "constants",
@@ -114,7 +117,13 @@ __all__ = [
     "oob_mode",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "sendrecv",
     "tensor_copy",

@@ -21,10 +21,14 @@ from difftest.simulator.frontend.nki.language.creation import (
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.nki.language.device_loops import (
+    dynamic_range,
+    fori_loop,
+    while_loop,
+)
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
 from difftest.simulator.frontend.nki.language.loops import (
     affine_range,
-    dynamic_range,
     num_programs,
     program_id,
     program_ndim,
@@ -46,6 +50,7 @@ from difftest.simulator.frontend.nki.language.memories import (
 from difftest.simulator.frontend.nki.language.moves import device_print, load, no_reorder, store
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
 
 float32 = np.dtype(np.float32)
 float16 = np.dtype(np.float16)
@@ -72,7 +77,6 @@ _DOCUMENTED = frozenset(
         "float8_e4m3fn_x4",
         "float8_e5m2_x4",
         "float8_e8m0fnu",
-        "fori_loop",
         "gather_flattened",
         "load_transpose2d",
         "matmul",
@@ -87,11 +91,9 @@ _DOCUMENTED = frozenset(
         "transpose",
         "var",
         "where",
-        "while_loop",
         "alloc_tiles",
         "blocks",
         "tiles",
-        "NkiScalar",
     ]
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
@@ -108,6 +110,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "MemoryRegion",
     "NKIObject",
+    "NkiScalar",
     "NkiTensor",
     "affine_range",
     "bfloat16",
@@ -120,6 +123,7 @@ __all__ = [
     "float8_e5m2",
     "float16",
     "float32",
+    "fori_loop",
     "full",
     "hbm",
     "int8",
@@ -151,6 +155,7 @@ __all__ = [
     "uint8",
     "uint16",
     "uint32",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]
