@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,14 @@ def is_running() -> bool:
     return _CURRENT.get(None) is not None
 
 
+class Rank(NamedTuple):
+    """The place of a launch among those of :func:`difftest.simulator.launch_ranks`."""
+
+    number: int
+    ranks: int
+    baton: Baton
+
+
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
@@ -91,6 +99,8 @@ class Core:
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
         """The number of this program to the baton."""
+        self.rank: Rank | None = None
+        """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []
         self._shared: list[Storage] = []
         self._shared_next = 0
@@ -112,7 +122,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
-        core._shared = self._shared
+        core._shared, core.rank = self._shared, self.rank
         core.program = program
         return core
 

@@ -10,11 +10,11 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.core import Core, is_running
+from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -54,6 +54,26 @@ class LaunchResult:
     trace: Trace
 
 
+class Finished(NamedTuple):
+    """A kernel that has run, before the caller's arrays change."""
+
+    core: Core
+    arguments: _Arguments
+    outputs: tuple[tuple[Array, Array | None], ...]
+
+    def result(self) -> LaunchResult:
+        """Give mutable arguments their new values; what the launch gives back."""
+        self.arguments.copy_back()
+        trace = self.core.trace
+        trace.events = fuse_moves(trace.events, self.core.moved)
+        trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+        return LaunchResult(
+            tuple(array for array, _ in self.outputs),
+            tuple(gaps for _, gaps in self.outputs),
+            trace,
+        )
+
+
 def launch(
     kernel: Kernel | NkiKernel | Callable[..., Any],
     args: Sequence[Any] = (),
@@ -85,6 +105,26 @@ def launch(
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     AssertionError, and whatever else the kernel itself raises.
     """
+    return run_kernel(
+        kernel, args, kwargs, grid=grid, machine=machine, record=record, plain=plain
+    ).result()
+
+
+def run_kernel(
+    kernel: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    *,
+    grid: tuple[int, ...] = (),
+    machine: Machine | None = None,
+    record: bool = True,
+    plain: bool = False,
+    rank: Rank | None = None,
+) -> Finished:
+    """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
+
+    ``rank`` is its place among several launches that talk to each other.
+    """
     if is_running():
         raise KernelError(
             "a kernel is launched from outside kernels",
@@ -98,6 +138,7 @@ def launch(
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
+    core.rank = rank
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
@@ -118,12 +159,7 @@ def launch(
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
-    arguments.copy_back()
-    core.trace.events = fuse_moves(core.trace.events, core.moved)
-    core.trace.allocations = [a for a in core.trace.allocations if not a.is_temporary]
-    return LaunchResult(
-        tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
-    )
+    return Finished(core, arguments, outputs)
 
 
 def _launch_kernel(

@@ -15,6 +15,7 @@ import numpy as np
 from difftest.simulator.core import Core, current
 from difftest.simulator.errors import KernelError, Location, kernel_location
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
     NkiScalar,
@@ -31,7 +32,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     Raises
     ------
     KernelError : a bound is neither integer nor register, ``step`` is not a positive integer, or
-        the body returns something.
+        the body returns a value.
     """
     values = _range(lower, upper, step, "nl.fori_loop")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
@@ -100,7 +101,7 @@ def _condition(value: Any, what: str) -> VirtualRegister:
 
 
 def _check_nothing(returned: object) -> None:
-    if returned is not None:
+    if returned is not None and not isinstance(returned, NkiInstruction):
         raise KernelError(
             "the body of nl.fori_loop returns nothing",
             received=f"{type(returned).__name__} {returned!r:.60}",

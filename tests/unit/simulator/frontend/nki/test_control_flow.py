@@ -130,7 +130,16 @@ def test_the_trace_knows_the_loops_that_ran_on_the_device():
     assert [event.loops[0].value for event in inside] == [2, 2, 3, 3]
     assert {event.loops[0].loop.location.file for event in inside} == {__file__}
     assert {event.loops[0].loop.location.text for event in inside} == {"nl.fori_loop(2, 4, body)"}
-    assert not events[-1].loops or events[-1].loops[0].number == 1
+
+
+def test_a_loop_is_over_after_its_last_turn():
+    @jit
+    def kernel():
+        tile = nl.ndarray((1, 1), nl.float32)
+        nl.fori_loop(0, 2, lambda i: nisa.memset(tile, 1.0))
+        nisa.memset(tile, 0.0)
+
+    assert [len(event.loops) for event in launch(kernel).trace] == [1, 1, 0]
 
 
 def test_a_view_keeps_the_offset_that_its_register_had():
@@ -183,11 +192,12 @@ def test_registers_and_scalars_hold_integers(make, value):
     assert result_of(make) == value
 
 
-def test_int64_scalars_do_not_wrap_at_32_bits():
+def test_int32_scalars_wrap_around_and_int64_scalars_do_not():
     @jit
     def kernel():
-        scalar = NkiScalar(100000, np.dtype(np.int64)) * 100000
-        assert scalar.device_value() == 10**10
+        assert (scalar(100000) * 100000).device_value() == 1410065408
+        wide = NkiScalar(100000, np.dtype(np.int64)) * 100000
+        assert wide.device_value() == 10**10
 
     launch(kernel)
 
