@@ -172,6 +172,7 @@ LAYERS = (
     "index",
     "brackets",
     "walk",
+    "baton",
     "core",
     "indexing",
     "views",
@@ -188,6 +189,7 @@ LAYERS = (
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
     "launch",
+    "ranks",
     "",  # the package itself, which gathers its public names
 )
 
