@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
-from difftest.simulator.errors import DtypeError, NotModelledError
+from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, TFLOAT32, Array
+from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
 from difftest.simulator.instructions.record import DST, Call, Role, Takes, instruction
@@ -27,8 +27,19 @@ from difftest.simulator.trace import Engine
 
 
 def _scale_and_bias(call: Call) -> None:
-    """``scale`` is a number or float32; ``bias`` float32, float16 or bfloat16."""
+    """``scale`` is a number or float32; ``bias`` a vector of float32, float16 or bfloat16.
+
+    Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
+    """
     scale, bias = call["scale"], call["bias"]
+    if isinstance(bias, type):
+        if not call.into_existing or call.machine.nc_version < 3:
+            raise KernelError(
+                "activation takes bias as a vector with one element in each partition",
+                received=f"bias of type {bias.__name__} on {call.machine.name}",
+                remedy="fill a [P, 1] tile with it",
+            )
+        return
     if isinstance(scale, Descriptor) and scale.dtype != FLOAT32:
         raise DtypeError(
             "activation takes scale as a number or a float32 vector",
@@ -36,7 +47,10 @@ def _scale_and_bias(call: Call) -> None:
             limit="float32",
             remedy="cast it with nisa.tensor_copy(scale, dtype=nl.float32)",
         )
-    if bias is not None and bias.dtype not in (FLOAT32, FLOAT16, BFLOAT16):
+    if bias is not None and call.into_existing:
+        if bias.dtype == TFLOAT32:
+            raise DtypeError("activation takes no bias of tfloat32", received=f"bias = {bias!r}")
+    elif bias is not None and bias.dtype not in (FLOAT32, FLOAT16, BFLOAT16):
         raise DtypeError(
             "activation takes bias as a vector of floats",
             received=f"bias = {bias!r}",
@@ -58,7 +72,7 @@ def _adds_up(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="scale", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="bias", takes=Takes.VECTOR, optional=True),
+        Role(name="bias", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
@@ -66,15 +80,17 @@ def _adds_up(call: Call) -> None:
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
 )
-def activation(call: Call, data: Array, scale: Any, bias: Array | None) -> tuple[Any, Any]:
+def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
     values = as_float(data)
     if isinstance(scale, np.ndarray):
         values = values * column(scale, values.ndim)
     elif scale != 1.0:
         values = values * np.float32(scale)
-    if bias is not None:
+    if isinstance(bias, np.ndarray):
         values = values + as_float(column(bias, values.ndim))
+    elif bias is not None:
+        values = values + np.float32(bias)
     name = call["op"]
     check_range(name, values)
     result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
