@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import pytest
 
@@ -38,6 +41,26 @@ class Recorder:
         self.outcomes.append(Outcome(nodeid.partition("::")[0], nodeid, result, why))
 
 
+class Limit:
+    """A pytest plugin that ends a test which takes longer than ``seconds`` with an error."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        def end(number: int, frame: FrameType | None) -> NoReturn:
+            raise TimeoutError(f"the test took longer than {self.seconds:g} s")
+
+        before = signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     """The text of the error that a report carries: its message, not the traceback."""
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -47,29 +70,33 @@ def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return lines[-1].removeprefix("E ") if lines else str(report.longrepr)
 
 
-def run(checkout: Path, options: Sequence[str], paths: Sequence[Path] = ()) -> list[Outcome]:
+def run(
+    checkout: Path,
+    options: Sequence[str],
+    paths: Sequence[Path] = (),
+    plugins: Sequence[object] = (),
+) -> list[Outcome]:
     """Run pytest in ``checkout``, as its own people do, and return what came of each test.
 
-    ``paths`` go in front of ``sys.path`` meanwhile. The working folder is the checkout's, so that
-    node ids and files among the options are its own. This project's plugin is left out: the
-    suite's own hooks decide what is installed.
+    ``paths`` go in front of ``sys.path`` meanwhile, ``plugins`` are pytest's for this run. The
+    working folder is the checkout's, so that node ids and files among the options are its own.
+    This project's plugin is left out: the suite's own hooks decide what is installed.
 
     Raises
     ------
     RuntimeError
-        If pytest refused the options or found no test: then there is nothing to count.
+        If pytest refused the options, found no test or was interrupted: then there is nothing to
+        count.
     """
     recorder = Recorder()
     before = os.getcwd(), list(sys.path)
     os.chdir(checkout)
     sys.path[:0] = [str(path) for path in paths]
     try:
-        code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder])
+        code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder, *plugins])
     finally:
         os.chdir(before[0])
         sys.path[:] = before[1]
-    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}: see its output")
-    if not recorder.outcomes:
-        raise RuntimeError("no test ran: there is nothing to count")
     return recorder.outcomes

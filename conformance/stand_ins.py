@@ -104,18 +104,17 @@ def neuron_dtypes() -> ModuleType:
 
 
 @contextmanager
-def _generation() -> Iterator[None]:
-    """The suite's generation of NeuronCore as our simulator's machine, for one launch."""
-    generation = os.environ.get(GENERATION)
-    before = os.environ.get(TARGET)
-    if generation:
-        os.environ[TARGET] = generation
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """The environment variable ``name`` set to ``value`` meanwhile, as it is where that is None."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
     try:
         yield
     finally:
-        os.environ.pop(TARGET, None)
+        os.environ.pop(name, None)
         if before is not None:
-            os.environ[TARGET] = before
+            os.environ[name] = before
 
 
 class CpuSimulation:
@@ -134,8 +133,31 @@ class CpuSimulation:
         simulation = self._simulate(self._kernel)
         if self._cores is not None:
             simulation = simulation[self._cores]
-        with _generation():
+        with _environment(TARGET, os.environ.get(GENERATION)):
             return simulation(*args, **kwargs)
+
+
+class TraceFrontend:
+    """``ParserFrontend`` of ``nki.compiler.frontend``: to trace a kernel is to run it here.
+
+    Tests that only trace compare nothing: the kernel itself asserts, or must raise.
+    """
+
+    simulate: Any
+    """``nki.simulate`` of the embedded modules; on the class, as the suite makes the object."""
+
+    def compile(
+        self, kernel: Any, *, inputs: dict[str, Any], target: str, lnc: int, **_: Any
+    ) -> None:
+        """Run ``kernel`` on ``lnc`` cores of ``target``; what the compiler would write is not."""
+        with _environment(TARGET, target):
+            type(self).simulate(kernel)[lnc](**inputs)
+
+
+def _compiler(simulate: Any) -> dict[str, ModuleType]:
+    parser = type("ParserFrontend", (TraceFrontend,), {"simulate": staticmethod(simulate)})
+    frontend = package("nki.compiler.frontend", NKIFrontend=TraceFrontend, ParserFrontend=parser)
+    return {"nki.compiler": absent("nki.compiler"), frontend.__name__: frontend}
 
 
 def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
@@ -147,7 +169,7 @@ def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
         "nki.dtype": dtypes,
         "nki.language.dtypes": dtypes,
         "nki.tensor": package("nki.tensor", NkiTensor=language.NkiTensor),
-        "nki.compiler": absent("nki.compiler"),
+        **_compiler(modules["nki"].simulate),
         "nki.collectives": absent("nki.collectives"),
         "nki.builtin": package("nki.builtin"),
     }
