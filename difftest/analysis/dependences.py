@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.simulator.trace import Allocation, Region
+from difftest.simulator.trace import Allocation, Region, Space
 
 
 class _Accesses:
@@ -75,7 +75,7 @@ class Dependences:
     """The dependences of instructions that are given in program order."""
 
     def __init__(self) -> None:
-        self._histories: dict[int, _History] = {}
+        self._histories: dict[int | Space, _History] = {}
 
     def of(
         self, user: int, reads: tuple[Region, ...], writes: tuple[Region, ...]
@@ -113,9 +113,11 @@ class Dependences:
         return data, order
 
     def _history(self, allocation: Allocation) -> _History:
-        history = self._histories.get(allocation.id)
+        # Tensors with addresses can overlap: they have their memory's history.
+        key = allocation.id if allocation.address is None else allocation.space
+        history = self._histories.get(key)
         if history is None:
-            history = self._histories[allocation.id] = _History()
+            history = self._histories[key] = _History()
         return history
 
 

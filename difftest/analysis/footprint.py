@@ -17,7 +17,11 @@ Dims = tuple[tuple[int, int], ...]
 
 
 class Footprint(NamedTuple):
-    """The elements ``low`` to ``high`` of partitions ``first`` to ``last``, all ends excluded."""
+    """The elements ``low`` to ``high`` of partitions ``first`` to ``last``, all ends excluded.
+
+    Of tensors with an address, and of those that some region sees as another dtype, it counts bytes
+    instead of elements, and those with an address count from the memory's beginning.
+    """
 
     first: int
     last: int
@@ -48,7 +52,21 @@ class Footprint(NamedTuple):
 def footprint(region: Region) -> Footprint:
     """The footprint of a region of an on-chip or HBM tensor."""
     allocation = region.allocation
-    return _footprint(_layout(allocation), region.offset, region.shape, region.strides)
+    if allocation.address is None and not allocation.viewed:
+        return _footprint(_layout(allocation), region.offset, region.shape, region.strides)
+    pattern = region.pattern.finer(region.dtype.itemsize)
+    block, inner, partitions = _layout(allocation)
+    size = allocation.dtype.itemsize
+    mark = _footprint((block * size, inner * size, partitions), *pattern)
+    if allocation.address is None:
+        return mark
+    partition, byte = allocation.address
+    return mark._replace(
+        first=mark.first + partition,
+        last=mark.last + partition,
+        low=mark.low + byte,
+        high=mark.high + byte,
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,21 @@
 """The embedded NKI simulator: one NeuronCore in NumPy.
 
+>>> import numpy as np
 >>> from difftest.simulator import launch
->>> result = launch(kernel, [a, b])          # a @nki.jit function and NumPy arrays
->>> result.outputs[0], len(result.trace)
+>>> from difftest.simulator.frontend.install import embedded
+>>> with embedded():
+...     import neuronxcc.nki as nki
+...     import neuronxcc.nki.language as nl
+>>> @nki.jit
+... def twice(x):
+...     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+...     nl.store(out, nl.load(x) * 2)
+...     return out
+>>> result = launch(twice, [np.ones((128, 4), np.float32)])
+>>> float(result.outputs[0].min())
+2.0
+>>> [event.opcode for event in result.trace]
+['dma_copy', 'tensor_scalar', 'dma_copy']
 """
 
 from difftest.simulator.errors import (

@@ -3,7 +3,8 @@
 While the kernel runs, Python's own object lifetimes give an upper bound of what is live. Only if
 that bound exceeds a memory are the exact live ranges (first write to last use, which is what the
 compiler's allocator sees) laid side by side. The check is necessary, not sufficient: it sums bytes
-and does not place tensors at addresses.
+and does not place tensors at addresses. Those that the kernel placed itself count once for each
+byte that any of them takes.
 
 Beyond SBUF the compiler spills to HBM (AWS ``programming_model.rst`` at tag v2.26.0): slow, not
 wrong, so it is a warning. Beyond PSUM there is nowhere for an accumulation to go: an error.
@@ -35,6 +36,23 @@ def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
     return allocation.partition_bytes // blocks * quadrants * quadrant
 
 
+def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
+    """Bytes that tensors with addresses take together: whole quadrants, each byte once."""
+    total = 0
+    quadrants: dict[int, list[tuple[int, int]]] = {}
+    for allocation in allocations:
+        area = allocation.area
+        if area is not None:
+            for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
+                quadrants.setdefault(number, []).append((area.low, area.high))
+    for ranges in quadrants.values():
+        reached = 0
+        for low, high in sorted(ranges):
+            total += max(0, high - max(low, reached)) * quadrant
+            reached = max(reached, high)
+    return total
+
+
 class SpillWarning(UserWarning):
     """The live tensors exceed SBUF, so the compiler would spill some to HBM."""
 
@@ -49,6 +67,9 @@ class Occupancy:
 
     def _bytes(self, allocation: Allocation) -> int:
         return occupied_bytes(allocation, self.machine.start_partition_step)
+
+    def _placed(self, allocations: Iterable[Allocation]) -> int:
+        return placed_bytes(allocations, self.machine.start_partition_step)
 
     def add(self, allocation: Allocation) -> None:
         """Count a tensor that begins to live."""
@@ -84,16 +105,20 @@ class Occupancy:
         changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
         live: dict[int, Allocation] = {}
         total = 0
+        placed = False
         limit = self.limit(space)
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
+            own = 0 if allocation.address is not None else self._bytes(allocation)
             if not begins:
                 del live[allocation.id]
-                total -= self._bytes(allocation)
+                total -= own
                 continue
             live[allocation.id] = allocation
-            total += self._bytes(allocation)
-            if total > limit:
-                error = self._error(space, total, limit, allocation, list(live.values()))
+            total += own
+            placed = placed or allocation.address is not None
+            needed = total + self._placed(live.values()) if placed else total
+            if needed > limit:
+                error = self._error(space, needed, limit, allocation, list(live.values()))
                 if space is Space.PSUM:
                     raise error
                 warnings.warn(SpillWarning(str(error)), stacklevel=2)
@@ -106,6 +131,7 @@ class Occupancy:
         largest = sorted(live, key=self._bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
+            happened=f"the live tensors are larger than {space.value}",
             received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "
             f"the largest: {'; '.join(map(str, largest))}",
             limit=f"{limit // partitions} bytes a partition ({self.machine.name})",

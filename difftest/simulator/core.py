@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, kernel_location, kernel_stack
@@ -83,6 +84,8 @@ class Core:
         self.random = np.random.default_rng(0)
         self.accumulators: dict[str, Array] = {}
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
+        self.placed: dict[Space, PlacedMemory] = {}
+        """The memories in which the kernel places tensors itself."""
         self._shared: list[Storage] = []
         self._shared_next = 0
 
@@ -109,14 +112,32 @@ class Core:
         *,
         partition_axis: int = 0,
         name: str = "",
+        address: tuple[int, int] | None = None,
     ) -> Storage:
-        """A new tensor, nothing of it written. ``partition_axis`` counts the block dimensions."""
+        """A new tensor, nothing of it written by itself.
+
+        Parameters
+        ----------
+        partition_axis : which axis runs over partitions: how many block dimensions there are.
+        address : of a tensor on chip that the kernel places, the first partition and the first byte
+            in each. Tensors that overlap share what they hold.
+
+        Raises
+        ------
+        LimitError : it does not fit its memory, or not at its address.
+        """
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name)
-        return self._allocate(shape, dtype, space, partition_axis, name)
+        return self._allocate(shape, dtype, space, partition_axis, name, address)
 
     def _allocate(
-        self, shape: Shape, dtype: np.dtype[Any], space: Space, partition_axis: int, name: str
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        space: Space,
+        partition_axis: int,
+        name: str,
+        address: tuple[int, int] | None = None,
     ) -> Storage:
         allocation = Allocation(
             len(self.trace.allocations),
@@ -132,9 +153,16 @@ class Core:
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)
         check_tensor_size(allocation, partition_axis, self.machine)
+        memory = None
+        if address is not None:
+            memory = self.placed.setdefault(space, PlacedMemory(self.machine, space))
+            allocation.address = address
+            memory.check(allocation)
         self.trace.allocations.append(allocation)
         self.occupancy.add(allocation)
         data = empty_on_chip(shape, dtype)
+        if memory is not None:
+            return memory.place(allocation, data, self.occupancy.remove)
         return Storage(allocation, data, unwritten=data.size, release=self.occupancy.remove)
 
     def _allocate_shared(self, shape: Shape, dtype: np.dtype[Any], name: str) -> Storage:
@@ -232,6 +260,7 @@ def _regions(
                 tile.partition_axis,
                 role,
                 True,
+                None if tile.dtype is tile.storage.dtype else tile.dtype,
             ),
         )
         for tile, role in zip(tiles, roles, strict=True)

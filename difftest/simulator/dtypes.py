@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from difftest.simulator.errors import DtypeError
 
 Array = NDArray[Any]
+DType = np.dtype[Any]
 
 FLOAT32 = np.dtype(np.float32)
 FLOAT16 = np.dtype(np.float16)

@@ -36,6 +36,7 @@ def as_integer(value: object, what: str) -> int:
             pass
     raise KernelError(
         "indices and sizes are integers known when the kernel is traced",
+        happened="an index or a size is no integer",
         received=f"{what} {value!r:.80} ({type(value).__name__})",
         remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
         "nisa.tensor_copy_dynamic_src",
@@ -68,7 +69,9 @@ def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
         return np.broadcast_shapes(a, b)
     except ValueError:
         raise ShapeError(
-            f"{what} must have shapes that broadcast", received=f"shapes {a} and {b}"
+            f"{what} must have shapes that broadcast",
+            happened=f"{what} have shapes that do not broadcast",
+            received=f"shapes {a} and {b}",
         ) from None
 
 

@@ -11,7 +11,6 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import DtypeError, OutOfBoundsError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, Shape, broadcast_shapes
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -48,6 +47,10 @@ class IndirectTile:
     def in_hbm(self) -> bool:
         return self.base.in_hbm
 
+    @property
+    def holds_bits(self) -> bool:
+        return self.base.holds_bits
+
     def signature(self) -> tuple[object, ...]:
         """As :meth:`Tile.signature`."""
         return ("indirect", self.base.signature(), self.shape)
@@ -83,6 +86,7 @@ class IndirectTile:
             index = [int(array[where]) for array in arrays]
             raise OutOfBoundsError(
                 "an index held in a tile stays inside its tensor",
+                happened="an index held in a tile left its tensor",
                 received=f"index {index} into {self.base!r}, at element {list(where)}",
                 limit=f"{[size - 1 for size in self.base.shape]}",
                 remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
@@ -92,7 +96,7 @@ class IndirectTile:
     def check_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
         """Raise :class:`UnwrittenError` if an element to be read was never written."""
         base = self.base
-        missing = base.storage.unwritten_in(base.offset, base.shape, base.strides)
+        missing = base.unwritten()
         if missing is not None and missing[tuple(a[inside] for a in arrays)].any():
             raise UnwrittenError(
                 "an instruction reads only what was written before",
@@ -104,12 +108,11 @@ class IndirectTile:
         base = self.base
         where = np.zeros(base.shape, dtype=np.bool_)
         where[tuple(a[inside] for a in arrays)] = True
-        base.storage.mark_written(base.offset, base.shape, base.strides, where)
+        base.mark_written(where)
 
     def elements(self) -> Array:
         """The whole indexed tensor's elements, to be fancy-indexed."""
-        base = self.base
-        return pattern_view(base.storage.data, base.offset, base.shape, base.strides)
+        return self.base.elements()
 
 
 def _item_shape(item: object) -> Shape:

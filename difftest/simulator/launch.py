@@ -82,6 +82,7 @@ def launch(
     if is_running():
         raise KernelError(
             "a kernel is launched from outside kernels",
+            happened="a kernel launched another one",
             received="a launch inside a running kernel",
             remedy="call the other kernel directly, without a grid",
         )
@@ -218,12 +219,14 @@ class _Arguments:
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",
+                happened="an argument has no elements",
                 received=f"argument {name!r} of shape {array.shape}",
             )
         mutable = is_mutable(self.parameters[name].annotation)
         if mutable and not array.flags.writeable:
             raise KernelError(
                 "an nt.mutable_tensor is written in place",
+                happened="a read-only array was given for an nt.mutable_tensor",
                 received=f"argument {name!r}, an array that is read-only",
                 remedy="pass a copy: array.copy()",
             )
@@ -268,20 +271,24 @@ def _never_written(value: Any) -> Array | None:
     if not isinstance(value, Tile):
         raise KernelError(
             "a kernel returns tensors",
+            happened="the kernel returned something that is no tensor",
             received=f"{type(value).__name__} {value!r:.80}",
             remedy="return the tensors created with buffer=nl.shared_hbm",
         )
     if not value.space.is_hbm:
         raise KernelError(
             "a kernel returns tensors in HBM",
+            happened="the kernel returned a tile that is on chip",
             received=repr(value),
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
+            location=value.storage.allocation.location,
         )
     value.check_bounds()
-    missing = value.storage.unwritten_in(value.offset, value.shape, value.strides)
+    missing = value.unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
             "a kernel writes what it returns",
+            happened="the kernel returned a tensor that nothing wrote",
             received=f"{value!r}, of which nothing was ever written",
             remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
             "or store a default first",

@@ -1,71 +1,38 @@
-"""Tensors in HBM, SBUF and PSUM: their data, and which elements were ever written.
+"""Tensors in HBM, SBUF and PSUM: their data, and which bytes of them were ever written.
 
-A :class:`Storage` is one tensor. SBUF and PSUM hold arrays of
-:func:`~difftest.simulator.dtypes.storage_dtype`, HBM holds the dtype's own bits. Data are
-contiguous, so that every access pattern is an offset, a shape and strides on them.
+A :class:`Storage` is one tensor. HBM holds the dtype's own bits, SBUF and PSUM arrays of
+:func:`~difftest.simulator.dtypes.storage_dtype` until a kernel asks for bits there too. Data are
+contiguous, so that every :class:`~difftest.simulator.pattern.Pattern` is a view of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, Array, is_float, storage_dtype
+from difftest.simulator.dtypes import (
+    BOOL,
+    FLOAT32,
+    TFLOAT32,
+    Array,
+    DType,
+    is_float,
+    storage_dtype,
+    to_bits,
+)
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Space
 
-Shape = tuple[int, ...]
 
-
-def pattern_view(base: Array, offset: int, shape: Shape, strides: Shape) -> Array:
-    """The elements of contiguous ``base`` that an access pattern (in elements) names: a view."""
-    size = base.itemsize
-    return np.ndarray(
-        shape, base.dtype, buffer=base, offset=offset * size, strides=[s * size for s in strides]
-    )
-
-
-@lru_cache(maxsize=4096)
-def contiguous_strides(shape: Shape) -> Shape:
-    """Row-major strides, in elements."""
-    strides = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
-
-
-@lru_cache(maxsize=4096)
-def in_order(shape: Shape, strides: Shape) -> bool:
-    """Whether a pattern takes adjacent elements in row-major order, without a gap or a repeat."""
-    walked = zip(shape, strides, contiguous_strides(shape), strict=True)
-    return all(size == 1 or stride == step for size, stride, step in walked)
-
-
-@lru_cache(maxsize=4096)
-def repeats(shape: Shape, strides: Shape) -> bool:
-    """Whether a pattern names an element more than once."""
-    axes = [(abs(stride), size) for size, stride in zip(shape, strides, strict=True) if size > 1]
-    reach = 0
-    for stride, size in sorted(axes):
-        if stride <= reach:
-            break
-        reach += stride * (size - 1)
-    else:
-        return False
-    if not min(axes)[0]:
-        return True
-    # An axis steps into the reach of another, which need not be onto its elements.
-    offsets = np.zeros(1, dtype=np.int64)
-    for stride, size in axes:
-        offsets = np.add.outer(offsets, np.arange(size) * stride).ravel()
-    return len(np.unique(offsets)) < len(offsets)
+def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
+    """The elements of ``dtype`` that a pattern names in the contiguous ``base``: a view."""
+    size = dtype.itemsize
+    offset, shape, strides = pattern
+    return np.ndarray(shape, dtype, base, offset * size, [stride * size for stride in strides])
 
 
 def check_partitions(partitions: int, what: object, machine: Machine) -> None:
@@ -73,6 +40,7 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
+            happened="a tile has more partitions than the memory",
             received=f"{what}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
@@ -82,7 +50,8 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
 
 def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
     """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
-    check_partitions(allocation.partitions, allocation, machine)
+    if allocation.partitions > machine.partitions:
+        check_partitions(allocation.partitions, allocation, machine)
     in_psum = allocation.space is Space.PSUM
     limit = machine.psum_partition_bytes if in_psum else machine.sbuf_usable_bytes
     received = allocation.partition_bytes
@@ -91,6 +60,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
+            happened=f"a tile has more bytes in each partition than {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",
@@ -98,23 +68,33 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
 
 
 class Storage:
-    """One tensor: its contiguous data, dtype, and the elements never written.
+    """One tensor: its data, its dtype, and what was never written of it.
 
-    ``written`` is None while all or none of the elements are; ``unwritten`` counts the others.
+    ``kept`` is the dtype in which the data are held: in HBM the tensor's own; on chip float32 for
+    every float, until :meth:`hold_bits` is called.
+
+    ``written`` is flat, with a bool for each ``unit`` bytes of the tensor, and None while all or
+    none were written; ``unwritten`` counts those that were not. A unit is an element, or less once
+    a view of a smaller dtype was taken.
     """
 
     __slots__ = (
         "allocation",
         "data",
         "dtype",
+        "holds_bits",
         "in_hbm",
+        "kept",
         "masked",
         "mutable",
         "partition_step",
         "producer",
         "products",
         "release",
+        "size",
         "space",
+        "start",
+        "unit",
         "unwritten",
         "written",
     )
@@ -130,11 +110,15 @@ class Storage:
     ) -> None:
         self.allocation = allocation
         self.data = data
-        self.dtype = allocation.dtype
-        self.space = allocation.space
-        self.in_hbm = allocation.space.is_hbm
-        self.partition_step = math.prod(allocation.shape[allocation.partition_axis + 1 :])
-        """Elements from one partition to the next."""
+        self.dtype = dtype = allocation.dtype
+        self.kept = data.dtype
+        self.space = space = allocation.space
+        self.in_hbm = self.holds_bits = space.is_hbm
+        self.size = data.size
+        self.partition_step = allocation.partition_step
+        self.start = (0, 0)
+        """The partition, and the byte in each, where a tensor with an address begins."""
+        self.unit = dtype.itemsize
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable
@@ -151,35 +135,117 @@ class Storage:
         if self.release is not None:
             self.release(self.allocation)
 
-    def mark_written(self, offset: int, shape: Shape, strides: Shape, where: Any = None) -> None:
-        """Record a write through an access pattern; ``where`` limits it to a mask's elements."""
+    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
+        """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
+
+        A dtype other than the tensor's own needs :meth:`hold_bits` before.
+        """
+        own = dtype is self.dtype or dtype == self.dtype
+        return pattern_view(self.data, pattern, self.kept if own else dtype)
+
+    def replace(self, values: Array) -> bool:
+        """Let an array that nobody else has be the data of the whole tensor, if it can be.
+
+        Of tensors in HBM, which may be the caller's arrays, it cannot.
+        """
+        if self.release is None or values.dtype != self.kept or values.shape != self.data.shape:
+            return False
+        self.data = values
+        self.products = None
+        self.unwritten = 0
+        self.written = None
+        return True
+
+    def hold_bits(self, itemsize: int) -> None:
+        """From now on hold the dtype's own bits, and tell what is written by ``itemsize`` bytes.
+
+        Of a float that was held as float32, a NaN loses its payload.
+        """
+        if not self.holds_bits:
+            self.data = self.bits().reshape(self.data.shape)
+            self.kept = self.dtype
+            self.holds_bits = True
+        if itemsize < self.unit:
+            finer = self.unit // itemsize
+            self.unit = itemsize
+            self.unwritten *= finer
+            if self.written is not None:
+                self.written = self.written.repeat(finer)
+
+    def bits(self) -> Array:
+        """The data in the dtype's own bits, flat."""
+        if self.kept == self.dtype:
+            return np.ascontiguousarray(self.data).reshape(-1)
+        with np.errstate(all="ignore"):  # what was never written can be anything
+            held = to_bits(self.data, self.dtype)
+        return np.ascontiguousarray(held).reshape(-1)
+
+    def mark_written(
+        self,
+        pattern: Pattern,
+        where: Array | None = None,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        """Record a write through a pattern of elements of ``dtype`` (None for the tensor's own).
+
+        ``where`` limits it to a mask's elements.
+        """
         if not self.unwritten:
             return
-        elements = 1
-        for size in shape:
-            elements *= size
-        repeated = repeats(shape, strides)
-        if where is None and elements == self.data.size and not repeated:
+        parts = self._parts(dtype)
+        repeated = pattern.repeats()
+        if where is None and not repeated and pattern.size * parts == self.units():
             self.unwritten = 0
             self.written = None
             return
         if self.written is None:
-            self.written = np.zeros(self.data.shape, dtype=np.bool_)
-        # A repeated element is counted once: in the tensor, not in the pattern.
-        counted = pattern_view(self.written, offset, shape, strides)
-        region, counted = counted, self.written if repeated else counted
+            self.written = np.zeros(self.units(), dtype=np.bool_)
+        region = pattern_view(self.written, pattern.finer(parts), BOOL)
+        # What is named twice is counted once: in the tensor, not in the pattern.
+        counted = self.written if repeated else region
         before = int(np.count_nonzero(counted))
-        region[() if where is None else np.broadcast_to(where, shape)] = True
+        region[() if where is None else np.broadcast_to(where, pattern.shape)] = True
         self.unwritten -= int(np.count_nonzero(counted)) - before
         if self.unwritten == 0:
             self.written = None
 
-    def forget_products(self, offset: int, shape: Shape, strides: Shape, where: Any = None) -> None:
+    def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
         """Note that something else than a matmul writes these elements."""
         if self.products is None:
             return
-        region = pattern_view(self.products, offset, shape, strides)
-        region[() if where is None else np.broadcast_to(where, shape)] = False
+        region = pattern_view(self.products, pattern, BOOL)
+        region[() if where is None else np.broadcast_to(where, pattern.shape)] = False
+
+    def note_product(self, pattern: Pattern) -> None:
+        """Note that a matmul writes these elements."""
+        if self.products is None:
+            self.products = np.zeros(self.size, dtype=np.bool_)
+        pattern_view(self.products, pattern, BOOL)[...] = True
+
+    def unwritten_in(
+        self,
+        pattern: Pattern,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> Array | None:
+        """Which of a pattern's elements were not written, or not all of them; None if all were."""
+        if not self.unwritten:
+            return None
+        if self.written is None:
+            return np.ones(pattern.shape, dtype=np.bool_)
+        region = pattern_view(self.written, pattern.finer(self._parts(dtype)), BOOL)
+        return None if region.all() else ~region.all(axis=-1)
+
+    def _parts(self, dtype: DType | None) -> int:
+        """How many units an element of ``dtype`` has."""
+        return (self.dtype if dtype is None else dtype).itemsize // self.unit
+
+    def units(self) -> int:
+        """How many units the tensor has."""
+        return self.size * (self.dtype.itemsize // self.unit)
 
     def leave_out(self) -> None:
         """Note that a mask leaves elements out; what was never written becomes poison.
@@ -190,23 +256,17 @@ class Storage:
         if self.masked or not self.unwritten:
             return
         self.masked = True
-        blank = poison((), self.data.dtype)[()]
         if self.written is None:
-            self.data[...] = blank
-        else:
-            self.data[~self.written] = blank
-
-    def unwritten_in(self, offset: int, shape: Shape, strides: Shape) -> Array | None:
-        """The region's never-written elements (bool), or None if there are none."""
-        if not self.unwritten:
-            return None
-        if self.written is None:
-            return np.ones(shape, dtype=np.bool_)
-        region = pattern_view(self.written, offset, shape, strides)
-        return None if region.all() else ~region
+            self.data[...] = poison((), self.kept)[()]
+            return
+        unit = self.kept if self._parts(None) == 1 else np.dtype(f"V{self.unit}")
+        missing = ~self.written
+        self.data.reshape(-1).view(unit)[missing] = poison((self.size,), self.kept).view(unit)[
+            missing
+        ]
 
 
-def poison(shape: Shape, dtype: np.dtype[Any]) -> Array:
+def poison(shape: Shape, dtype: DType) -> Array:
     """An HBM array that looks like nothing anyone computed: NaN, or 0xA5 bytes for integers.
 
     Unwritten elements keep it, so that they are seen even where only values are compared.
@@ -218,6 +278,6 @@ def poison(shape: Shape, dtype: np.dtype[Any]) -> Array:
     return np.full(shape, np.full(dtype.itemsize, byte, dtype=np.uint8).view(dtype)[0])
 
 
-def empty_on_chip(shape: Shape, dtype: np.dtype[Any]) -> Array:
+def empty_on_chip(shape: Shape, dtype: DType) -> Array:
     """Memory for an on-chip tensor."""
     return np.empty(shape, dtype=storage_dtype(dtype))

@@ -1,74 +1,88 @@
-"""Tiles: typed access patterns on memory, and how indexing makes one from another.
+"""Tiles: typed access patterns on memory.
 
-A :class:`Tile` is an offset, a shape and strides on one tensor: what the hardware's instructions
-take. Indexing copies nothing. An index that leaves its tensor makes a tile that remembers so: a
-mask may still cut it back (see :func:`restrict`), and any use of it without one raises.
+A :class:`Tile` is a :class:`~difftest.simulator.pattern.Pattern` and a dtype on one tensor: what
+the hardware's instructions take. Indexing and views copy nothing. An index that leaves its tensor
+makes a tile that remembers so: a mask may still cut it back (``frontend/classic/masking.py``), and
+any use of it without one raises.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 import numpy as np
 
-from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
+from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array, from_bits
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
-from difftest.simulator.index import (
-    DynamicIndex,
-    DynamicSlice,
-    Index,
-    Shape,
-    as_integer,
-    as_integers,
-    broadcast_shapes,
-    is_integer,
-)
-from difftest.simulator.memory import Storage, contiguous_strides, in_order, pattern_view
+from difftest.simulator.dtypes import BOOL, Array, DType, from_bits
+from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
+from difftest.simulator.memory import Storage
+from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.trace import Space
-from difftest.simulator.walk import Axis, leaves, span
+from difftest.simulator.walk import Axis
 
 T = TypeVar("T", bound="Tile")
 
 
 class Tile:
-    """An access pattern on a tensor. ``offset`` and ``strides`` are in elements.
+    """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
     away. ``axes`` is set only while the pattern leaves its tensor.
     """
 
-    __slots__ = ("axes", "offset", "partition_axis", "shape", "storage", "strides")
+    __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
     def __init__(
         self,
         storage: Storage,
-        offset: int,
-        shape: Shape,
-        strides: Shape,
+        pattern: Pattern,
         partition_axis: int | None,
+        dtype: DType | None = None,
         axes: tuple[Axis, ...] | None = None,
     ) -> None:
         self.storage = storage
-        self.offset = offset
-        self.shape = shape
-        self.strides = strides
+        self.pattern = pattern
+        self.shape = pattern[1]
         self.partition_axis = partition_axis
+        self.dtype = storage.dtype if dtype is None else dtype
+        """The NKI dtype of its elements: the tensor's own unless a view gave it another."""
         self.axes = axes
 
     @classmethod
     def whole(cls: type[T], storage: Storage) -> T:
         """The tile that is all of a tensor."""
-        shape = storage.data.shape
-        axis = storage.allocation.partition_axis
-        return cls(storage, 0, shape, contiguous_strides(shape), axis)
+        allocation = storage.allocation
+        return cls(storage, Pattern.whole(allocation.shape), allocation.partition_axis)
+
+    def derive(
+        self: T,
+        pattern: Pattern,
+        partition_axis: int | None,
+        dtype: DType | None = None,
+        axes: tuple[Axis, ...] | None = None,
+    ) -> T:
+        """Another pattern on the same tensor; ``dtype`` None for the tile's own.
+
+        Raises
+        ------
+        OutOfBoundsError : this tile leaves its tensor.
+        """
+        if self.axes is not None:
+            self.check_bounds()
+        dtype = self.dtype if dtype is None else dtype
+        return type(self)(self.storage, pattern, partition_axis, dtype, axes)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The tile's NKI dtype."""
-        return self.storage.dtype
+    def offset(self) -> int:
+        """The pattern's first element."""
+        return self.pattern[0]
+
+    @property
+    def strides(self) -> Shape:
+        """The pattern's steps, in elements."""
+        return self.pattern[2]
 
     @property
     def space(self) -> Space:
@@ -76,8 +90,12 @@ class Tile:
 
     @property
     def in_hbm(self) -> bool:
-        """Whether the tile lies in HBM, where elements are the dtype's own bits."""
         return self.storage.in_hbm
+
+    @property
+    def holds_bits(self) -> bool:
+        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
+        return self.storage.holds_bits
 
     @property
     def ndim(self) -> int:
@@ -85,7 +103,7 @@ class Tile:
 
     @property
     def size(self) -> int:
-        return math.prod(self.shape)
+        return self.pattern.size
 
     @property
     def itemsize(self) -> int:
@@ -93,16 +111,16 @@ class Tile:
         return self.dtype.itemsize
 
     def is_whole(self) -> bool:
-        """Whether it is all of its tensor in the tensor's own order, in whatever shape.
+        """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.
 
         A tile of as many elements may be something else: two axes swapped or one reversed by
         their indices, or a part that repeats.
         """
-        return (
-            self.offset == 0
-            and self.size == self.storage.data.size
-            and in_order(self.shape, self.strides)
-        )
+        storage = self.storage
+        size = storage.size
+        if self.dtype is not storage.dtype:
+            size = size * storage.dtype.itemsize // self.dtype.itemsize
+        return self.pattern.is_whole(size)
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
@@ -123,47 +141,66 @@ class Tile:
     # -- data --------------------------------------------------------------------------------
 
     def elements(self) -> Array:
-        """The elements in memory, as they are stored."""
-        return pattern_view(self.storage.data, self.offset, self.shape, self.strides)
+        """The elements in memory, as they are held there."""
+        return self.storage.elements(self.pattern, self.dtype, self.partition_axis)
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
         if self.axes is not None:
-            raise _out_of_bounds(self, self.axes)
+            raise indexing.out_of_bounds(self, self.axes)
+
+    def unwritten(self) -> Array | None:
+        """Which of its elements (bool, of its shape) were never written; None if all were."""
+        return self.storage.unwritten_in(
+            self.pattern, dtype=self.dtype, partition_axis=self.partition_axis
+        )
+
+    def mark_written(self, where: Array | None = None) -> None:
+        """Note that its elements, or those that ``where`` chooses, have been written."""
+        if self.storage.unwritten:
+            self.storage.mark_written(
+                self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
+            )
 
     def read(self) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written."""
         if self.axes is not None:
             self.check_bounds()
-        if self.storage.unwritten and not self.storage.masked:
-            missing = self.storage.unwritten_in(self.offset, self.shape, self.strides)
+        storage = self.storage
+        if storage.unwritten and not storage.masked:
+            missing = self.unwritten()
             if missing is not None:
                 raise _unwritten(self, missing)
-        return pattern_view(self.storage.data, self.offset, self.shape, self.strides)
+        dtype = self.dtype
+        array = storage.elements(self.pattern, dtype, self.partition_axis)
+        if dtype is BOOL and storage.holds_bits:
+            array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
+        return array
 
     def values(self) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
         array = self.read()
-        return from_bits(array, self.dtype) if self.in_hbm else array
+        return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
     def engine_values(self) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
         array = self.values()
-        if self.storage.in_hbm:
+        if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
-        shape = self.tile_shape()
-        return array if array.shape == shape else array.reshape(shape)
+        return array.reshape(self.tile_shape())
 
     def signature(self) -> tuple[object, ...]:
         """What :meth:`descriptor` follows from: tiles of one signature keep the same rules."""
         storage = self.storage
+        space = storage.space
         if storage.in_hbm:
-            return (storage.space, storage.dtype, self.shape)
-        if storage.space is Space.PSUM:
-            place: object = (self.offset, self.strides)
+            return (space, self.dtype, self.shape)
+        offset, shape, strides = self.pattern
+        if space is Space.PSUM:
+            place: object = (offset, strides, storage.start, storage.dtype)
         else:
-            place = self.offset // storage.partition_step
-        return (storage.space, storage.dtype, self.shape, self.partition_axis, place)
+            place = self._first_partition()
+        return (space, self.dtype, shape, self.partition_axis, place)
 
     def descriptor(self, *, blocks: bool = False) -> Descriptor:
         """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones.
@@ -174,23 +211,37 @@ class Tile:
         """
         storage = self.storage
         if storage.in_hbm:
-            return Descriptor(storage.space, storage.dtype, self.shape, 0, None, repr(self))
-        start = self.offset // storage.partition_step % storage.allocation.partitions
+            return Descriptor(storage.space, self.dtype, self.shape, 0, None, repr(self))
+        start = self._first_partition()
         axis = self.partition_axis
         if blocks and axis:
             shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
-            return Descriptor(storage.space, storage.dtype, shape, start, None, repr(self))
+            return Descriptor(storage.space, self.dtype, shape, start, None, repr(self))
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(storage.space, storage.dtype, self.tile_shape(), start, span, repr(self))
+        return Descriptor(storage.space, self.dtype, self.tile_shape(), start, span, repr(self))
+
+    def _step(self) -> int:
+        """Elements of the tile's dtype from one partition to the next."""
+        storage = self.storage
+        if self.dtype is storage.dtype:
+            return storage.partition_step
+        return storage.partition_step * storage.dtype.itemsize // self.dtype.itemsize
+
+    def _first_partition(self) -> int:
+        """The partition of its first element."""
+        storage = self.storage
+        number = self.pattern[0] // self._step()
+        if number:
+            number %= storage.allocation.partitions
+        return storage.start[0] + number
 
     def _span(self) -> tuple[int, int]:
         """First and last byte within each partition."""
-        free = range(self.ndim) if self.partition_axis is None else range(1, self.ndim)
-        first = self.offset % self.storage.partition_step
-        reach = [self.strides[k] * (self.shape[k] - 1) for k in free]
-        low = first + sum(min(0, step) for step in reach)
-        high = first + sum(max(0, step) for step in reach)
-        return low * self.itemsize, (high + 1) * self.itemsize - 1
+        free = 0 if self.partition_axis is None else 1
+        first = self.pattern.offset % self._step()
+        low, high = Pattern(first, self.shape[free:], self.strides[free:]).extent()
+        start = self.storage.start[1]
+        return start + low * self.itemsize, start + (high + 1) * self.itemsize - 1
 
     def tile_shape(self) -> Shape:
         """The shape with the partition axis first and at least two dimensions.
@@ -214,131 +265,31 @@ class Tile:
         shape = self.shape if self.in_hbm else self.tile_shape()
         if shape == self.shape:
             return self
-        return self._derive(self.offset, shape, padded(self, self.strides, len(shape)), 0, None)
+        return self.derive(Pattern(self.offset, shape, padded(self, self.strides, len(shape))), 0)
 
-    # -- shapes ------------------------------------------------------------------------------
+    # -- parts and views ---------------------------------------------------------------------
 
     def __getitem__(self: T, key: Any) -> T:
         if key is Ellipsis:
             return self
-        items = key if isinstance(key, tuple) else (key,)
-        for item in items:
-            if isinstance(item, (Index, Tile, DynamicIndex)):
-                return self._advanced(items)
-        return self._basic(items)
-
-    def _basic(self: T, items: tuple[Any, ...]) -> T:
-        """Integers, slices, ``nl.ds``, None and Ellipsis."""
-        shape, strides = self.shape, self.strides
-        items = expand_ellipsis(items, len(shape), self)
-        offset = self.offset
-        out_shape: list[int] = []
-        out_strides: list[int] = []
-        partition: int | None = None
-        overrun = False
-        walks: list[tuple[int, int, int | None, int]] = []
-        axis = 0
-        for item in items:
-            if item is None:
-                out_shape.append(1)
-                out_strides.append(0)
-                continue
-            size, stride = shape[axis], strides[axis]
-            if type(item) is slice:
-                start, stop, step = slice_bounds(item, size)
-                count = -(-(stop - start) // step)
-                if count <= 0:
-                    raise ShapeError(
-                        "a slice selects at least one element",
-                        received=f"{spell(item)} on axis {axis} of {self!r}",
-                    )
-                if axis == self.partition_axis:
-                    partition = len(out_shape)
-                walks.append((size, start, len(out_shape), step))
-                overrun = overrun or start < 0 or start + (count - 1) * step >= size
-                out_shape.append(count)
-                out_strides.append(stride * step)
-            elif isinstance(item, DynamicSlice):
-                if axis == self.partition_axis:
-                    partition = len(out_shape)
-                start = item.start
-                walks.append((size, start, len(out_shape), 1))
-                overrun = overrun or start < 0 or start + item.size > size
-                out_shape.append(item.size)
-                out_strides.append(stride)
-            elif is_integer(item):
-                start = as_integer(item, "index")
-                walks.append((size, start, None, 0))
-                overrun = overrun or not 0 <= start < size
+        items = key if type(key) is tuple else (key,)
+        named = indexing.within(self.pattern, self.partition_axis, items)
+        if named is None:
+            kinds = (Index, Tile, DynamicIndex)
+            if any(isinstance(item, kinds) for item in items):
+                indexing.check_advanced(self, items, kinds)
+                if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
+                    indirect: T = self._indirect(items)
+                    return indirect
+                named = indexing.advanced(self, items)
             else:
-                raise KernelError(
-                    "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
-                    "nl.arange / nl.mgrid expressions",
-                    received=f"{type(item).__name__} at axis {axis} of {self!r}",
-                )
-            offset += start * stride
-            axis += 1
-        if overrun or self.axes is not None:
-            axes = tuple(
-                Axis(size, start, tuple(step if k == at else 0 for k in range(len(out_shape))))
-                for size, start, at, step in walks
-            )
-        else:
-            axes = None
-        return self._derive(offset, tuple(out_shape), tuple(out_strides), partition, axes)
-
-    def _derive(
-        self: T,
-        offset: int,
-        shape: Shape,
-        strides: Shape,
-        partition: int | None,
-        axes: tuple[Axis, ...] | None,
-    ) -> T:
+                named = indexing.basic(self, items)
         if self.axes is not None:
             self.check_bounds()
-        return type(self)(self.storage, offset, shape, strides, partition, axes)
+        pattern, partition, axes = named
+        return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
-    def _advanced(self: T, items: tuple[Any, ...]) -> T:
-        """One index expression or integer for each dimension; tiles make it indirect."""
-        for item in items:
-            if not (isinstance(item, (Index, Tile, DynamicIndex)) or is_integer(item)):
-                raise KernelError(
-                    "basic and advanced indexing do not mix",
-                    received=f"{spell(item)} beside nl.arange / nl.mgrid on {self!r}",
-                    remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
-                )
-        if len(items) != self.ndim:
-            raise ShapeError(
-                "advanced indexing names every dimension",
-                received=f"{len(items)} indices for {self!r}",
-            )
-        if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
-            return self._indirect(items)
-        shape: Shape = ()
-        for item in items:
-            if isinstance(item, Index):
-                shape = broadcast_shapes(shape, item.shape, "index expressions")
-        if len(shape) < 2 and not self.in_hbm:
-            raise _one_dimensional(self)
-        offset = self.offset
-        strides = [0] * len(shape)
-        axes = []
-        for size, stride, item in zip(self.shape, self.strides, items, strict=True):
-            if isinstance(item, Index):
-                start, steps = item.start, item.spread(shape).steps
-            else:
-                start, steps = int(item), (0,) * len(shape)
-            axes.append(Axis(size, start, steps))
-            offset += start * stride
-            for k, step in enumerate(steps):
-                strides[k] += step * stride
-        if not self.in_hbm:
-            _check_partition_walk(self, axes, shape)
-        over = any(leaves(axis, shape) for axis in axes)
-        return self._derive(offset, shape, tuple(strides), 0, tuple(axes) if over else None)
-
-    def _indirect(self: T, items: tuple[Any, ...]) -> T:
+    def _indirect(self, items: tuple[Any, ...]) -> Any:
         raise KernelError(
             "this tensor cannot be indexed with a tile", received=f"a tile as an index of {self!r}"
         )
@@ -351,45 +302,14 @@ class Tile:
         ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
         """
         wanted = as_integers(shape, "reshape to")
-        if -1 in wanted:
-            rest = 1
-            for extent in wanted:
-                rest *= extent if extent != -1 else 1
-            wanted = tuple(self.size // max(rest, 1) if s == -1 else s for s in wanted)
-        total = 1
-        for extent in wanted:
-            total *= extent
-        if total != self.size:
-            raise ShapeError(
-                "reshape keeps the number of elements",
-                received=f"{self!r} to {list(wanted)}: {self.size} to {total} elements",
-            )
         self.check_bounds()
-        if not self.in_hbm and self.partition_axis is not None:
-            _check_partitions_stay(self, self.partition_axis, wanted)
-        strides = reshaped_strides(self, wanted)
-        return self._derive(self.offset, wanted, strides, self.partition_axis, None)
+        return self.derive(views.reshaped(self, wanted), self.partition_axis)
 
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
         whole = self.as_tile()
-        base = whole.shape
-        missing = len(wanted) - len(base)
-        partitions_stay = missing == 0 or self.in_hbm or base[0] == 1
-        fits = (missing >= 0 and partitions_stay) and all(
-            have in (1, want) for have, want in zip(base, wanted[missing:], strict=True)
-        )
-        if not fits:
-            raise ShapeError(
-                "broadcast_to repeats dimensions of size 1",
-                received=f"{self!r} to {list(wanted)}",
-            )
-        strides = (0,) * missing + tuple(
-            stride if have == want else 0
-            for have, want, stride in zip(base, wanted[missing:], whole.strides, strict=True)
-        )
-        return whole._derive(whole.offset, wanted, strides, whole.partition_axis, None)
+        return whole.derive(views.broadcast(whole, wanted), whole.partition_axis)
 
     def expand_dims(self: T, axis: int) -> T:
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
@@ -402,9 +322,48 @@ class Tile:
                 received=f"expand_dims(axis={axis}) of {self!r}",
                 limit=f"axes {first} to {self.ndim}",
             )
-        shape = (*self.shape[:at], 1, *self.shape[at:])
-        strides = (*self.strides[:at], 0, *self.strides[at:])
-        return self._derive(self.offset, shape, strides, self.partition_axis, self.axes)
+        return self.derive(self.pattern.expand(at), self.partition_axis)
+
+    def reinterpret(self: T, dtype: DType) -> T:
+        """The same bytes as elements of another dtype, the last dimension scaled: a view.
+
+        Raises
+        ------
+        ShapeError : see :func:`difftest.simulator.views.reinterpreted`.
+        """
+        self.check_bounds()
+        pattern = views.reinterpreted(self, dtype)
+        return self.derive(pattern, self.partition_axis, self._held_as(dtype))
+
+    def with_pattern(
+        self: T, shape: Shape, strides: Shape, offset: int = 0, dtype: DType | None = None
+    ) -> T:
+        """A pattern made by hand on the whole tensor, whatever part of it this tile is.
+
+        Parameters
+        ----------
+        shape, strides : the count and the step of each axis; a step of 0 repeats. On chip the
+            first axis walks the partitions.
+        offset : the first element, from the beginning of the tensor.
+        dtype : in whose elements steps and offset are; None for the tensor's own.
+
+        Raises
+        ------
+        NkiError : see :func:`difftest.simulator.views.by_hand`.
+        """
+        storage = self.storage
+        wanted = storage.dtype if dtype is None else dtype
+        pattern = views.by_hand(self, Pattern(offset, shape, strides), wanted)
+        return type(self)(storage, pattern, 0, self._held_as(wanted))
+
+    def _held_as(self, dtype: DType) -> DType:
+        """``dtype``, once memory holds what elements of that dtype can be read from."""
+        storage = self.storage
+        if dtype == storage.dtype:
+            return storage.dtype
+        storage.hold_bits(dtype.itemsize)
+        storage.allocation.viewed = True
+        return dtype
 
     def assert_shape(self: T, shape: Any) -> T:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
@@ -412,19 +371,6 @@ class Tile:
         if self.shape != expected:
             raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(expected)}")
         return self
-
-
-def _out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
-    number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
-    axis = axes[number]
-    low, high = span(axis, tile.shape)
-    return OutOfBoundsError(
-        "an access stays inside its tensor",
-        received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
-        limit=f"0 to {axis.size - 1}",
-        remedy="correct the loop's bounds, or give the instruction a mask "
-        "(NKI does not wrap negative indices)",
-    )
 
 
 def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
@@ -438,56 +384,7 @@ def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
     )
 
 
-def _one_dimensional(tile: Tile) -> ShapeError:
-    return ShapeError(
-        "a tile's index has at least two dimensions, partition and free",
-        received=f"a 1-D nl.arange as an index of {tile!r}",
-        remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
-        "free dimension",
-    )
-
-
-def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
-    """On chip, axis 0 of the result walks the partitions and nothing else does."""
-    partition = tile.partition_axis
-    for number, axis in enumerate(axes):
-        steps = axis.steps if number != partition else (0, *axis.steps[1:])
-        wrong = any(steps[1:]) if number == partition else steps[0] != 0
-        if wrong and shape[0] > 1:
-            raise KernelError(
-                "the first axis of an on-chip access walks the partitions, the others do not",
-                received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
-                remedy="give the partition index shape [:, None] and the free ones [None, :]",
-            )
-
-
 def padded(tile: Tile, values: Shape, ndim: int) -> Shape:
     """Strides or steps of a tile, with 0 for the dimensions that :meth:`Tile.tile_shape` adds."""
     added = (0,) * (ndim - len(values))
     return added + values if tile.partition_axis is None else values + added
-
-
-def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
-    """The partition dimension keeps its place and size, and the blocks before it their number."""
-    blocks = math.prod(tile.shape[:axis])
-    stays = len(shape) > axis and shape[axis] == tile.shape[axis]
-    if not stays or math.prod(shape[:axis]) != blocks:
-        raise ShapeError(
-            "reshape of an on-chip tile keeps its partition dimension",
-            received=f"{tile!r} to {list(shape)}",
-            limit=f"dimension {axis} stays {tile.shape[axis]}",
-            remedy="reshape the free dimensions only, or reshape the tensor in HBM",
-        )
-
-
-def reshaped_strides(tile: Tile, shape: Shape) -> Shape:
-    """NumPy's own rule for reshaping without a copy, in elements."""
-    view = pattern_view(tile.storage.data, tile.offset, tile.shape, tile.strides)
-    reshaped = view.reshape(shape)
-    if not np.may_share_memory(reshaped, view):
-        raise ShapeError(
-            "reshape of a slice is a view, so its elements must be adjacent in memory",
-            received=f"{tile!r} with strides {tile.strides} to {list(shape)}",
-            remedy="reshape the whole tensor before slicing it, or copy the slice first",
-        )
-    return tuple(stride // view.itemsize for stride in reshaped.strides)

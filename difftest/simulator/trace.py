@@ -9,14 +9,17 @@ and the form in which it is written to a file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.errors import Location as Location
+from difftest.simulator.pattern import Pattern
 
 
 class Space(Enum):
@@ -48,6 +51,25 @@ class Engine(Enum):
     __hash__ = object.__hash__  # as Space's
 
 
+class Area(NamedTuple):
+    """Bytes ``low`` to ``high`` of the partitions ``first`` to ``last``, all ends excluded."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+    def overlaps(self, other: Area) -> bool:
+        """Whether the two share a byte."""
+        partitions = self.first < other.last and other.first < self.last
+        return partitions and self.low < other.high and other.low < self.high
+
+    def covers(self, other: Area) -> bool:
+        """Whether this one has every byte of the other."""
+        partitions = self.first <= other.first and other.last <= self.last
+        return partitions and self.low <= other.low and other.high <= self.high
+
+
 @dataclass(eq=False, slots=True)
 class Allocation:
     """One tensor in one memory: what the trace knows of it when its data are gone."""
@@ -68,17 +90,29 @@ class Allocation:
     """Reads that only moved the whole result into its destination (``tile[...] = f(...)``)."""
     absorbed: int = 0
     """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
+    address: tuple[int, int] | None = None
+    """The first partition, and the first byte in each, of a tensor that the kernel placed; None
+    where the compiler does. Tensors that overlap share what they hold."""
+    viewed: bool = False
+    """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
 
     partitions: int = field(init=False)
+    partition_step: int = field(init=False)
+    """Elements from one partition to the next."""
     partition_bytes: int = field(init=False)
     """Bytes in each partition, block dimensions included."""
 
     def __post_init__(self) -> None:
-        elements = self.dtype.itemsize
-        for size in self.shape:
-            elements *= size
-        self.partitions = self.shape[self.partition_axis] if self.shape else 1
-        self.partition_bytes = elements // self.partitions
+        self.partitions, self.partition_step, elements = _sizes(self.shape, self.partition_axis)
+        self.partition_bytes = elements * self.dtype.itemsize
+
+    @property
+    def area(self) -> Area | None:
+        """What it takes of its memory, if it has an address."""
+        if self.address is None:
+            return None
+        first, low = self.address
+        return Area(first, first + self.partitions, low, low + self.partition_bytes)
 
     @property
     def is_absorbed(self) -> bool:
@@ -88,12 +122,20 @@ class Allocation:
     @property
     def is_temporary(self) -> bool:
         """A result that was only moved, or accumulated, elsewhere: it has no memory of its own."""
-        moved = self.writes == 1 and self.reads == self.moves == 1
+        moved = self.writes == 1 and self.reads == self.moves == 1 and self.address is None
         return moved or self.is_absorbed
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
         return f"{label} {list(self.shape)} {self.dtype} in {self.space.value}"
+
+
+@lru_cache(maxsize=4096)
+def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Partitions, elements from one to the next, elements of one in all blocks."""
+    partitions = shape[axis] if shape else 1
+    step = math.prod(shape[axis + 1 :])
+    return partitions, step, math.prod(shape[:axis]) * step
 
 
 class Region(NamedTuple):
@@ -112,6 +154,19 @@ class Region(NamedTuple):
     whole: bool = True
     """Whether every element of the pattern is touched. False for an access through a tile of
     indices and for a mask that is no rectangle: the pattern then holds what is touched."""
+    view: np.dtype[Any] | None = None
+    """The dtype of a view that reads the bits as another one: shape, offset and strides count its
+    elements. None for the allocation's own."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements that are touched."""
+        return self.allocation.dtype if self.view is None else self.view
+
+    @property
+    def pattern(self) -> Pattern:
+        """Offset, shape and strides together."""
+        return Pattern(self.offset, self.shape, self.strides)
 
     @property
     def partitions(self) -> int:

@@ -89,6 +89,7 @@ class _Tables:
             "shape": one.shape,
             "dtype": name_of(one.dtype),
             "partition_axis": one.partition_axis,
+            **({} if one.address is None else {"address": one.address}),
             **self._at(one.location),
             "first": one.first,
             "last": one.last,
@@ -133,6 +134,8 @@ def _region(region: Region) -> dict[str, Any]:
         document["role"] = region.role
     if not region.whole:
         document["whole"] = False
+    if region.view is not None:
+        document["view"] = name_of(region.view)
     return document
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NoReturn, TypeVar
+
+import numpy as np
 
 from difftest.simulator.dtypes import NAMES
 from difftest.simulator.errors import Location
@@ -117,20 +120,23 @@ class _Reader:
     def _allocation(self, where: str, value: object) -> Allocation:
         counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
-        fields = _object(value, where, needed, ("name", "location"))
+        fields = _object(value, where, needed, ("name", "location", "address"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
-        if not isinstance(fields["dtype"], str) or fields["dtype"] not in NAMES:
-            _refuse(f"{where}.dtype", fields["dtype"], ", ".join(sorted(NAMES)))
+        counted = {name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts}
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
         return Allocation(
             _integer(fields["id"], f"{where}.id"),
             _member(Space, fields["space"], f"{where}.space"),
             shape,
-            NAMES[fields["dtype"]],
+            _dtype(fields["dtype"], f"{where}.dtype"),
             axis,
             self._at(fields, where),
             _text(fields.get("name", ""), f"{where}.name"),
-            **{name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts},
+            first=counted["first"],
+            last=counted["last"],
+            reads=counted["reads"],
+            writes=counted["writes"],
+            address=_address(fields, where),
         )
 
     def _event(self, where: str, value: object) -> Event:
@@ -172,7 +178,7 @@ class _Reader:
 
     def _region(self, where: str, value: object) -> Region:
         needed = ("allocation", "offset", "shape", "strides")
-        fields = _object(value, where, needed, ("partition_axis", "role", "whole"))
+        fields = _object(value, where, needed, ("partition_axis", "role", "whole", "view"))
         number = _integer(fields["allocation"], f"{where}.allocation")
         if number not in self.allocations:
             _refuse(f"{where}.allocation", number, "the id of an allocation")
@@ -188,7 +194,9 @@ class _Reader:
             _partition_axis(fields.get("partition_axis", 0), f"{where}.partition_axis", shape),
             _text(fields.get("role", ""), f"{where}.role"),
             whole,
+            _dtype(fields["view"], f"{where}.view") if "view" in fields else None,
         )
+        region.allocation.viewed |= region.view is not None
         if len(region.strides) != len(region.shape) or not _is_inside(region):
             _refuse(where, value, f"a stride for each size, and elements of {region.allocation}")
         return region
@@ -216,6 +224,21 @@ def _attributes(value: object, where: str) -> Attributes:
     return Attributes(**given)
 
 
+def _dtype(value: object, where: str) -> np.dtype[Any]:
+    if not isinstance(value, str) or value not in NAMES:
+        _refuse(where, value, ", ".join(sorted(NAMES)))
+    return NAMES[value]
+
+
+def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:
+    """Of an allocation: none where the compiler places it."""
+    if "address" not in fields:
+        return None
+    partition, byte = _list(fields["address"], f"{where}.address", length=2)
+    at = f"{where}.address"
+    return _integer(partition, at, low=0), _integer(byte, at, low=0)
+
+
 def _axis(value: object, where: str, shape: tuple[int, ...]) -> int:
     axis = _integer(value, where, low=0)
     if axis >= max(len(shape), 1):
@@ -230,14 +253,9 @@ def _partition_axis(value: object, where: str, shape: tuple[int, ...]) -> int | 
 
 def _is_inside(region: Region) -> bool:
     """Whether each element that the pattern names is the tensor's."""
-    elements = 1
-    for size in region.allocation.shape:
-        elements *= size
-    low = high = region.offset
-    for size, stride in zip(region.shape, region.strides, strict=True):
-        reach = (size - 1) * stride
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    return low >= 0 and high < elements
+    allocation = region.allocation
+    size = math.prod(allocation.shape) * allocation.dtype.itemsize // region.dtype.itemsize
+    return region.pattern.fits(size)
 
 
 # What JSON holds, each checked: where it stands is said in the error.

@@ -140,7 +140,7 @@ def free_elements(event: Event) -> int:
 
 def inner_stride(region: Region) -> int:
     """Bytes from one element to the next along the innermost free axis; 0 for a broadcast."""
-    itemsize = region.allocation.dtype.itemsize
+    itemsize = region.dtype.itemsize
     for size, stride in reversed(region.free_axes):
         if size > 1:
             return abs(stride) * itemsize
@@ -159,14 +159,14 @@ def _space(event: Event) -> str:
 
 
 def _narrow(event: Event) -> bool:
-    return all(r.allocation.dtype.itemsize <= 2 for r in event.writes + event.reads)
+    return all(r.dtype.itemsize <= 2 for r in event.writes + event.reads)
 
 
 def _copy(event: Event) -> str:
     source, target = event.reads[0], event.writes[0]
     space = _space(event)
     if inner_stride(target) > WIDE_STRIDE:
-        size = "2-byte strided" if target.allocation.dtype.itemsize <= 2 else "strided"
+        size = "2-byte strided" if target.dtype.itemsize <= 2 else "strided"
         return f"{size} {space}"
     if inner_stride(source) > WIDE_STRIDE:
         return "strided source"
@@ -177,14 +177,14 @@ def _moved(event: Event) -> str:
     """Operands as the vector engine's performance modes tell them apart (ARCH3)."""
     space = _space(event)
     main = (event.reads[:1] or event.writes) + event.writes
-    if not all(region.allocation.dtype.itemsize <= 2 for region in main):
+    if not all(region.dtype.itemsize <= 2 for region in main):
         return space
-    apart = any(inner_stride(region) != region.allocation.dtype.itemsize for region in main)
+    apart = any(inner_stride(region) != region.dtype.itemsize for region in main)
     return "2-byte sbuf apart" if apart and space == "sbuf" else f"2-byte {space}"
 
 
 def _tensor_tensor(event: Event) -> str:
-    dense = all(inner_stride(r) == r.allocation.dtype.itemsize for r in event.reads)
+    dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
     whole = len({elements(region) for region in event.reads}) == 1
     fast = _narrow(event) and dense and whole and _space(event) == "sbuf"
     return "2-byte sbuf" if fast else ANY

@@ -142,7 +142,7 @@ class _Builder:
         for event in trace.events:
             if event.opcode != "nc_transpose" or event.engine is not Engine.TENSOR:
                 continue
-            dtype = event.reads[0].allocation.dtype
+            dtype = event.reads[0].dtype
             if dtype.name in self.identities:
                 continue
             side = self.machine.partitions
@@ -161,7 +161,7 @@ class _Builder:
         elif event.engine is Engine.TENSOR:
             one.matmul = matmul(event, self.machine)
             if event.opcode == "nc_transpose":
-                identity = self.identities[event.reads[0].allocation.dtype.name]
+                identity = self.identities[event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))
         else:
             engines = SHARED if event.engine is Engine.UNKNOWN else (event.engine,)

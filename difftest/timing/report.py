@@ -249,7 +249,7 @@ def _place(one: LoweredInstruction) -> str:
 
 
 def _bytes(region: Region) -> int:
-    return region.elements * region.allocation.dtype.itemsize
+    return region.elements * region.dtype.itemsize
 
 
 def as_mapping(report: Report) -> Mapping[str, object]:

@@ -47,7 +47,7 @@ class Issued(NamedTuple):
 def matmul(event: Event, machine: Machine) -> Matmul:
     """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
-    size = stationary.allocation.dtype.itemsize
+    size = stationary.dtype.itemsize
     four_byte = size >= 4
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)

@@ -39,7 +39,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     """The transfer of a DMA event."""
     target, source = event.writes[0], event.reads[0]
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
-    itemsize = max(target.allocation.dtype.itemsize, source.allocation.dtype.itemsize)
+    itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
     if event.opcode in INDIRECT:
         run = small.shape[-1]

@@ -53,6 +53,8 @@ PYTHON = {
     "right_shift": ">>",
     "power": "**",
 }
+BITS = (*INTEGERS, "bool_")
+"""What bitvec operators take."""
 ENGINES = ("vector", "gpsimd", "scalar", "tensor")
 PLAIN_FUNCTIONS = ("relu", "square", "sign", "abs")
 """Exact in float32 whichever way they are computed."""
@@ -108,7 +110,7 @@ def binary_op(scene: Scene) -> tuple[str, tuple[str, ...] | None]:
     """An operator, and the dtypes that it takes (None for all)."""
     op = scene.choices.pick(BINARY)
     note_zeros(scene, op)
-    return op, INTEGERS if op in BITWISE or op in SHIFTS else None
+    return op, BITS if op in BITWISE or op in SHIFTS else None
 
 
 def _broadcast(scene: Scene, shape: Shape, *, partitions: bool) -> Shape:
@@ -148,8 +150,10 @@ def language_binary(scene: Scene) -> Operand:
         words, masked = f"({first} {PYTHON[op]} {second})", False
     else:
         if dtypes:
-            extra, masked = f", dtype=nl.{left.dtype}" if scalar else "", False
-            dtype = left.dtype if scalar else dtype
+            dtype, masked = left.dtype if scalar else dtype, False
+            if choices.chance(25):
+                dtype = choices.pick(BITS)
+            extra = f", dtype=nl.{dtype}"
         else:
             extra, dtype, masked = finish(scene, left.shape, dtype, loose=result.loose)
         words = f"nl.{op}({first}, {second}{extra})"
@@ -165,11 +169,11 @@ def tensor_tensor(scene: Scene) -> Operand:
     result = joined(op, left.quality, right.quality)
     dtype = promoted(left.dtype, right.dtype)
     masks = scene.choices.chance(70)
-    extra, dtype, masked = (
-        ("", dtype, False)
-        if dtypes
-        else finish(scene, left.shape, dtype, masks=masks, loose=result.loose)
-    )
+    if dtypes:
+        dtype, masked = scene.choices.pick((dtype, dtype, *BITS)), False
+        extra = f", dtype=nl.{dtype}"
+    else:
+        extra, dtype, masked = finish(scene, left.shape, dtype, masks=masks, loose=result.loose)
     if scene.choices.chance(12):
         extra += f", engine=nisa.{scene.choices.pick(ENGINES)}_engine"
     text = f"nisa.tensor_tensor({left.text}, {right.text}, op=nl.{op}{extra})"
@@ -196,7 +200,7 @@ _ARITHMETIC_STEPS = (*ARITHMETIC, *COMPARISONS, *LOGICAL, *ONE_ROUNDING)
 def tensor_scalar(scene: Scene) -> Operand:
     choices = scene.choices
     bitwise = choices.chance(15)
-    data = operand(scene, dtypes=INTEGERS if bitwise else None)
+    data = operand(scene, dtypes=BITS if bitwise else None)
     kinds = (*BITWISE, *SHIFTS) if bitwise else (*_ARITHMETIC_STEPS, "power")
     op, text, quality = _step(scene, data, kinds)
     result = joined(op, data.quality, quality)
@@ -210,7 +214,10 @@ def tensor_scalar(scene: Scene) -> Operand:
         if choices.chance(25):
             words += ", reverse1=True"
     dtype, masked, extra = data.dtype, False, ""
-    if not bitwise:
+    if bitwise and choices.chance(25):
+        dtype = choices.pick(BITS)
+        extra = f", dtype=nl.{dtype}"
+    elif not bitwise:
         extra, dtype, masked = finish(scene, data.shape, data.dtype, loose=result.loose)
     if choices.chance(8):
         extra += f", engine=nisa.{choices.pick(ENGINES)}_engine"

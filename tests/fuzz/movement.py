@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.fuzz.exactness import Quality, either, total
+from tests.fuzz.exactness import ROUGH, Quality, either, total
 from tests.fuzz.masks import mask
 from tests.fuzz.operands import FLOATS, INTEGERS, destination, new_input, operand, shape_of
 from tests.fuzz.program import Line
@@ -18,6 +18,10 @@ def _in_hbm(scene: Scene, shape: Shape, dtype: str) -> Value:
     known = [v for v in scene.values if v.space == "hbm" and v.writable and v.shape == shape]
     if known and scene.choices.chance(50):
         return known[-1]
+    if dtype != "tfloat32" and scene.choices.chance(25):
+        argument = new_input(scene, shape, dtype, mutable=True)
+        scene.kept.append(scene.declare(argument))
+        return argument
     name = scene.fresh("h")
     # Tensors of HBM stand at the top, where each instance of a grid creates the same ones.
     text = f"{name} = nl.ndarray({shape}, nl.{dtype}, buffer=nl.shared_hbm)"
@@ -216,14 +220,16 @@ def shared_constant(scene: Scene) -> Operand:
             text, (size, size), dtype, quality=Quality(1), opcode="nl.shared_identity_matrix"
         )
     shape = choices.pick(((2, 3), (1, 4), (4, 2)))
-    dtype = choices.pick(("float32", "int32", "float16"))
+    dtype = choices.pick(("float32", "int32", "float16", "tfloat32"))
+    values = choices.pick(("", " / 3"))
     if scene.spoil():
         shape = (0, 3)
     text = (
-        f"nl.load(nl.shared_constant(np.arange({shape[0] * shape[1]}).reshape({shape}), "
+        f"nl.load(nl.shared_constant(np.arange({shape[0] * shape[1]}).reshape({shape}){values}, "
         f"dtype=nl.{dtype}))"
     )
-    return Operand(text, shape, dtype, quality=Quality(4), opcode="nl.shared_constant")
+    quality = ROUGH if values else Quality(4)
+    return Operand(text, shape, dtype, quality=quality, opcode="nl.shared_constant")
 
 
 def dense_index(scene: Scene) -> None:

@@ -62,8 +62,10 @@ def dtype_of(scene: Scene, allowed: tuple[str, ...] | None = None) -> str:
     return scene.choices.pick(allowed)
 
 
-def new_input(scene: Scene, shape: Shape, dtype: str, *, exact: bool = False) -> Value:
-    """An argument of the kernel: a tensor in HBM."""
+def new_input(
+    scene: Scene, shape: Shape, dtype: str, *, exact: bool = False, mutable: bool = False
+) -> Value:
+    """An argument of the kernel: a tensor in HBM, which it may write to if ``mutable``."""
     choices = scene.choices
     kind = "plain" if exact else choices.pick(("plain", "plain", "plain", "wide", "special"))
     if kind == "wide" and dtype in INTEGERS:
@@ -80,8 +82,9 @@ def new_input(scene: Scene, shape: Shape, dtype: str, *, exact: bool = False) ->
         expression, quality = choices.pick(RECIPES)
         if dtype.startswith("u") or dtype == "bool_":
             expression = f"np.abs({expression})"
-    value = Value(scene.fresh("a"), shape, dtype, "hbm", quality.rounded(dtype), writable=False)
-    scene.inputs.append(Input(value.name, shape, dtype, expression))
+    value = Value(scene.fresh("m" if mutable else "a"), shape, dtype, "hbm", quality.rounded(dtype))
+    value.argument, value.writable = True, mutable
+    scene.inputs.append(Input(value.name, shape, dtype, expression, mutable))
     return value
 
 

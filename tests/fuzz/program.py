@@ -21,6 +21,7 @@ import numpy as np
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
+import neuronxcc.nki.typing as nt
 """
 """What a kernel's text needs before it; ``neuronxcc`` is the embedded simulator."""
 
@@ -49,6 +50,12 @@ class Input:
     shape: tuple[int, ...]
     dtype: str
     expression: str
+    mutable: bool = False
+    """An ``nt.mutable_tensor``, which the kernel writes in place."""
+
+    @property
+    def parameter(self) -> str:
+        return f"{self.name}: nt.mutable_tensor" if self.mutable else self.name
 
     def array(self) -> np.ndarray[Any, Any]:
         values = eval(self.expression, {"np": np, "ml_dtypes": ml_dtypes})
@@ -97,7 +104,8 @@ Statement = Line | Loop
 
 @dataclass(frozen=True)
 class Output:
-    """A returned tensor: its name, whether it is only close, and the line that made its values."""
+    """A returned tensor, or a mutable argument: its name, whether it is only close, and the line
+    that made its values."""
 
     name: str
     loose: bool
@@ -111,6 +119,9 @@ class Program:
     inputs: tuple[Input, ...]
     body: tuple[Statement, ...]
     outputs: tuple[Output, ...]
+    """The returned tensors."""
+    mutated: tuple[Output, ...] = ()
+    """The mutable arguments."""
     machine: str = "trn2"
     grid: tuple[int, ...] = ()
     zero_sign: bool = True
@@ -127,7 +138,7 @@ class Program:
         """The kernel's text, without imports."""
         lines = [line for statement in self.body for line in statement.lines()]
         lines.append(f"return {', '.join(output.name for output in self.outputs)}".rstrip())
-        head = f"@nki.jit\ndef {self.name}({', '.join(each.name for each in self.inputs)}):\n"
+        head = f"@nki.jit\ndef {self.name}({', '.join(each.parameter for each in self.inputs)}):\n"
         return head + textwrap.indent("\n".join(lines), "    ") + "\n"
 
     def script(self) -> str:
@@ -139,9 +150,11 @@ class Program:
             "embedded().install()\n" + HEADER + "\n" + self.kernel_source() + "\n"
             f"arguments = [\n    {arguments}\n]\n"
             "for plain in (False, True):\n"
-            f"    result = launch({self.name}, arguments, grid={self.grid}, "
+            "    arrays = [array.copy() for array in arguments]\n"
+            f"    result = launch({self.name}, arrays, grid={self.grid}, "
             f'machine=MACHINES["{self.machine}"], plain=plain)\n'
             "    print(result.outputs, result.unwritten)\n"
+            + ("    print(arrays)\n" if self.mutated else "")
         )
 
     def compiled(self) -> CompiledKernel:

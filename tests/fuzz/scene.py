@@ -46,6 +46,8 @@ class Value:
     readable: bool = True
     """All of it was written."""
     writable: bool = True
+    argument: bool = False
+    """It came with the launch."""
     opcode: str = ""
     """The last statement that wrote to it."""
 
@@ -159,11 +161,19 @@ class Scene:
         ]
         return found[::-1]
 
+    def mutated(self) -> tuple[Output, ...]:
+        """The arguments that the kernel may have written to."""
+        return tuple(
+            Output(value.name, value.quality.loose, value.opcode)
+            for value in self.values
+            if value.argument and value.writable
+        )
+
     def outputs(self) -> tuple[Output, ...]:
         """Store every readable tile, and return all tensors of HBM that were created."""
         outputs = []
         for value in list(self.values):
-            if value.space == "hbm" and value.writable:
+            if value.space == "hbm" and value.writable and not value.argument:
                 outputs.append(Output(value.name, value.quality.loose, value.opcode))
             if value.space == "hbm" or not value.readable or len(value.shape) < 2:
                 continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz import elementwise, movement, products, reductions, searches, selections
+from tests.fuzz import bits, elementwise, movement, products, reductions, searches, selections
 from tests.fuzz.program import Program
 from tests.fuzz.scene import Choices, Operand, Scene
 from tests.fuzz.sinks import sink
@@ -49,6 +49,8 @@ EXPRESSIONS: tuple[Callable[[Scene], Operand | None], ...] = (
     searches.sequence_bounds,
     searches.dropout,
     searches.rand,
+    bits.reinterpreted,
+    bits.reinterpreted,
 )
 """Instructions that return a tile."""
 
@@ -64,6 +66,7 @@ EFFECTS: tuple[Callable[[Scene], None], ...] = (
     searches.stream_shuffle,
     searches.copy_to_offset,
     searches.random_seed,
+    bits.written_through,
 )
 """Instructions that write to a destination which they are given."""
 
@@ -99,7 +102,7 @@ def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
     choices = Choices(draw)
     scene = Scene(choices, lawful=not choices.chance(20))
     scene.machine = "trn1" if choices.chance(15) else "trn2"
-    if choices.chance(8):
+    if choices.chance(20):
         scene.grid = (2,)
         scene.emit("g0 = nl.program_id(0)", "nl.program_id")
         scene.integers.append(("g0", 2))
@@ -110,6 +113,7 @@ def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
         tuple(scene.inputs),
         tuple(scene.bodies[0]),
         outputs,
+        scene.mutated(),
         scene.machine,
         scene.grid,
         scene.zero_sign,

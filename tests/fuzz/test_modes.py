@@ -1,10 +1,13 @@
 """The fast mode and the plain one give the same values, holes and refusals on drawn kernels.
 
 A few hundred programs, the same each time, in every run; under ``--hypothesis-profile=nightly`` a
-campaign of several minutes beside them. ``python -m tests.fuzz --minutes 60`` is a longer one.
+campaign of ``--fuzz-minutes`` (20) beside them. ``python -m tests.fuzz --minutes 60`` is a longer
+one.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 from hypothesis import settings
@@ -14,7 +17,6 @@ from tests.fuzz.campaign import Campaign
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 PROGRAMS = 250
-NIGHTLY_MINUTES = 20
 
 
 def test_drawn_kernels_agree() -> None:
@@ -25,10 +27,16 @@ def test_drawn_kernels_agree() -> None:
 
 if NIGHTLY:
 
-    def test_a_campaign_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_campaign_finds_nothing(
+        capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
+    ) -> None:
         campaign = Campaign()
-        for minute in range(NIGHTLY_MINUTES):
-            campaign.run(60, seed=1000 * minute)
+        left = 60 * pytestconfig.getoption("--fuzz-minutes")
+        for seed in itertools.count(0, 1000):
+            if left <= 0:
+                break
+            campaign.run(min(left, 60), seed)
+            left -= 60
             with capsys.disabled():
                 print(f"\n{campaign.statistics}", end="", flush=True)
         failures = campaign.statistics.failures.values()

@@ -7,17 +7,22 @@ ones each time, until they disagree; the failure is a few lines and names the st
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import Phase, settings
 
-from difftest.simulator import ShapeError
+from difftest.simulator import LimitError, ShapeError
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions import writing
 from difftest.simulator.tile import Tile
+from tests.fuzz import comparison
 from tests.fuzz.campaign import Campaign
-from tests.fuzz.comparison import MODES, check
+from tests.fuzz.comparison import MODES, Disagreement, check
 from tests.fuzz.program import Input, Line, Output, Program
+from tests.fuzz.strategies import programs
 
 ENOUGH = 3000
 """Programs after which a bug counts as not found; these are found in far fewer."""
@@ -89,8 +94,87 @@ def test_what_counts_as_written_is_compared(monkeypatch):
 
     original = Storage.unwritten_in
     monkeypatch.setattr(
-        Storage, "unwritten_in", lambda self, *pattern: np.zeros_like(original(self, *pattern))
+        Storage,
+        "unwritten_in",
+        lambda self, *pattern, **options: np.zeros_like(original(self, *pattern, **options)),
     )
     monkeypatch.setitem(MODES, "plain", {"plain": True})
     with pytest.raises(AssertionError, match="unwritten in fast"):
         check(WHOLE)
+
+
+MUTABLE = Program(
+    (Input("m", (2, 4), "float32", "np.arange(8)", mutable=True),),
+    (Line("nl.store(m[:, 0:3], 9)", "nl.store"),),
+    (),
+    (Output("m", loose=False, opcode="nl.store"),),
+)
+"""A kernel that returns nothing and writes to its argument."""
+
+
+def test_mutable_arguments_are_compared(monkeypatch):
+    check(MUTABLE)
+    launched = comparison.launch
+
+    def forgets(kernel, arrays, *, plain=False, **options):
+        copies = [array.copy() for array in arrays]
+        return launched(kernel, copies if plain else arrays, plain=plain, **options)
+
+    monkeypatch.setattr(comparison, "launch", forgets)
+    with pytest.raises(AssertionError, match=r"m \(last written by nl\.store\): 6 of 8"):
+        check(MUTABLE)
+
+
+def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
+    refused = replace(
+        MUTABLE, body=(*MUTABLE.body, Line("nl.zeros((129, 1), nl.int8)", "nl.zeros"))
+    )
+    check(refused)
+    launched = comparison.launch
+
+    def spoils(kernel, arrays, **options):
+        arrays[0][...] = 7
+        return launched(kernel, arrays, **options)
+
+    monkeypatch.setattr(comparison, "launch", spoils)
+    with pytest.raises(Disagreement) as found:
+        check(refused)
+    assert found.value.signature == "fast changed an argument"
+
+
+def test_mutable_arguments_are_drawn():
+    drawn = []
+
+    @settings(max_examples=200, database=None, phases=[Phase.generate])
+    @hypothesis.seed(0)
+    @hypothesis.given(programs())
+    def draw(program):
+        drawn.append(program)
+
+    draw()
+    assert sum(bool(program.mutated) for program in drawn) > 10
+    assert sum(bool(program.grid) for program in drawn) > 20
+
+
+CROWDED = Program(
+    (),
+    (
+        *(
+            Line(f"t{k} = nl.zeros((128, 512), nl.float32, buffer=nl.psum)", "nl.zeros")
+            for k in range(9)
+        ),
+        *(Line(f"u{k} = nl.copy(t{k})", "nl.copy") for k in range(9)),
+    ),
+    (),
+)
+"""A kernel of nine banks of PSUM, which has eight."""
+
+
+def test_capacity_is_the_fast_modes_rule(monkeypatch):
+    """The plain mode does not add up what is live, and that is no disagreement."""
+    fast, plain = check(CROWDED)
+    assert isinstance(fast.refusal, LimitError)
+    assert plain.result is not None
+    monkeypatch.setattr(comparison, "CAPACITY", "another rule")
+    with pytest.raises(Disagreement, match="plain ran it"):
+        check(CROWDED)

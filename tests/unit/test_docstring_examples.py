@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("backends", "cli", "course", "harness", "host", "plugin", "timing")
+ROOMS = ("backends", "cli", "course", "harness", "host", "plugin", "simulator", "timing")
 """Folders of difftest whose docstrings are read here."""
 DOCTEST = ">>> "
 FOR_THE_EYE_ALONE = ("::", "+SKIP")
@@ -69,7 +69,7 @@ def test_no_example_is_for_the_eye_alone():
 
 
 def test_the_examples_are_found():
-    assert len(modules_with_examples(ROOT)) >= 4
+    assert len(modules_with_examples(ROOT)) >= 5
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, TFLOAT32, Array
-from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array
+from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
-from difftest.simulator.instructions.record import DST, Call, Role, Takes, instruction
+from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
@@ -25,36 +24,17 @@ from difftest.simulator.instructions.rules import reducing
 from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
+BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
 
-def _scale_and_bias(call: Call) -> None:
-    """``scale`` is a number or float32; ``bias`` a vector of float32, float16 or bfloat16.
 
-    Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
-    """
-    scale, bias = call["scale"], call["bias"]
-    if isinstance(bias, type):
-        if not call.into_existing or call.machine.nc_version < 3:
-            raise KernelError(
-                "activation takes bias as a vector with one element in each partition",
-                received=f"bias of type {bias.__name__} on {call.machine.name}",
-                remedy="fill a [P, 1] tile with it",
-            )
-        return
-    if isinstance(scale, Descriptor) and scale.dtype != FLOAT32:
-        raise DtypeError(
-            "activation takes scale as a number or a float32 vector",
-            received=f"scale = {scale!r}",
-            limit="float32",
-            remedy="cast it with nisa.tensor_copy(scale, dtype=nl.float32)",
-        )
-    if bias is not None and call.into_existing:
-        if bias.dtype == TFLOAT32:
-            raise DtypeError("activation takes no bias of tfloat32", received=f"bias = {bias!r}")
-    elif bias is not None and bias.dtype not in (FLOAT32, FLOAT16, BFLOAT16):
-        raise DtypeError(
-            "activation takes bias as a vector of floats",
-            received=f"bias = {bias!r}",
-            limit="float32, float16, bfloat16",
+def _bias(call: Call) -> None:
+    """A number goes into an existing dst alone, from NeuronCore-v3 on (v2.32.0)."""
+    bias = call["bias"]
+    if isinstance(bias, type) and (not call.into_existing or call.machine.nc_version < 3):
+        raise KernelError(
+            "activation takes bias as a vector with one element in each partition",
+            received=f"bias of type {bias.__name__} on {call.machine.name}",
+            remedy="fill a [P, 1] tile with it",
         )
 
 
@@ -71,14 +51,21 @@ def _adds_up(call: Call) -> None:
     Engine.SCALAR,
     operands=(
         Role(name="data"),
-        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="bias", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(
+            name="bias",
+            takes=Takes.VECTOR_OR_NUMBER,
+            dtypes=BIAS_DTYPES,
+            widened=tuple(dtype for dtype in DTYPES if dtype not in (*BIAS_DTYPES, TFLOAT32)),
+            optional=True,
+        ),
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_scale_and_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
+    rules=(_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
+    pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.trace import Engine
 
@@ -112,6 +112,14 @@ _NUMPY_NAMES: dict[Any, str] = {
     np.logical_not: "logical_not",
     np.absolute: "abs",
 }
+
+
+def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
+    """A bitvec result in ``dtype``: its low bits, for bitvec operators do not cast.
+
+    Values of other operators stay what they are, to be rounded when they are written.
+    """
+    return values.astype(dtype) if op.bitvec and dtype != BOOL else values
 
 
 def alu_op(op: object, where: str) -> AluOp:

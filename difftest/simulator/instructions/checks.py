@@ -48,11 +48,11 @@ def check(
     """
     described: dict[str, Any] = {}
     for role, operand in zip(instruction.operands, operands, strict=True):
-        described[role.name] = _describe(instruction, role, operand)
+        described[role.name] = _describe(instruction, role, operand, dst is not None)
     destinations = {}
     for role, tile in zip(instruction.destinations, (dst, *others), strict=False):
         if tile is not None:
-            destinations[role.name] = _describe(instruction, role, tile)
+            destinations[role.name] = _describe(instruction, role, tile, True)
     call = Call(
         instruction,
         machine,
@@ -66,6 +66,7 @@ def check(
     for rule in instruction.rules:
         rule(call)
     call.result = instruction.result(call)
+    _check_result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call))
@@ -89,7 +90,7 @@ def _foresee_event(
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
-def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
+def _describe(instruction: Instruction, role: Role, operand: Any, into_existing: bool) -> Any:
     """A descriptor for a tile, the type for a number, None for an operand left out."""
     where, name = instruction.name, role.name
     if operand is None and role.optional:
@@ -106,11 +107,15 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         )
     if operand.space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
-    if role.dtypes is not None and operand.dtype not in role.dtypes:
+    dtypes = role.dtypes
+    if dtypes is not None and into_existing:
+        dtypes += role.widened
+    if dtypes is not None and operand.dtype not in dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
+            happened=f"{where} got {name} of a dtype that it does not take",
             received=f"{name} = {operand!r}",
-            limit=", ".join(name_of(dtype) for dtype in role.dtypes),
+            limit=", ".join(name_of(dtype) for dtype in dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
     if isinstance(operand, Tile):
@@ -136,6 +141,18 @@ def _check_vectors(call: Call) -> None:
             )
 
 
+def _check_result(call: Call) -> None:
+    """A new tile has one of the dtypes that the first destination may have."""
+    allowed, dtype = call.instruction.destinations[0].dtypes, call.result.dtype
+    if allowed is not None and dtype not in allowed:
+        raise DtypeError(
+            f"{call.name} takes the result of certain dtypes",
+            received=f"the result of {name_of(dtype)}",
+            limit=", ".join(map(name_of, allowed)),
+            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
+        )
+
+
 def _check_destination(call: Call, role: Role) -> None:
     """A destination that exists has the shape that the record says."""
     tile = call.destinations.get(role.name)
@@ -145,6 +162,7 @@ def _check_destination(call: Call, role: Role) -> None:
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
             f"{call.name} writes {role.name} of shape {list(wanted)}",
+            happened=f"{call.name}'s {role.name} has another shape than the result",
             received=f"{role.name} = {tile!r}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )
@@ -153,8 +171,6 @@ def _check_destination(call: Call, role: Role) -> None:
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: Fit) -> bool:
     if shape == wanted or fit is Fit.EXACT:
         return shape == wanted
-    if fit is Fit.BROADCAST:
-        return True
     if fit is Fit.ELEMENTS and shape[:1] != wanted[:1]:
         return False
     return math.prod(shape) == math.prod(wanted)

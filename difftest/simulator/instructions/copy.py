@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, INTEGERS, Array, is_float, name_of, round_to
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    INTEGERS,
+    Array,
+    from_bits,
+    is_float,
+    round_to,
+    to_bits,
+)
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
+    SBUF_ONLY,
     Call,
     Fit,
     Masked,
@@ -28,6 +36,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import (
     no_gpsimd_in_psum,
     not_both_in_psum,
+    one_dtype,
     same_elements,
 )
 from difftest.simulator.instructions.values import as_float
@@ -65,6 +74,7 @@ def tensor_copy(call: Call, src: Array) -> Array:
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src", takes=Takes.INDIRECT),),
+    rules=(no_gpsimd_in_psum,),
     result=like("src"),
     in_place=True,
 )
@@ -74,16 +84,17 @@ def tensor_copy_dynamic_src(
     """``dst = src`` with the source's offset held in a tile."""
     arrays, inside = src.resolve(skip=False)
     src.check_written(arrays, inside)
-    write(dst, through_engine(call, src.elements()[arrays], src.dtype), where)
+    picked = src.elements()[arrays]
+    values = from_bits(picked, src.dtype) if src.holds_bits else picked
+    write(dst, through_engine(call, values, src.dtype), where)
 
 
-def _fills(call: Call) -> None:
-    """A source of the destination's shape, or of size 1 where it repeats."""
+def _of_one_shape(call: Call) -> None:
+    """A copy has its source's shape: no engine reads another partition than it writes."""
     src, dst = call["src"].shape, call.destinations["dst"].shape
-    fits = len(src) == len(dst) and all(h in (1, w) for h, w in zip(src, dst, strict=True))
-    if not fits:
+    if src != dst:
         raise ShapeError(
-            "tensor_copy_dynamic_dst takes src of dst's shape, or one that repeats in it",
+            "tensor_copy_dynamic_dst takes src of dst's shape",
             received=f"src {list(src)}, dst {list(dst)}",
         )
 
@@ -93,8 +104,7 @@ def _fills(call: Call) -> None:
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
-    rules=(_fills,),
-    fit=Fit.BROADCAST,
+    rules=(_of_one_shape, no_gpsimd_in_psum),
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -103,21 +113,12 @@ def tensor_copy_dynamic_dst(
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
     arrays, inside = dst.resolve(skip=False)
-    values = np.broadcast_to(src.engine_values(), dst.shape)
-    dst.elements()[arrays] = round_to(through_engine(call, values, src.dtype), dst.dtype)
+    rounded = round_to(through_engine(call, src.engine_values(), src.dtype), dst.dtype)
+    dst.elements()[arrays] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
     dst.mark_written(arrays, inside)
 
 
 # -- where a predicate holds -----------------------------------------------------------------------
-
-
-def _one_dtype(call: Call) -> None:
-    src, dst = call["src"], call.destinations["dst"]
-    if isinstance(src, Descriptor) and src.dtype != dst.dtype:
-        raise DtypeError(
-            "tensor_copy_predicated takes src and dst of one dtype",
-            received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
-        )
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
@@ -136,7 +137,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     rules=(
         same_elements("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
-        _one_dtype,
+        one_dtype("src", "dst"),
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
 )
@@ -186,6 +187,7 @@ def _two_dimensions(call: Call) -> None:
 @instruction(
     Engine.GPSIMD,
     operands=(Role(name="expr", takes=Takes.INDEX),),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
@@ -206,7 +208,9 @@ def iota(call: Call, expr: Index) -> Array:
     Engine.GPSIMD,
     operands=(),
     options=("shape",),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     result=_of_shape,
+    pages=("nki/api/generated/nki.language.rand",),
 )
 def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""

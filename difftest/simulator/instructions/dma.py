@@ -57,16 +57,16 @@ def loaded_shape(shape: Shape) -> Shape:
 def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
     if src.dtype == dst.dtype:
-        if src.in_hbm == dst.in_hbm or src.dtype in _CAST_BY_ASSIGNMENT:
+        if src.holds_bits == dst.holds_bits or src.dtype in _CAST_BY_ASSIGNMENT:
             return values
-        return from_bits(values, src.dtype) if src.in_hbm else to_bits(values, dst.dtype)
+        return from_bits(values, src.dtype) if src.holds_bits else to_bits(values, dst.dtype)
     rounded = round_to(as_float(_plain(values, src)), dst.dtype)
-    return to_bits(rounded, dst.dtype) if dst.in_hbm else rounded
+    return to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
 
 
 def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as an engine sees them."""
-    return from_bits(values, src.dtype) if src.in_hbm else values
+    return from_bits(values, src.dtype) if src.holds_bits else values
 
 
 def _same_size(call: Call) -> None:
@@ -132,7 +132,7 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
         old = as_float(_plain(dst.read(), dst))
         new = as_float(_plain(values, src)).reshape(dst.shape)
         total = round_to(rmw.compute(old, new), dst.dtype)
-        moved = to_bits(total, dst.dtype) if dst.in_hbm else total
+        moved = to_bits(total, dst.dtype) if dst.holds_bits else total
     check_destination(dst)
     store(dst, moved if moved.shape == dst.shape else moved.reshape(dst.shape), where)
 
@@ -199,7 +199,7 @@ def dma_scatter(call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
         total = round_to(whole[place], dst.dtype)
-        view[place] = to_bits(total, dst.dtype) if dst.in_hbm else total
+        view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
     dst.mark_written(arrays, inside)
 
 
@@ -225,6 +225,7 @@ def _permutation(call: Call) -> None:
     if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
+            happened="a tile has more partitions than the memory",
             received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
@@ -250,6 +251,7 @@ def _turned(call: Call) -> Result:
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
-    values = src.read().transpose(TRANSPOSE_AXES[src.ndim])
+    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
+    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
     check_destination(dst)
     store(dst, _cast(values, src, dst), where)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
     Call,
@@ -140,13 +140,17 @@ def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     if call.engine is Engine.GPSIMD and _is_exact(call):
         exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
-    return apply(call["op"], data1, data2)
+    return kept_bits(call["op"], apply(call["op"], data1, data2), call.result.dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
     """``left <op> right`` in float32, or on bit patterns; a unary operator takes ``left``."""
     if not op.bitvec:
         left, right = as_float(left), as_float(right)
+    elif not op.unary:
+        left, right = (
+            side.view(np.uint8) if side.dtype == BOOL else side for side in (left, right)
+        )
     result: Array = op.compute(left) if op.unary else op.compute(left, right)
     return result
 
@@ -159,7 +163,9 @@ def _steps(call: Call) -> list[AluOp]:
 
 
 def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
-    """Operators that the Vector Engine lacks, rsqrt and power, are GpSimd's and Scalar's."""
+    """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
+    if any(op.bitvec for op in _steps(call)):
+        return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.GPSIMD, Engine.SCALAR))
     return choose_engine(call, wanted)
@@ -213,9 +219,9 @@ def _scalar_engine_pairs(call: Call) -> None:
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
-    if call["op1"] is None:
-        return partial
-    return apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    if call["op1"] is not None:
+        partial = apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    return kept_bits(call["op0"], partial, call.result.dtype)
 
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
@@ -230,7 +236,7 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
-    """A bitvec operator's number, which may be spelled signed or unsigned.
+    """A bitvec operator's number, which may be spelled signed or unsigned; uint8 beside a bool.
 
     Raises
     ------
@@ -246,7 +252,8 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
             received=f"{op.name} of {dtype} with operand {number!r}",
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
-    return np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}").view(dtype)
+    pattern = np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}")
+    return pattern if dtype == BOOL else pattern.view(dtype)
 
 
 # -- scalar_tensor_tensor --------------------------------------------------------------------------
@@ -282,7 +289,7 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     operand1 = operand1.reshape(partial.shape)
     left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
-    return apply(call["op1"], left, right)
+    return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 
 
 @instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))

@@ -88,18 +88,21 @@ def _compute(
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
+    further: list[tuple[Tile, Array]] = []
     if type(results) is tuple:
         results, *rest = results
-        for tile, made in zip(others, rest, strict=True):
-            if tile is not None:
-                check_destination(tile)
-                check_destination(dst)
-                write(tile, made)
+        further = [
+            (tile, made) for tile, made in zip(others, rest, strict=True) if tile is not None
+        ]
+        for tile, _ in further:
+            check_destination(tile)
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
+    for tile, made in further:  # after dst, whose values may still lie in an operand that is one
+        write(tile, made)
     return where
 
 
@@ -117,8 +120,8 @@ def _record(
     instruction = call.instruction
     target = dst.base if isinstance(dst, IndirectTile) else dst
     writes, written = [target], ["dst"]
-    reads: list[Tile] = [*indices]
-    read = ["index" for _ in indices]
+    reads: list[Tile] = list(indices)
+    read: list[str] = ["index" for _ in indices]
     partial: list[Tile] = [] if where is None else [target]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):

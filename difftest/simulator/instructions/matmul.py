@@ -9,12 +9,14 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
+    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     FLOAT16,
     FLOAT32,
     TFLOAT32,
     Array,
+    from_bits,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.operands import wrong_buffer
@@ -30,7 +32,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import pattern_view, repeats
+from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -46,6 +48,7 @@ def _one_contraction(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul contracts over the partitions of both operands",
+            happened="nc_matmul's operands have different numbers of partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -63,6 +66,7 @@ def _free_sizes(call: Call) -> None:
         if tile.free_size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
+                happened=f"nc_matmul's {name} operand is too large",
                 received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
                 limit=f"{limit} (nl.tile_size.{constant})",
                 remedy=f"loop over tiles of {limit}",
@@ -105,6 +109,7 @@ def one_bank(call: Call) -> None:
     if first // machine.psum_bank_bytes != last // machine.psum_bank_bytes:
         raise LimitError(
             "a matmul accumulates inside one PSUM bank",
+            happened="a matmul's destination crosses PSUM banks",
             received=f"{dst!r}: bytes {first} to {last} of the partition",
             limit=f"banks of {machine.psum_bank_bytes} bytes "
             f"({machine.psum_fmax} float32, nl.tile_size.psum_fmax)",
@@ -153,17 +158,20 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     storage = dst.storage
     assert storage.products is not None
-    started = pattern_view(storage.products, dst.offset, dst.shape, dst.strides)
+    started = pattern_view(storage.products, dst.pattern, BOOL)
     product = product.reshape(dst.shape)
-    write(dst, np.where(started, dst.elements() + product, product), where)
+    held = dst.elements()  # of which only what a matmul wrote is taken
+    if dst.holds_bits:
+        held = from_bits(held, dst.dtype)
+    write(dst, np.where(started, held + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst.read()
+    held = dst.values()
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and not repeats(held.shape, dst.strides):
+    if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)
@@ -189,11 +197,18 @@ def _transposable(call: Call) -> None:
     if data.free_size > limit or data.partitions > limit:
         raise LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
+            happened=f"{call.name} got data that is too large",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
             f"{data.free_size} elements each",
             limit=f"{limit} partitions, {limit} elements each",
             remedy="transpose tile by tile",
         )
+
+
+def _tensor_engine_writes_psum(call: Call) -> None:
+    dst = call.destinations.get("dst")
+    if call.engine is Engine.TENSOR and dst is not None and dst.space is not Space.PSUM:
+        raise wrong_buffer(dst, "dst", "nc_transpose on the Tensor Engine", PSUM_ONLY)
 
 
 def _transposed(call: Call) -> Result:
@@ -207,7 +222,7 @@ def _transposed(call: Call) -> Result:
     Engine.TENSOR,
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    rules=(_transposable,),
+    rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
 )

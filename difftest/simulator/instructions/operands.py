@@ -44,7 +44,9 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
     """
     if not isinstance(value, Tile):
         raise KernelError(
-            f"{where} takes a tile as {name}", received=f"{type(value).__name__} {value!r:.80}"
+            f"{where} takes a tile as {name}",
+            happened=f"{where} got {name} that is no tile",
+            received=f"{type(value).__name__} {value!r:.80}",
         )
     if value.space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
@@ -63,6 +65,7 @@ def wrong_buffer(
         remedy = f"put it into {_names(spaces)}"
     return BufferError(
         f"{where} takes {name} in {_names(spaces)}",
+        happened=f"{where} got {name} in {_names((tile.space,))}",
         received=f"{name} = {tile!r}",
         limit=_names(spaces),
         remedy=remedy,

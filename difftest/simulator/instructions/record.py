@@ -18,6 +18,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import KernelError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
@@ -33,7 +34,6 @@ ISA = "nki/api/generated/nki.isa."
 """Where the pages of the instructions lie in AWS's documentation."""
 
 Number = int | float | bool | np.generic
-DType = np.dtype[Any]
 
 
 class Takes(Enum):
@@ -57,6 +57,10 @@ class Role:
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
     """The dtypes that it takes; None for all."""
+    widened: tuple[DType, ...] = ()
+    """Those that it takes besides where the kernel names a ``dst`` (AWS's stubs at v2.32.0)."""
+    newer: bool = False
+    """Only today's dialect has it (AWS's stubs at v2.32.0)."""
     optional: bool = False
     blocks: bool = False
     """It may have block dimensions before its partitions."""
@@ -177,7 +181,6 @@ class Fit(Enum):
     EXACT = "the same shape"
     ELEMENTS = "the same partitions, and the same number of elements in each"
     TOTAL = "the same number of elements"
-    BROADCAST = "a shape to which the result repeats"
 
 
 Rule = Callable[[Call], None]

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Result,
     Role,
@@ -27,7 +28,6 @@ from difftest.simulator.instructions.registers import REDUCE_RES, fold
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
-    no_gpsimd_in_psum,
     reducing,
 )
 from difftest.simulator.instructions.values import as_float
@@ -107,6 +107,7 @@ def _axes(call: Call) -> None:
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
         raise ShapeError(
             f"{call.name} reduces free axes",
+            happened=f"{call.name} was to reduce an axis that is not a free one",
             received=received,
             limit=f"axes 1 to {ndim - 1}",
             remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
@@ -158,6 +159,7 @@ def tensor_reduce(call: Call, data: Array) -> Array:
     make one in which the reduced axes come last, as ``nl.sum`` does and nisa.tensor_reduce not.
     """
     result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
+    result = kept_bits(call["op"], result, call.result.dtype)
     return -as_float(result) if call["negate"] else result
 
 
@@ -178,16 +180,18 @@ def _across_partitions(call: Call) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="data"),),
+    operands=(Role(name="data", buffers=SBUF_ONLY),),
     options=("op",),
-    rules=(no_gpsimd_in_psum, _across_partitions),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
-    return reduce_array(call["op"], data, (0,), keepdims=True)
+    result = reduce_array(call["op"], data, (0,), keepdims=True)
+    return kept_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
@@ -213,7 +217,13 @@ def _with_tensor_scalar(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+        Role(
+            name="reduce_init",
+            takes=Takes.VECTOR_OR_NUMBER,
+            dtypes=(FLOAT32,),
+            newer=True,
+            optional=True,
+        ),
     ),
     options=("op0", "reduce_op", "command", "negate"),
     destinations=(DST, REDUCE_RES),

@@ -6,14 +6,13 @@ take roles are made: ``same_partitions("data1", "data2")``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import FunctionType
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import is_float, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.dtypes import is_integer, name_of
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
-from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Space
 
 
@@ -26,6 +25,13 @@ def _shapes(tiles: dict[str, Descriptor]) -> str:
     return ", ".join(f"{role} {list(tile.shape)}" for role, tile in tiles.items())
 
 
+def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
+    """A made rule with a name of its own, such as ``same_partitions(data1, data2)``."""
+    assert isinstance(rule, FunctionType)
+    rule.__name__ = rule.__qualname__ = f"{name}({', '.join(roles)})"
+    return rule
+
+
 def same_partitions(*roles: str) -> Rule:
     """The operands have the same number of partitions."""
 
@@ -34,11 +40,12 @@ def same_partitions(*roles: str) -> Rule:
         if len({tile.partitions for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of partitions",
+                happened=f"{call.name}'s operands have different numbers of partitions",
                 received=_shapes(tiles),
                 remedy="broadcast along partitions first: tile.broadcast_to(shape)",
             )
 
-    return rule
+    return named(rule, "same_partitions", roles)
 
 
 def same_elements(*roles: str) -> Rule:
@@ -51,10 +58,11 @@ def same_elements(*roles: str) -> Rule:
         if len({tile.free_size for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of elements a partition",
+                happened=f"{call.name}'s operands have different numbers of elements",
                 received=_shapes(tiles),
             )
 
-    return rule
+    return named(rule, "same_elements", roles)
 
 
 def same_rank(*roles: str) -> Rule:
@@ -69,11 +77,12 @@ def same_rank(*roles: str) -> Rule:
         if len({len(tile.shape) for tile in tiles.values()}) > 1:
             raise ShapeError(
                 f"{call.name} takes operands with the same number of dimensions",
+                happened=f"{call.name}'s operands have different numbers of dimensions",
                 received=_shapes(tiles),
                 remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
             )
 
-    return rule
+    return named(rule, "same_rank", roles)
 
 
 def same_shape(*roles: str) -> Rule:
@@ -82,9 +91,28 @@ def same_shape(*roles: str) -> Rule:
     def rule(call: Call) -> None:
         tiles = _tiles(call, roles)
         if len({tile.shape for tile in tiles.values()}) > 1:
-            raise ShapeError(f"{call.name} takes operands of one shape", received=_shapes(tiles))
+            raise ShapeError(
+                f"{call.name} takes operands of one shape",
+                happened=f"{call.name}'s operands have different shapes",
+                received=_shapes(tiles),
+            )
 
-    return rule
+    return named(rule, "same_shape", roles)
+
+
+def one_dtype(*roles: str) -> Rule:
+    """The operands and destinations have one dtype."""
+
+    def rule(call: Call) -> None:
+        tiles = _tiles(call, roles)
+        if len({tile.dtype for tile in tiles.values()}) > 1:
+            raise DtypeError(
+                f"{call.name} takes {' and '.join(roles)} of one dtype",
+                received=", ".join(f"{role} {name_of(tile.dtype)}" for role, tile in tiles.items()),
+                remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
+            )
+
+    return named(rule, "one_dtype", roles)
 
 
 def not_both_in_psum(*roles: str) -> Rule:
@@ -95,12 +123,13 @@ def not_both_in_psum(*roles: str) -> Rule:
         if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
             raise BufferError(
                 f"{call.name}: the two inputs are not both in PSUM",
+                happened=f"{call.name} got both inputs in PSUM",
                 received=", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
                 limit="at most one of them in psum",
                 remedy="copy one of them to SBUF first (nisa.tensor_copy)",
             )
 
-    return rule
+    return named(rule, "not_both_in_psum", roles)
 
 
 def no_gpsimd_in_psum(call: Call) -> None:
@@ -111,6 +140,7 @@ def no_gpsimd_in_psum(call: Call) -> None:
         if tile.space is Space.PSUM:
             raise BufferError(
                 "the GpSimd Engine cannot access PSUM",
+                happened="the GpSimd Engine was given a tensor in PSUM",
                 received=f"{call.title} with {role} = {tile!r}",
                 limit="sbuf",
                 remedy="copy it to SBUF first (nisa.tensor_copy)",
@@ -123,41 +153,12 @@ def need_integers(call: Call, **dtypes: DType) -> None:
         if not is_integer(dtype):
             raise DtypeError(
                 f"{call.title}: bitvec operators work on integers",
+                happened=f"{call.title} got {role} of {name_of(dtype)}",
                 received=f"{role} of {name_of(dtype)}",
                 limit="int8, uint8, int16, uint16, int32, uint32",
                 remedy="give the result an integer dtype (a Python integer counts as int32, and "
                 "uint32 with int32 as float32): dtype=nl.uint32",
             )
-
-
-def floats(*roles: str) -> Rule:
-    """The operands hold floats."""
-
-    def rule(call: Call) -> None:
-        for role, tile in _tiles(call, roles).items():
-            if not is_float(tile.dtype):
-                raise DtypeError(f"{call.name} takes {role} of a float dtype", received=f"{tile!r}")
-
-    return rule
-
-
-def at_most(
-    role: str, quantity: Callable[[Descriptor], int], limit: Callable[[Machine], int], text: str
-) -> Rule:
-    """A size of an operand has a limit of the machine; ``text`` names the size and the constant."""
-
-    def rule(call: Call) -> None:
-        tile: Descriptor = call[role]
-        most = limit(call.machine)
-        if quantity(tile) > most:
-            raise LimitError(
-                f"{call.name} takes at most {most} {text.split(' (')[0]}",
-                received=f"{role} {list(tile.shape)}: {quantity(tile)}",
-                limit=f"{most} ({text.split(' (')[1]}" if " (" in text else f"{most}",
-                remedy=f"loop over tiles of {most}",
-            )
-
-    return rule
 
 
 def reducing(option: str) -> Rule:
@@ -172,7 +173,7 @@ def reducing(option: str) -> Rule:
                 limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
             )
 
-    return rule
+    return named(rule, "reducing", (option,))
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array, is_integer
+from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
@@ -170,14 +170,32 @@ def _keeps_integers(call: Call) -> None:
         )
 
 
+def _probability_of_integers(call: Call) -> None:
+    data, prob = call["data"], call["prob"]
+    if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
+        raise DtypeError(
+            "dropout of integers takes prob as a number or a float32 vector",
+            received=f"prob = {prob!r} for {data!r}",
+            limit="float32",
+            remedy="cast it with nisa.tensor_copy(prob, dtype=nl.float32)",
+        )
+
+
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="prob", takes=Takes.VECTOR_OR_NUMBER)),
-    rules=(_keeps_integers,),
+    operands=(
+        Role(name="data"),
+        Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS),
+    ),
+    rules=(_keeps_integers, _probability_of_integers),
     result=like("data"),
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:
-    """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed)."""
+    """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
+
+    It draws one float32 number for each element, in row-major order. Under a mask the elements are
+    those of the smallest box that holds it.
+    """
     chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
     keep = current().random.random(data.shape, dtype=np.float32) >= chance
     return np.where(keep, data, data.dtype.type(0))

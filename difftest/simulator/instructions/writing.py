@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.memory import Shape, repeats
+from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
 
@@ -27,23 +27,18 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
     """
     storage = dst.storage
     check_destination(dst)
-    rounded = round_to(values, storage.dtype)
-    if dst.in_hbm:
-        rounded = to_bits(rounded, storage.dtype)
+    rounded = round_to(values, dst.dtype)
+    if storage.holds_bits:
+        rounded = to_bits(rounded, dst.dtype)
     if (
         where is None
         and rounded.base is None
-        and rounded.shape == storage.data.shape == dst.shape
+        and rounded.shape == dst.shape
         and dst.is_whole()
         and rounded.flags.c_contiguous
         and rounded.flags.writeable
-        and storage.release is not None
+        and storage.replace(rounded)
     ):
-        # A whole on-chip tensor and an array that nobody else has: it becomes the tensor's data.
-        storage.data = rounded
-        storage.products = None
-        storage.unwritten = 0
-        storage.written = None
         return
     store(dst, rounded, where)
 
@@ -61,7 +56,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     values = _fit(values, dst)
     if where is not None:
         where = _spread(where, view.shape)
-    repeated = repeats(dst.shape, dst.strides)
+    repeated = dst.pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     if where is None:
@@ -70,8 +65,8 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         np.copyto(view, values, where=where, casting="unsafe")
     if repeated:
         _check_repeated(dst, values, where)
-    dst.storage.forget_products(dst.offset, dst.shape, dst.strides, where)
-    dst.storage.mark_written(dst.offset, dst.shape, dst.strides, where)
+    dst.storage.forget_products(dst.pattern, where)
+    dst.mark_written(where)
 
 
 def _spread(where: Array, shape: Shape) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import BufferError, KernelError, LimitError, ShapeError, not_modelled
+from difftest.simulator.errors import BufferError, KernelError, LimitError, ShapeError
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
@@ -15,7 +15,7 @@ from difftest.simulator.plain.indices import PlainIndex
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Indirect, PlainStorage, PlainTensor
+from difftest.simulator.plain.tensors import Indirect, PlainTensor, bytes_of
 from difftest.simulator.trace import Space
 
 
@@ -39,14 +39,14 @@ def assign(target: Any, value: Any) -> None:
 
 
 def _is_same_place(a: PlainTensor, b: PlainTensor) -> bool:
-    same = a.storage is b.storage and a.shape == b.shape
+    same = a.storage is b.storage and a.shape == b.shape and a.dtype == b.dtype
     return same and bool((a.positions == b.positions).all())
 
 
 def _fit(source: PlainTensor, target: PlainTensor) -> PlainTensor:
     """The value repeated along free dimensions, or its elements in row-major order."""
     if source.shape[0] == target.shape[0] and source.size == target.size:
-        return PlainTensor(source.storage, source.positions.reshape(target.shape), 0)
+        return source.at(source.positions.reshape(target.shape), 0)
     if source.shape[0] != target.shape[0] or source.ndim > target.ndim:
         raise ShapeError("an assignment's value has its target's shape", received=f"{source}")
     return source.spread(target.shape)
@@ -61,7 +61,7 @@ def _written(source: PlainTensor) -> Array:
 @means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
 def update(target: PlainTensor, op: str, other: Any) -> PlainTensor:
     """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32."""
-    product = isinstance(other, PlainTensor) and other.storage.of_matmul
+    product = isinstance(other, PlainTensor) and _is_product(other)
     if op == "add" and product and target.space is Space.PSUM:
         _accumulate(target.tile(), other)
     else:
@@ -70,10 +70,15 @@ def update(target: PlainTensor, op: str, other: Any) -> PlainTensor:
     return target
 
 
+def _is_product(value: PlainTensor) -> bool:
+    """A matmul's result, as the float32 that it is."""
+    return value.storage.of_matmul and value.dtype == value.storage.dtype
+
+
 def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
     _check_bank(target)
     rules.same_elements("accumulation", target, product)
-    added = PlainTensor(product.storage, product.positions.reshape(target.shape), 0)
+    added = product.at(product.positions.reshape(target.shape), 0)
     where = _written(added)
     target.put(to_float32(target.read()) + to_float32(added.read(where)), where)
 
@@ -82,8 +87,8 @@ def _check_bank(target: PlainTensor) -> None:
     """A matmul accumulates in PSUM, inside one bank of each partition."""
     if target.space is not Space.PSUM:
         raise BufferError("the Tensor Engine writes to PSUM", received=repr(target))
-    shape = target.storage.data.shape
-    row = int(np.prod(shape[target.storage.partition + 1 :]))
+    shape, own = target.storage.shape, target.storage.dtype.itemsize
+    row = int(np.prod(shape[target.storage.partition + 1 :])) * own // target.itemsize
     blocks = target.positions // (row * shape[target.storage.partition])
     offsets = (blocks * row + target.positions % row) * target.itemsize
     banks = offsets // current().machine.psum_bank_bytes
@@ -101,13 +106,16 @@ def astype(src: PlainTensor, dtype: Any) -> PlainTensor:
 
 @means("view", src=rules.view(*rules.HBM, *rules.ON_CHIP))
 def view(src: PlainTensor, dtype: Any) -> PlainTensor:
-    """The bits of a whole, written HBM tensor as another dtype."""
-    wanted, storage = as_dtype(dtype), src.storage
-    whole = src.shape == storage.data.shape and not src.positions.reshape(-1)[0]
-    if not src.in_hbm or not whole or not storage.written.all():
-        raise not_modelled("view of anything but a whole, written HBM tensor", repr(src))
-    if wanted.itemsize != src.itemsize:
-        raise ShapeError("view keeps the size of an element", received=f"{src!r} as {dtype!r}")
-    return PlainStorage(
-        src.shape, wanted, src.space, data=storage.data, mutable=storage.mutable, name=storage.name
-    ).tensor()
+    """The same bytes as another dtype; the last dimension is scaled."""
+    wanted, old = as_dtype(dtype), src.itemsize
+    src.check_bounds()
+    if wanted.itemsize == old:
+        return PlainTensor(src.storage, src.positions, src.partition, wanted)
+    rule = "a view of another element size scales the last dimension"
+    rules.require(src.ndim > 0 and (src.in_hbm or src.partition != src.ndim - 1), rule, src)
+    adjacent = bool((np.diff(src.positions, axis=-1) == 1).all())
+    places = bytes_of(src.positions, old).reshape(*src.shape[:-1], -1)
+    rules.require(adjacent and places.shape[-1] % wanted.itemsize == 0, rule, src)
+    first = places[..., :: wanted.itemsize]
+    rules.require(bool((first % wanted.itemsize == 0).all()), rule, src)
+    return PlainTensor(src.storage, first // wanted.itemsize, src.partition, wanted)

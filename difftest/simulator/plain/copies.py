@@ -27,7 +27,13 @@ from difftest.simulator.plain.rounding import (
     to_float32,
 )
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import OUTSIDE, Indirect, PlainStorage, PlainTensor
+from difftest.simulator.plain.tensors import (
+    OUTSIDE,
+    Indirect,
+    PlainStorage,
+    PlainTensor,
+    walks_by_strides,
+)
 from difftest.simulator.trace import Engine, Space
 
 COPYING = rules.engine(Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
@@ -98,7 +104,9 @@ def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> 
     """A copy of a tile whose offset is held in a tile."""
     if not isinstance(src, Indirect) or mask is not None:
         raise KernelError("tensor_copy_dynamic_src takes an indirect src", received=f"{src!r:.80}")
-    return _copy(_moved(src, "src").tile(), dtype, None, engine)
+    moved = _moved(src, "src").tile()
+    rules.not_gpsimd_in_psum("tensor_copy_dynamic_src", engine, moved)
+    return _copy(moved, dtype, None, engine)
 
 
 @means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING)
@@ -109,11 +117,12 @@ def tensor_copy_dynamic_dst(
     if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
         raise KernelError("tensor_copy_dynamic_dst takes an indirect dst", received=f"{dst!r:.80}")
     target = _moved(dst, "dst")
+    rules.not_gpsimd_in_psum("tensor_copy_dynamic_dst", engine, src, target)
     exact = src.dtype == target.dtype and engine is not Engine.SCALAR
     elements = src.read()
     values = elements if exact else rounded(to_float32(elements), target.dtype)
-    rules.require(values.size == target.size, "dst has src's elements", src, target)
-    target.write(values.reshape(target.shape))
+    rules.require(values.shape == target.shape, "src has dst's shape", src, target)
+    target.write(values)
 
 
 @means(
@@ -154,12 +163,20 @@ def _transfer(dst: PlainTensor, src: PlainTensor, mask: Any = None, *, add: bool
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     shape = loaded_shape(dst.shape)
     where = mask_over(mask, shape).reshape(dst.shape)
-    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = src.at(src.positions.reshape(dst.shape), None)
+    if where.any() and not where.all() and _squeezed(src.shape) != _squeezed(dst.shape):
+        src.check_bounds()
+        adjacent = walks_by_strides(source.positions)
+        rules.require(adjacent, "a masked DMA's source is a view of its destination's shape", src)
     values = cast(source, dst.dtype, where)
     if add:
         values = rounded(to_float32(dst.read(where)) + to_float32(source.read(where)), dst.dtype)
     dst.write(values, where)
     dst.leave_out(where)
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size > 1)
 
 
 @means("nl.load", dtype=rules.dtype)
@@ -196,7 +213,7 @@ def store(dst: Any, value: Any, mask: Any) -> None:
 def _storable(value: Any, shape: Shape, where: str) -> PlainTensor:
     """A tile's elements, or a number's, as many as ``shape`` has."""
     if is_number(value):
-        current().check_partitions(shape[0])
+        current().check_partitions(shape[0], f"{where} of a number into {list(shape)}")
         dtype = dtype_of_number(value)
         filled = PlainStorage(shape, dtype, Space.SBUF).tensor()
         filled.put(np.full(shape, constant(value, dtype)))
@@ -242,7 +259,7 @@ def _transfer_inside(dst: PlainTensor, src: PlainTensor, inside: Array) -> None:
     """``dst = src`` where the indices are inside; elsewhere ``dst`` keeps its value."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     where = inside.reshape(dst.shape)
-    source = PlainTensor(src.storage, src.positions.reshape(dst.shape), None)
+    source = src.at(src.positions.reshape(dst.shape), None)
     dst.write(cast(source, dst.dtype, where), where)
 
 
@@ -253,7 +270,7 @@ def scatter_add(dst: PlainTensor, src: PlainTensor) -> None:
         dst.storage.mutable, "a kernel does not write to its parameters", dst, error=KernelError
     )
     dst.read()
-    totals = to_float32(dst.storage.data).reshape(-1)
+    totals = to_float32(dst.storage.elements(dst.dtype))
     for position, value in zip(
         dst.positions.reshape(-1), to_float32(src.read()).reshape(-1), strict=True
     ):
@@ -272,8 +289,7 @@ def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
 
 def _dma_side(value: Any, name: str) -> PlainTensor:
     checked: PlainTensor = rules.view(*rules.DMA)(value, name, "a DMA")
-    checked.tile()
-    return checked
+    return checked.tile()
 
 
 def _check_descriptors(mode: Any) -> None:
@@ -287,7 +303,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 def _dma_transpose(src: PlainTensor, dtype: Any) -> PlainTensor:
     turned = src.positions.transpose(_PERMUTATIONS[src.ndim])
     dst = current().allocate(turned.shape, dtype or src.dtype)
-    dst.write(cast(PlainTensor(src.storage, turned, None), dst.dtype))
+    dst.write(cast(src.at(turned, None), dst.dtype))
     return dst
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import TFLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
 from difftest.simulator.frontend.classic.shapes import ParDim
@@ -119,7 +119,8 @@ def shared_constant(constant: Any, dtype: Any) -> PlainTensor:
 
 
 def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> PlainTensor:
-    data = rounded(array, dtype) if dtype == TFLOAT32 else array.astype(dtype)  # on the host
+    given = array.view(FLOAT32) if array.dtype == TFLOAT32 else array
+    data = rounded(given, dtype) if dtype == TFLOAT32 else given.astype(dtype)  # on the host
     storage = PlainStorage(
         array.shape,
         dtype,
@@ -162,9 +163,18 @@ def random_seed(seed: Any, mask: None) -> None:
     current().random = np.random.default_rng(number)
 
 
-@means("nisa.dropout", data=rules.tile(), prob=rules.number_or(rules.tile()), dtype=rules.dtype)
+@means(
+    "nisa.dropout",
+    data=rules.tile(),
+    prob=rules.number_or(rules.tile(dtypes=FLOATS)),
+    dtype=rules.dtype,
+)
 def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
-    """``data`` with elements replaced by 0 at the probability ``prob``; see :func:`rand`."""
+    """``data`` with elements replaced by 0 at the probability ``prob``; see :func:`rand`.
+
+    Both modes draw one float32 number for each element of the smallest box that holds the mask, in
+    row-major order: a masked instruction is a smaller one.
+    """
     result = dtype or data.dtype
     if data.dtype.kind in "iub":
         rules.require(
@@ -172,11 +182,16 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         )
     chance = rules.one_element_each(prob, data, "dropout")
     vectors = (chance,) if isinstance(chance, PlainTensor) else ()
+    exact = not vectors or data.dtype.kind not in "iub" or chance.dtype == FLOAT32
+    rules.require(exact, "dropout of integers takes a float32 prob", prob, error=DtypeError)
+    where = indices.mask_over(mask, data.shape)
+    box = tuple(slice(at.min(), at.max() + 1) if at.size else slice(0) for at in np.nonzero(where))
+    drawn = np.zeros(data.shape, np.float32)
+    drawn[box] = current().random.random(drawn[box].shape, dtype=np.float32)
 
     def compute(x: Array, *given: Array) -> Array:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
-        drawn = current().random.random(len(x), dtype=np.float32)
-        return np.where(drawn >= limit, x, np.zeros_like(x))
+        return np.where(drawn[where] >= limit, x, np.zeros_like(x))
 
     return each_element(data.shape, result, (data, *vectors), compute, mask)
 

@@ -93,7 +93,7 @@ def _tensor_tensor(
     dst: PlainTensor | None = None,
 ) -> PlainTensor:
     rules.require(op not in UNARY, f"{where} takes a binary operator", op, error=KernelError)
-    wide = left.dtype in WIDE and right.dtype in WIDE and op in WRAPPING
+    wide = all(one in WIDE for one in (left.dtype, right.dtype, dtype)) and op in WRAPPING
     integer = wide and wanted is not VECTOR
     engines = (GPSIMD,) if integer or op == "power" else (VECTOR, GPSIMD)
     engine = rules.choose(wanted, where, *engines)
@@ -107,8 +107,7 @@ def _tensor_tensor(
 
     def compute(x: Array, y: Array) -> Array:
         if integer:
-            exact = ARITHMETIC[op](x.astype(np.int64), y.astype(np.int64))
-            return wrapped(exact, x.dtype) if x.dtype == y.dtype else exact
+            return wrapped(ARITHMETIC[op](x.astype(np.int64), y.astype(np.int64)), dtype)
         result = apply(op, x, y)
         return wrapped(result, dtype) if op in BITVEC else result
 
@@ -128,7 +127,10 @@ def _tensor_tensor(
 def tensor_tensor(
     data1: PlainTensor, data2: PlainTensor, op: str, dtype: Any, mask: Any, engine: Engine
 ) -> PlainTensor:
-    """``data1 <op> data2``; 32-bit integers add, subtract and multiply exactly on GpSimd."""
+    """``data1 <op> data2``; tiles of 32-bit integers add, subtract and multiply exactly on GpSimd.
+
+    So v2.32.0 has it: all of them, the result too, are int32 or uint32; else float32 math is used.
+    """
     result = dtype or promoted(data1.dtype, data2.dtype)
     return _tensor_tensor("tensor_tensor", data1, data2, op, engine, result, mask)
 
@@ -186,9 +188,8 @@ def _tensor_scalar(
 ) -> PlainTensor:
     ops = [op for op, _, _ in steps]
     on_vector = all(VECTOR in ENGINES.get(op, (VECTOR,)) for op in ops)
-    engine = rules.choose(
-        wanted, where, *((VECTOR, SCALAR, GPSIMD) if on_vector else (GPSIMD, SCALAR))
-    )
+    engines = (VECTOR, SCALAR, GPSIMD) if on_vector else (GPSIMD, SCALAR)
+    engine = rules.choose(wanted, where, *((VECTOR,) if set(ops) & set(BITVEC) else engines))
     _check_bitvec(where, steps, data.dtype, dtype)
     rules.require(
         engine is not SCALAR or ops in _SCALAR_ENGINE,
@@ -196,7 +197,7 @@ def _tensor_scalar(
         *ops,
         error=KernelError,
     )
-    rules.not_gpsimd_in_psum(where, engine, data)
+    rules.not_gpsimd_in_psum(where, engine, data, *_vectors(steps))
     return each_element(
         data.shape,
         dtype,

@@ -5,12 +5,14 @@ What the compiler could not trace is refused here too: it takes affine expressio
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.plain.rounding import Array
 
 Shape = tuple[int, ...]
@@ -33,6 +35,24 @@ def integers(values: Any, what: str) -> Shape:
 def is_integer(value: object) -> bool:
     """Whether a value can be an index by itself."""
     return hasattr(value, "__index__")
+
+
+def inside(value: Any) -> Any:
+    """An index, a mask or a slice that was made outside the kernel, as this mode has it.
+
+    Where no kernel runs the fast mode makes them. They are told by their form: an index is
+    ``start + sum(steps[k] * i_k)`` over ``shape``, a mask the ``terms`` that are at least 0.
+    """
+    if hasattr(value, "steps"):
+        axes = np.indices(value.shape, dtype=np.int64)
+        along = [step * axis for step, axis in zip(value.steps, axes, strict=True)]
+        return PlainIndex(np.asarray(sum(along, start=np.int64(value.start))))
+    if hasattr(value, "terms"):
+        terms = [PlainMask(inside(term).values >= 0) for term in value.terms]
+        return functools.reduce(operator.and_, terms)
+    if hasattr(value, "start") and hasattr(value, "size"):
+        return Slice(value.start, value.size)
+    return value
 
 
 def common_shape(*shapes: Shape) -> Shape:
@@ -82,6 +102,7 @@ class PlainIndex:
         raise KernelError("control flow cannot depend on an index", received="a condition")
 
     def _with(self, other: Any, sign: int) -> Any:
+        other = inside(other)
         if isinstance(other, PlainIndex):
             common_shape(self.shape, other.shape)
             return PlainIndex(self.values + sign * other.values)
@@ -102,7 +123,7 @@ class PlainIndex:
         return PlainIndex(-self.values)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, PlainIndex):
+        if isinstance(inside(other), PlainIndex):
             raise _not_affine("the product of two indices")
         return PlainIndex(self.values * int(other)) if is_integer(other) else NotImplemented
 
@@ -152,6 +173,7 @@ class PlainMask:
         self.values, self.parts = values, parts
 
     def __and__(self, other: Any) -> Any:
+        other = inside(other)
         if isinstance(other, PlainMask):
             common_shape(self.values.shape, other.values.shape)
             return PlainMask(self.values & other.values, self.parts + other.parts)
@@ -214,8 +236,6 @@ def mask_over(mask: Any, shape: Shape) -> Array:
         return np.ones(shape, dtype=np.bool_)
     if isinstance(mask, (bool, np.bool_)):
         return np.full(shape, bool(mask))
-    if hasattr(mask, "terms"):
-        raise not_modelled("a mask made outside the kernel, in plain mode,", f"{mask!r:.80}")
     if not isinstance(mask, PlainMask):
         raise KernelError("a mask is made of comparisons of indices", received=f"{mask!r:.80}")
     try:

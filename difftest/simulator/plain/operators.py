@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.trace import Engine
@@ -131,11 +132,18 @@ def vector_operator(op: Any, name: str, where: str) -> str:
 
 def apply(op: str, left: Array, right: Array) -> Array:
     """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
+    if op in BITVEC and op not in UNARY:
+        return np.asarray(BITVEC[op](*(_stored(side) for side in (left, right))))
     if op in BITVEC:
-        return np.asarray(BITVEC[op](left) if op in UNARY else BITVEC[op](left, right))
+        return np.asarray(BITVEC[op](left))
     if op in UNARY:
         return np.asarray(ARITHMETIC[op](to_float32(left)))
     return np.asarray(ARITHMETIC[op](to_float32(left), to_float32(right)))
+
+
+def _stored(values: Array) -> Array:
+    """Bools as the uint8 that holds them."""
+    return values.astype(np.uint8) if values.dtype == BOOL else values
 
 
 def bit_pattern(value: Any, op: str, dtype: np.dtype[Any]) -> Array:
@@ -146,7 +154,8 @@ def bit_pattern(value: Any, op: str, dtype: np.dtype[Any]) -> Array:
     fits = float(value).is_integer() and -(2 ** (bits - 1)) <= float(value) < 2**bits
     if not fits:
         raise DtypeError(f"{op} takes an integer of the data's width", received=f"{value!r}")
-    return np.array(int(value) % 2**bits, f"u{dtype.itemsize}").view(dtype)
+    pattern = np.array(int(value) % 2**bits, f"u{dtype.itemsize}")
+    return pattern if dtype == BOOL else pattern.view(dtype)
 
 
 def _erf(x: Array) -> Array:

@@ -19,17 +19,16 @@ _START = {"add": 0.0, "maximum": -np.inf}
 def accumulate(engine: str, lanes: Array, op: str, command: Any, into: PlainTensor | None) -> None:
     """Reduce float32 ``lanes`` [P, N] into the registers as ``command`` says, and read them out.
 
-    The registers, one for each partition, live across instructions.
+    The registers, one for each partition of the machine, live across instructions.
     """
-    registers = current().registers
-    start = np.full(len(lanes), _START[op], np.float32)
-    held = registers.get(engine, start)
-    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce) or held.shape != start.shape:
-        held = start
+    run = current()
+    start = np.full(run.machine.partitions, _START[op], np.float32)
+    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
+        run.registers[engine] = start
+    held = run.registers.setdefault(engine, start)[: len(lanes)]
     if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
         for column in lanes.T:
-            held = ARITHMETIC[op](held, column)
-    registers[engine] = held
+            held[...] = ARITHMETIC[op](held, column)
     if into is not None:
         require(into.shape[0] == into.size == len(lanes), "reduce_res is [P, 1]", into)
         into.put(held.reshape(into.shape))

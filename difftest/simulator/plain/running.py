@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import (
     KernelError,
     LimitError,
     UnwrittenError,
+    kernel_location,
     not_modelled,
 )
 from difftest.simulator.frontend.dispatch import PLAIN
 from difftest.simulator.machine import Machine
-from difftest.simulator.plain.indices import Shape, elements_of
+from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
@@ -66,7 +68,7 @@ class Run:
             raise not_modelled(f"{name} in plain mode", "its use")
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        arguments = dict(bound.arguments)
+        arguments = {key: inside(value) for key, value in bound.arguments.items()}
         for extra, value in arguments.pop("kwargs", {}).items():
             if extra not in HINTS:
                 raise not_modelled(f"{name}'s argument {extra!r}", f"{value!r:.80}")
@@ -91,15 +93,21 @@ class Run:
             return self._shared_tensor(shape, dtype, name)
         if not space.is_hbm:
             self._check_size(shape, dtype, space, partition)
-        return PlainStorage(shape, dtype, space, partition=partition, name=name).tensor()
+        location = kernel_location()
+        return PlainStorage(
+            shape, dtype, space, partition=partition, name=name, location=location
+        ).tensor()
 
     def _shared_tensor(self, shape: Shape, dtype: np.dtype[Any], name: str) -> PlainTensor:
         """The instances of a grid see the same shared tensors, in order of creation."""
         if self._next_shared == len(self._shared):
-            self._shared.append(PlainStorage(shape, dtype, Space.SHARED_HBM, name=name))
+            location = kernel_location()
+            self._shared.append(
+                PlainStorage(shape, dtype, Space.SHARED_HBM, name=name, location=location)
+            )
         storage = self._shared[self._next_shared]
         self._next_shared += 1
-        if storage.data.shape != shape or storage.dtype != dtype:
+        if storage.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of a grid creates the same shared_hbm tensors",
                 received=f"{shape} {dtype} in program {self.program}",
@@ -107,23 +115,25 @@ class Run:
         return storage.tensor()
 
     def _check_size(self, shape: Shape, dtype: np.dtype[Any], space: Space, partition: int) -> None:
-        self.check_partitions(shape[partition])
+        what = f"{list(shape)} {name_of(dtype)} in {space.value}"
+        self.check_partitions(shape[partition], what)
         machine = self.machine
         most = machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
         received = elements_of(shape[partition + 1 :]) * dtype.itemsize
         if received > most:
             raise LimitError(
                 f"a tile fits the bytes of a partition of {space.value}",
-                received=f"{list(shape)} {dtype}: {received}",
-                limit=f"{most}",
+                received=f"{what}: {received} bytes a partition",
+                limit=f"{most} bytes a partition ({machine.name})",
             )
 
-    def check_partitions(self, partitions: int) -> None:
+    def check_partitions(self, partitions: int, what: str) -> None:
         """Raise :class:`LimitError` beyond the partitions of a memory."""
         if partitions > self.machine.partitions:
             raise LimitError(
                 f"the partition size of a tile is at most {self.machine.partitions}",
-                received=f"{partitions}",
+                received=f"{what}: {partitions} partitions",
+                limit=f"{self.machine.partitions} partitions ({self.machine.name})",
             )
 
     def argument(self, array: Array, name: str, mutable: bool) -> PlainTensor:
@@ -141,13 +151,23 @@ class Run:
 
     def _output(self, value: Any) -> tuple[Array, Array | None]:
         """A returned tensor as an array, and where it was never written."""
-        if not isinstance(value, PlainTensor) or not value.in_hbm:
-            raise KernelError("a kernel returns tensors in HBM", received=f"{value!r:.80}")
+        if not isinstance(value, PlainTensor):
+            raise KernelError("a kernel returns tensors", received=f"{value!r:.80}")
+        made = value.storage.location
+        if not value.in_hbm:
+            raise KernelError(
+                "a kernel returns tensors in HBM", received=repr(value), location=made
+            )
         value.check_bounds()
         missing = value.missing()
         if missing.all():
-            raise UnwrittenError("a kernel writes what it returns", received=repr(value))
-        elements = value.storage.data.reshape(-1)[value.positions]
+            raise UnwrittenError(
+                "a kernel writes what it returns",
+                happened="the kernel returned a tensor that nothing wrote",
+                received=repr(value),
+                location=made,
+            )
+        elements = value.storage.elements(value.dtype)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.plain.indices import Offset, PlainIndex
+from difftest.simulator.plain.indices import Offset, PlainIndex, inside
 from difftest.simulator.plain.meanings import meant
 
 
@@ -32,9 +32,11 @@ class Operators:
     dtype: Any
 
     def __add__(self, other: Any) -> Any:
+        other = inside(other)
         return Offset(self, other) if isinstance(other, PlainIndex) else _binary("add", self, other)
 
     def __radd__(self, other: Any) -> Any:
+        other = inside(other)
         return Offset(self, other) if isinstance(other, PlainIndex) else _binary("add", other, self)
 
     __sub__, __rsub__ = _forward("subtract"), _reverse("subtract")

@@ -7,13 +7,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
+    Location,
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
-    not_modelled,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.indices import (
@@ -23,6 +24,7 @@ from difftest.simulator.plain.indices import (
     Slice,
     common_shape,
     elements_of,
+    inside,
     integer,
     integers,
     is_integer,
@@ -36,7 +38,7 @@ OUTSIDE = -1
 
 
 class PlainStorage:
-    """One tensor: its elements, and which of them were ever written."""
+    """One tensor: its bytes, and which of them were ever written."""
 
     def __init__(
         self,
@@ -48,26 +50,40 @@ class PlainStorage:
         data: Array | None = None,
         mutable: bool = True,
         name: str = "",
+        location: Location | None = None,
     ) -> None:
-        given = None if data is None else data.view(host_dtype(dtype))
-        self.data = poison(shape, dtype) if given is None else given
-        self.written = np.full(shape, given is not None)
+        elements = poison(shape, dtype) if data is None else data
+        self.shape, self.bytes = shape, elements.reshape(-1).view(np.uint8)
+        self.written = np.full(self.bytes.shape, data is not None)
         self.masked = False
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
         self.mutable, self.name = mutable, name
+        self.location = location
+        """The kernel's line that made it; None for a parameter."""
         self.of_matmul = False
 
     def tensor(self) -> PlainTensor:
         """All of it as a tile."""
-        shape = self.data.shape
-        return PlainTensor(self, np.arange(elements_of(shape)).reshape(shape), self.partition)
+        positions = np.arange(elements_of(self.shape)).reshape(self.shape)
+        return PlainTensor(self, positions, self.partition, self.dtype)
+
+    def elements(self, dtype: np.dtype[Any]) -> Array:
+        """The bytes as elements of ``dtype``, flat: those that are left at the end are not."""
+        count = self.bytes.size // dtype.itemsize
+        return self.bytes[: count * dtype.itemsize].view(host_dtype(dtype))
+
+    def written_elements(self, dtype: np.dtype[Any]) -> Array:
+        """For each of :meth:`elements` whether all its bytes were written."""
+        count = self.bytes.size // dtype.itemsize
+        return self.written[: count * dtype.itemsize].reshape(count, dtype.itemsize).all(axis=1)
 
 
 class PlainTensor(Operators, AnyTensor):
     """A tensor or a part of it: ``positions`` are flat, int64, in the tile's own shape.
 
-    ``partition`` is the axis that runs over partitions, None where an index took it away.
+    They count elements of ``dtype``, the tensor's own or that of a view. ``partition`` is the axis
+    that runs over partitions, None where an index took it away.
     """
 
     __array_ufunc__ = None
@@ -77,18 +93,19 @@ class PlainTensor(Operators, AnyTensor):
         storage: PlainStorage,
         positions: Array,
         partition: int | None,
+        dtype: np.dtype[Any],
         *,
         scattered: bool = False,
     ) -> None:
         self.storage, self.positions, self.partition = storage, positions, partition
+        self.dtype = dtype
         self.scattered = scattered
         """Named by a tile of indices: of several values for one element the last one counts."""
 
     shape = property(lambda self: self.positions.shape)
     ndim = property(lambda self: self.positions.ndim)
     size = property(lambda self: int(self.positions.size))
-    dtype = property(lambda self: self.storage.dtype)
-    itemsize = property(lambda self: self.storage.dtype.itemsize)
+    itemsize = property(lambda self: self.dtype.itemsize)
     space = property(lambda self: self.storage.space)
     in_hbm = property(lambda self: self.storage.space.is_hbm)
 
@@ -128,13 +145,14 @@ class PlainTensor(Operators, AnyTensor):
         """
         self.check_bounds(where)
         inside = np.where(self.positions == OUTSIDE, 0, self.positions)
-        missing = ~self.storage.written.reshape(-1)[inside]
+        missing = ~self.storage.written_elements(self.dtype)[inside]
         if (missing if where is None else missing & where).any() and not self.storage.masked:
             raise UnwrittenError(
                 "an instruction reads only what was written before",
                 received=f"{self!r}: {int(missing.sum())} elements were never written",
             )
-        return np.array(self.storage.data.reshape(-1)[inside])
+        found = self.storage.elements(self.dtype)[inside]
+        return np.array(found.view(np.uint8) != 0 if self.dtype == BOOL else found)
 
     def leave_out(self, where: Array) -> None:
         """Note that a mask leaves elements out of a tensor on chip."""
@@ -143,7 +161,7 @@ class PlainTensor(Operators, AnyTensor):
 
     def missing(self) -> Array:
         """Where it was never written."""
-        return ~self.storage.written.reshape(-1)[self.positions]
+        return ~self.storage.written_elements(self.dtype)[self.positions]
 
     def write(self, elements: Array, where: Array | None = None) -> None:
         """Put elements, in the dtype's own bits, where ``where`` is true; one after the other."""
@@ -151,7 +169,8 @@ class PlainTensor(Operators, AnyTensor):
         if not self.storage.mutable:
             raise KernelError("a kernel does not write to its parameters", received=repr(self))
         self.check_bounds(chosen)
-        data, given = self.storage.data.reshape(-1), np.ascontiguousarray(elements[chosen])
+        data = self.storage.elements(self.dtype)
+        given = np.ascontiguousarray(elements[chosen])
         data[self.positions[chosen]] = given
         bits = f"u{given.itemsize}"
         lost = data[self.positions[chosen]].view(bits) != given.view(bits)
@@ -160,7 +179,7 @@ class PlainTensor(Operators, AnyTensor):
                 "a destination that names an element more than once gives it one value",
                 received=repr(self),
             )
-        self.storage.written.reshape(-1)[self.positions[chosen]] = True
+        self.storage.written[bytes_of(self.positions[chosen], self.itemsize)] = True
 
     def put(self, values: Array, where: Array | None = None) -> None:
         """Round an instruction's results once into the dtype, and :meth:`write` them."""
@@ -168,8 +187,9 @@ class PlainTensor(Operators, AnyTensor):
 
     # -- views -------------------------------------------------------------------------------
 
-    def _view(self, positions: Array, partition: int | None) -> PlainTensor:
-        return PlainTensor(self.storage, positions, partition, scattered=self.scattered)
+    def at(self, positions: Array, partition: int | None) -> PlainTensor:
+        """Elements of the same tensor, by their positions."""
+        return PlainTensor(self.storage, positions, partition, self.dtype, scattered=self.scattered)
 
     def tile(self) -> PlainTensor:
         """The same elements with the partitions first and at least two dimensions."""
@@ -177,15 +197,15 @@ class PlainTensor(Operators, AnyTensor):
             return self
         if self.partition is None:
             positions = self.positions.reshape(1, *(self.shape or (1,)))
-            return self._view(positions, 0)
+            return self.at(positions, 0)
         if self.partition != 0:
             raise ShapeError("a tile's first dimension is its partition", received=repr(self))
-        return self if self.ndim > 1 else self._view(self.positions.reshape(-1, 1), 0)
+        return self if self.ndim > 1 else self.at(self.positions.reshape(-1, 1), 0)
 
     def rows(self) -> PlainTensor:
         """The same elements as partitions and one free axis."""
         tile = self.tile()
-        return self._view(tile.positions.reshape(tile.shape[0], -1), 0)
+        return self.at(tile.positions.reshape(tile.shape[0], -1), 0)
 
     def spread(self, shape: Shape) -> PlainTensor:
         """The elements repeated to ``shape``: partitions align first, free axes from the last."""
@@ -194,12 +214,12 @@ class PlainTensor(Operators, AnyTensor):
         if len(have) > len(shape) or common_shape(aligned, shape) != shape:
             raise ShapeError("an operand repeats along dimensions of size 1", received=f"{self!r}")
         positions = np.broadcast_to(self.positions.reshape(aligned), shape)
-        return self._view(positions, self.partition)
+        return self.at(positions, self.partition)
 
     def __getitem__(self, key: Any) -> Any:
         if key is Ellipsis:
             return self
-        items = key if isinstance(key, tuple) else (key,)
+        items = tuple(map(inside, key if isinstance(key, tuple) else (key,)))
         if any(isinstance(item, (PlainIndex, PlainTensor, Offset)) for item in items):
             return self._advanced(items)
         return self._basic(items)
@@ -213,7 +233,7 @@ class PlainTensor(Operators, AnyTensor):
         within = [
             np.clip(index, 0, size - 1) for index, size in zip(indices, self.shape, strict=True)
         ]
-        return self._view(np.where(inside, self.positions[tuple(within)], OUTSIDE), partition)
+        return self.at(np.where(inside, self.positions[tuple(within)], OUTSIDE), partition)
 
     def _basic(self, items: tuple[Any, ...]) -> PlainTensor:
         """Integers, slices, ``nl.ds``, None and '...': one line of indices for each axis."""
@@ -234,7 +254,7 @@ class PlainTensor(Operators, AnyTensor):
             partition = at if axis == self.partition else partition
             at += 1
         picked = self._pick(indices, partition)
-        return self._view(picked.positions.reshape(_lengths(items, self.shape)), partition)
+        return self.at(picked.positions.reshape(_lengths(items, self.shape)), partition)
 
     def _advanced(self, items: tuple[Any, ...]) -> Any:
         """One index expression, integer or tile for each dimension."""
@@ -254,7 +274,7 @@ class PlainTensor(Operators, AnyTensor):
         if not self.in_hbm:
             self._check_partition_walk(arrays, shape)
         picked = self._pick(arrays, 0)
-        return self._view(np.broadcast_to(picked.positions, shape), 0)
+        return self.at(np.broadcast_to(picked.positions, shape), 0)
 
     def _check_partition_walk(self, arrays: list[Array], shape: Shape) -> None:
         """On chip the result's first axis walks the partitions, and the others do not."""
@@ -290,11 +310,11 @@ class PlainTensor(Operators, AnyTensor):
                     "reshape keeps the partition dimension", received=f"{self!r}: {wanted}"
                 )
         positions = self.positions.reshape(wanted)
-        if not _walks_by_strides(positions):
+        if not walks_by_strides(positions):
             raise ShapeError(
                 "reshape is a view, so the elements are adjacent", received=f"{self!r}: {wanted}"
             )
-        return self._view(positions, self.partition)
+        return self.at(positions, self.partition)
 
     def broadcast_to(self, shape: Any) -> PlainTensor:
         """The elements repeated along dimensions of size 1; the partition dimension is kept."""
@@ -309,7 +329,7 @@ class PlainTensor(Operators, AnyTensor):
         if not fits or (missing and not self.in_hbm and whole.shape[0] != 1):
             raise ShapeError("broadcast_to repeats dimensions of size 1", received=f"{self!r}")
         positions = np.broadcast_to(whole.positions, wanted)
-        return whole._view(positions, whole.partition)
+        return whole.at(positions, whole.partition)
 
     def expand_dims(self, axis: Any) -> PlainTensor:
         """A free dimension of size 1 inserted at ``axis``."""
@@ -318,13 +338,18 @@ class PlainTensor(Operators, AnyTensor):
         if not (0 if self.in_hbm else 1) <= at <= self.ndim:
             raise ShapeError("expand_dims inserts a free dimension", received=f"axis {axis}")
         self.check_bounds()
-        return self._view(np.expand_dims(self.positions, at), self.partition)
+        return self.at(np.expand_dims(self.positions, at), self.partition)
 
     def assert_shape(self, shape: Any) -> PlainTensor:
         """The tile itself if it has this shape."""
         if self.shape != integers(shape, "assert_shape"):
             raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{shape}")
         return self
+
+
+def bytes_of(positions: Array, itemsize: int) -> Array:
+    """The positions of the bytes of elements, along a new last axis."""
+    return positions[..., None] * itemsize + np.arange(itemsize)
 
 
 class Indirect:
@@ -339,7 +364,7 @@ class Indirect:
         indices = [np.array(_indirect_values(item)) for item in self.items]
         picked = self.base._pick(indices, 0)
         positions = np.broadcast_to(picked.positions, self.shape)
-        return PlainTensor(self.base.storage, positions, 0, scattered=True)
+        return PlainTensor(self.base.storage, positions, 0, self.base.dtype, scattered=True)
 
 
 def _index_shape(tile: PlainTensor) -> Shape:
@@ -382,8 +407,6 @@ def _line(item: Any, size: int) -> range:
     """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
     if isinstance(item, Slice):
         return range(item.start, item.start + item.size)
-    if hasattr(item, "steps"):
-        raise not_modelled("an index made outside the kernel, in plain mode,", f"{item!r:.80}")
     if not isinstance(item, slice):
         raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
     start = 0 if item.start is None else integer(item.start, "a slice's start")
@@ -409,7 +432,7 @@ def _lengths(items: tuple[Any, ...], shape: Shape) -> Shape:
     return tuple(lengths)
 
 
-def _walks_by_strides(positions: Array) -> bool:
+def walks_by_strides(positions: Array) -> bool:
     """Whether each axis steps through memory by one number."""
     expected = np.full(positions.shape, positions.reshape(-1)[0])
     for axis, size in enumerate(positions.shape):

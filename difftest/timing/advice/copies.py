@@ -43,8 +43,8 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
 def _made(spans: list[Span]) -> str:
     event = spans[0].instruction.event
     source, target = event.reads[0], event.writes[0]
-    if source.allocation.dtype != target.allocation.dtype:
-        return f"cast {source.allocation.dtype} to {target.allocation.dtype}"
+    if source.dtype != target.dtype:
+        return f"cast {source.dtype} to {target.dtype}"
     if any(stride == 0 and size > 1 for size, stride in source.free_axes):
         return "repeat a column"
     return "change nothing"

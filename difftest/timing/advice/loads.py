@@ -116,7 +116,7 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             source = group[0].instruction.event.reads[0].allocation
             regions = [span.instruction.event.reads[0] for span in group]
             loaded = sum(_bytes(region) for region in regions)
-            distinct = _distinct(source, regions) * source.dtype.itemsize
+            distinct = _distinct(source, regions)
             if not distinct or loaded / distinct < AGAIN:
                 continue
             removed = Removed()
@@ -137,16 +137,18 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _distinct(source: Allocation, regions: list[Region]) -> int:
-    """Elements of the tensor that at least one region has."""
-    size = math.prod(source.shape)
-    different = {(region.offset, region.shape, region.strides): region for region in regions}
+    """Bytes of the tensor that at least one region has."""
+    unit = min(region.dtype.itemsize for region in regions)
+    size = math.prod(source.shape) * source.dtype.itemsize // unit
+    different = {(region.dtype.itemsize, region.pattern): region for region in regions}
     if size > MASK_LIMIT:
-        return sum(region.elements for region in different.values())
+        return sum(_bytes(region) for region in different.values())
     mask = np.zeros(size, dtype=np.bool_)
     for region in different.values():
-        view = np.lib.stride_tricks.as_strided(mask[region.offset :], region.shape, region.strides)
+        offset, shape, strides = region.pattern.finer(region.dtype.itemsize // unit)
+        view = np.lib.stride_tricks.as_strided(mask[offset:], shape, strides)
         view[...] = True
-    return int(mask.sum())
+    return int(mask.sum()) * unit
 
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -181,7 +183,7 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _bytes(region: Region) -> int:
-    return region.elements * region.allocation.dtype.itemsize
+    return region.elements * region.dtype.itemsize
 
 
 def _mib(count: int) -> str:

@@ -57,6 +57,48 @@ def test_an_accumulation_depends_on_the_product_before_it():
     assert known.of(2, whole, whole) == ({1}, set())
 
 
+def test_tensors_at_overlapping_addresses_depend_on_each_other():
+    first, second, apart, psum = (
+        Allocation(k, space, (128, WIDTH), np.dtype(dtype), 0, None, address=address)
+        for k, (space, dtype, address) in enumerate(
+            [
+                (Space.SBUF, "float32", (0, 0)),
+                (Space.SBUF, "float16", (0, 12)),
+                (Space.SBUF, "float32", (0, 24)),
+                (Space.PSUM, "float32", (0, 0)),
+            ]
+        )
+    )
+    known = Dependences()
+    known.of(0, (), (columns(first, 0, 6),))
+    assert known.of(1, (columns(second, 0, 1),), ()) == ({0}, set())
+    assert known.of(2, (), (columns(second, 4, 6),)) == (set(), {0})
+    assert known.of(3, (columns(first, 3, 4),), ()) == ({0}, set())
+    assert known.of(4, (columns(first, 5, 6),), ()) == ({0, 2}, set())
+    for other in (apart, psum):
+        assert known.of(5, (columns(other, 0, 6),), (columns(other, 0, 6),)) == (set(), set())
+
+
+def test_tensors_at_other_partitions_do_not():
+    low, high = (
+        Allocation(k, Space.SBUF, (32, WIDTH), np.dtype("float32"), 0, None, address=(32 * k, 0))
+        for k in range(2)
+    )
+    known = Dependences()
+    known.of(0, (), (Region(low, 0, (32, WIDTH), (WIDTH, 1)),))
+    assert known.of(1, (Region(high, 0, (32, WIDTH), (WIDTH, 1)),), ()) == (set(), set())
+
+
+def test_a_view_of_another_dtype_depends_on_the_bytes_that_it_has():
+    one, known = tile(), Dependences()
+    one.viewed = True
+    half = np.dtype("float16")
+    known.of(0, (), (columns(one, 2, 3),))  # bytes 8 to 11 of each partition
+    read = Region(one, 5, (128, 1), (2 * WIDTH, 1), view=half)  # bytes 10 and 11
+    assert known.of(1, (read,), ()) == ({0}, set())
+    assert known.of(2, (read._replace(offset=6),), ()) == (set(), set())
+
+
 @pytest.mark.parametrize(("reads", "writes"), [(1, 0), (0, 1)])
 def test_inputs_and_outputs_in_hbm_make_no_dependence(reads, writes):
     one, known = tile(Space.SHARED_HBM, reads, writes), Dependences()

@@ -1,4 +1,4 @@
-"""What an error says: the rule, what was received, the limit, the kernel's line, the remedy."""
+"""What an error says: what happened, the rule, what was received, the limit, line and remedy."""
 
 from __future__ import annotations
 
@@ -63,6 +63,26 @@ def test_the_text_has_a_line_for_each_part():
         "  remedy:   the remedy"
     )
     assert error.args == ("the rule",)
+
+
+def test_what_happened_comes_first():
+    error = ShapeError("the rule", happened="what happened", received="it", location=None)
+    assert str(error).startswith("what happened\n  rule:     the rule\n  received: it\n")
+    assert error.args == ("what happened",)
+    assert (error.happened, error.rule) == ("what happened", "the rule")
+
+
+@pytest.mark.parametrize(
+    ("error", "headline"),
+    [
+        (OutOfBoundsError, "an access left its tensor"),
+        (UnwrittenError, "an instruction read what nothing had written"),
+        (BufferError, "a tensor is in a memory that the instruction cannot use"),
+    ],
+)
+def test_some_errors_say_what_happened_of_their_own(error, headline):
+    assert str(error("the rule", received="it")).startswith(f"{headline}\n  rule:     the rule\n")
+    assert error("the rule", happened="this", received="it").happened == "this"
 
 
 def test_parts_that_are_not_there_are_left_out():
@@ -138,21 +158,24 @@ def never_written():
 
 TEXTS = {
     too_many_partitions: """\
-the partition size of a tile is at most 128
+a tile has more partitions than the memory
+  rule:     the partition size of a tile is at most 128
   received: a_tile [256, 1] float32 in sbuf: 256 partitions
   limit:    128 partitions (trn2, nl.tile_size.pmax)
   where:    {file}:{line}: nl.ndarray((256, 1), dtype=nl.float32, buffer=nl.sbuf, name="a_tile")
   remedy:   loop over the first dimension in tiles of at most 128, and put the rest into the \
 free dimension""",
     beyond_the_tensor: """\
-an access stays inside its tensor
+an access left its tensor
+  rule:     an access stays inside its tensor
   received: indices 3584 to 4095 on axis 1 of table [128, 4000] float32 in private_hbm
   limit:    0 to 3999
   where:    {file}:{line}: nl.store(table[p, 512 * i + x], 0.0)
   remedy:   correct the loop's bounds, or give the instruction a mask (NKI does not wrap \
 negative indices)""",
     never_written: """\
-an instruction reads only what was written before
+an instruction read what nothing had written
+  rule:     an instruction reads only what was written before
   received: 8 of 32 elements of totals [4, 8] float32 in sbuf were never written, the first at \
 [0, 6]
   where:    {file}:{line}: nisa.tensor_reduce(nl.add, totals, axis=1)

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.classic.expressions import arange
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import DynamicIndex
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
 from tests.unit.simulator.stored import stored
 
@@ -93,7 +94,7 @@ def test_indices_that_were_never_written():
 
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
-    table.storage.mark_written(0, (5, 6), (6, 1))
+    table.storage.mark_written(Pattern(0, (5, 6), (6, 1)))
     for rows, written in (([[4]], True), ([[4], [5]], False)):
         access = table[tile_of(rows), arange(6)[None, :]]
         if written:
@@ -111,7 +112,7 @@ def test_a_scatter_marks_what_it_writes():
     assert table.storage.unwritten == 60 - 6
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
-    assert_array_equal(table.storage.written, expected)
+    assert_array_equal(table.storage.written, expected.ravel())
 
 
 def test_indices_broadcast_or_do_not():

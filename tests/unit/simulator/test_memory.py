@@ -20,13 +20,11 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.memory import (
     Storage,
     check_tensor_size,
-    contiguous_strides,
     empty_on_chip,
-    in_order,
     pattern_view,
     poison,
-    repeats,
 )
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
@@ -37,12 +35,6 @@ def storage(shape, dtype=FLOAT32, space=Space.SBUF):
     return Storage(allocation, empty_on_chip(shape, dtype), unwritten=int(np.prod(shape)))
 
 
-@given(SHAPES)
-def test_contiguous_strides_are_numpys(shape):
-    array = np.empty(shape, np.int16)
-    assert tuple(2 * stride for stride in contiguous_strides(shape)) == array.strides
-
-
 @given(st.data())
 def test_a_pattern_names_the_elements_that_numpy_indexing_names(data):
     array = np.arange(60, dtype=np.float32).reshape(data.draw(st.permutations((3, 4, 5))))
@@ -51,7 +43,8 @@ def test_a_pattern_names_the_elements_that_numpy_indexing_names(data):
     if not isinstance(part, np.ndarray) or part.size == 0:
         return
     offset = (part.__array_interface__["data"][0] - array.__array_interface__["data"][0]) // 4
-    view = pattern_view(array, offset, part.shape, tuple(stride // 4 for stride in part.strides))
+    strides = tuple(stride // 4 for stride in part.strides)
+    view = pattern_view(array, Pattern(offset, part.shape, strides), array.dtype)
     assert_array_equal(view, part, strict=True)
     assert np.shares_memory(view, array)
 
@@ -68,10 +61,10 @@ def test_the_written_mask_after_any_writes(data):
             continue
         start = part.__array_interface__["data"][0] - expected.__array_interface__["data"][0]
         where = data.draw(st.none() | hnp.arrays(np.bool_, part.shape))
-        tensor.mark_written(start, part.shape, part.strides, where)
+        tensor.mark_written(Pattern(start, part.shape, part.strides), where)
         part |= True if where is None else where
     assert tensor.unwritten == int((~expected).sum())
-    missing = tensor.unwritten_in(0, shape, contiguous_strides(shape))
+    missing = tensor.unwritten_in(Pattern.whole(shape))
     assert_array_equal(np.zeros(shape, np.bool_) if missing is None else missing, ~expected)
     if expected.all():
         assert tensor.written is None
@@ -84,27 +77,17 @@ def test_the_written_mask_after_any_writes(data):
 )
 def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwritten):
     tensor = storage((2, 6))
-    tensor.mark_written(0, shape, strides)
+    tensor.mark_written(Pattern(0, shape, strides))
     assert tensor.unwritten == unwritten
-    missing = tensor.unwritten_in(0, (2, 6), (6, 1))
+    missing = tensor.unwritten_in(Pattern.whole((2, 6)))
     assert unwritten == (0 if missing is None else missing.sum())
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=4))
-def test_repeats_and_order(axes):
-    shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
-    places = np.zeros((), int)
-    for size, stride in axes:
-        places = np.add.outer(places, np.arange(size) * stride)
-    assert repeats(shape, strides) == (len(np.unique(places)) < places.size)
-    assert in_order(shape, strides) == (places.ravel().tolist() == list(range(places.size)))
 
 
 def test_a_whole_write_needs_no_mask():
     tensor = storage((4, 5))
-    tensor.mark_written(0, (4, 5), (5, 1))
+    tensor.mark_written(Pattern(0, (4, 5), (5, 1)))
     assert (tensor.unwritten, tensor.written) == (0, None)
-    tensor.mark_written(0, (2, 5), (5, 1))
+    tensor.mark_written(Pattern(0, (2, 5), (5, 1)))
     assert (tensor.unwritten, tensor.written) == (0, None)
 
 
@@ -134,7 +117,7 @@ def test_poison_of_bool_is_a_bool():
 def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
     tensor = storage((2, 3))
     tensor.data[...] = 7
-    tensor.mark_written(0, (2, 2), (3, 1))
+    tensor.mark_written(Pattern(0, (2, 2), (3, 1)))
     tensor.leave_out()
     assert tensor.masked
     assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
@@ -143,7 +126,7 @@ def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
 def test_nothing_is_left_out_of_a_tensor_that_is_written():
     tensor = storage((2, 3))
     tensor.data[...] = 7
-    tensor.mark_written(0, (2, 3), (3, 1))
+    tensor.mark_written(Pattern(0, (2, 3), (3, 1)))
     tensor.leave_out()
     assert not tensor.masked
     assert (tensor.data == 7).all()

@@ -15,6 +15,7 @@ from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.headlines import HEADLINES
 
 MARK = "# the line"
 DATA = np.ones((128, 512), np.float32)
@@ -468,5 +469,6 @@ def test_a_broken_rule(kernel):
         assert (part is None) == (expected is None), part
         assert expected is None or expected in part
     assert (error.location.file, error.location.line) == (__file__, marked_line(kernel))
-    assert str(error).splitlines()[0] == error.rule
+    assert str(error).splitlines()[0] == HEADLINES.get(kernel.__name__, broken.rule)
+    assert broken.rule in str(error)
     assert f"{__file__}:{error.location.line}: {error.location.text}" in str(error)

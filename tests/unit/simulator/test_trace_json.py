@@ -13,8 +13,10 @@ import pytest
 
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import DTYPES, name_of
+from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32, name_of
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
 from difftest.simulator.trace_json import VERSION
@@ -124,6 +126,26 @@ def test_a_regions_partition_axis(axis):
     trace.events.append(Event(0, "iota", Engine.GPSIMD, (region,), ()))
     (event,) = read_back(trace).events
     assert event.writes[0].partition_axis == axis
+
+
+def test_addresses_and_views_come_back():
+    def kernel(x):
+        storage = current().allocate((4, 8), FLOAT32, Space.SBUF, address=(32, 64))
+        tile = Tensor.whole(storage)
+        nisa.dma_copy(dst=tile, src=x)
+        half = nisa.tensor_copy(tile[:, 2:4].view(nl.bfloat16))
+        out = nl.ndarray((4, 4), nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, half)
+        return out
+
+    trace = launch(kernel, [np.zeros((4, 8), np.float32)]).trace
+    again = read_back(trace)
+    assert plain(again) == plain(trace)
+    read = again.events[1].operand("src")
+    assert (read.view, read.dtype, read.pattern) == (BFLOAT16, BFLOAT16, (4, (4, 4), (16, 1)))
+    assert read.allocation.address == (32, 64)
+    assert read.allocation.viewed
+    assert again.events[0].operand("dst").view is None
 
 
 def test_a_trace_of_nothing():

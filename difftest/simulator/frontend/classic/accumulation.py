@@ -47,6 +47,11 @@ def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: obje
     return tile
 
 
+def _is_product(tile: Tile) -> bool:
+    """Whether a tile is all of its tensor, and not another dtype's view of it."""
+    return tile.is_whole() and tile.dtype is tile.storage.dtype
+
+
 def accumulate_product(target: Tile, added: Tile) -> None:
     """Add a matmul's result to ``target``, in float32, as the matmul's own accumulation.
 
@@ -55,7 +60,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
     """
     made = added.storage.producer
-    if not isinstance(made, Product) or not (made.is_current() and added.is_whole()):
+    if not isinstance(made, Product) or not (made.is_current() and _is_product(added)):
         update("add", target, added)
         return
     if added.size != target.size or added.tile_shape()[0] != target.tile_shape()[0]:

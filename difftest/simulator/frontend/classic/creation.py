@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
@@ -52,6 +52,7 @@ def full(
     if memory_of(buffer, "nl.full").is_hbm:
         raise KernelError(
             "a tensor in HBM cannot be created with a value",
+            happened="a tensor in HBM was to be created with a value",
             received=f"buffer={buffer!r}",
             remedy="create it with nl.ndarray and write it with nl.store",
         )
@@ -105,8 +106,16 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
         )
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
-    array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
+    array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
     return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
+
+
+def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A constant cast by the host, in ``dtype``'s own bits; NumPy has no tfloat32."""
+    if array.dtype == dtype:
+        return array
+    values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
+    return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
 def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -> Tensor:

@@ -127,16 +127,16 @@ class IndexExpression(Index):
         )
 
     def __le__(self, other: Operand) -> Mask:
-        return Mask((other - self,))
+        return Mask((other - self,)) if _is_affine(other) else NotImplemented
 
     def __lt__(self, other: Operand) -> Mask:
-        return Mask((other - self - 1,))
+        return Mask((other - self - 1,)) if _is_affine(other) else NotImplemented
 
     def __ge__(self, other: Operand) -> Mask:
-        return Mask((self - other,))
+        return Mask((self - other,)) if _is_affine(other) else NotImplemented
 
     def __gt__(self, other: Operand) -> Mask:
-        return Mask((self - other - 1,))
+        return Mask((self - other - 1,)) if _is_affine(other) else NotImplemented
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
         if not _is_affine(other):
@@ -199,6 +199,7 @@ class Mask:
         except ValueError:
             raise ShapeError(
                 "a mask must broadcast to the shape of its instruction",
+                happened="a mask does not have its instruction's shape",
                 received=f"mask of shape {result.shape}, instruction of shape {shape}",
             ) from None
 

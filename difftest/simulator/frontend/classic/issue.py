@@ -20,6 +20,7 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.record import Call, Instruction
+from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -66,6 +67,8 @@ def issue(
     if isinstance(dst, IndirectTile):
         raise not_modelled(f"{call.name}'s mask beside a tile of indices", f"{mask!r}")
     whole = gate.new_tile(core, call) if dst is None else dst
+    if not whole.storage.mutable:
+        raise immutable(whole)  # also where the mask leaves nothing to write
     if not whole.in_hbm:
         whole.storage.leave_out()
     box = None if isinstance(chosen, bool) else mask_box(chosen)
@@ -129,5 +132,5 @@ def written(tile: Tile) -> Array | None:
     """Where a masked instruction's result was written; None if everywhere."""
     if not tile.storage.masked:
         return None
-    missing = tile.storage.unwritten_in(tile.offset, tile.shape, tile.strides)
+    missing = tile.unwritten()
     return None if missing is None else np.logical_not(missing)

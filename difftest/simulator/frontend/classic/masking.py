@@ -15,7 +15,9 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.index import Shape
-from difftest.simulator.tile import Tile, padded, reshaped_strides
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tile import Tile, padded
+from difftest.simulator.views import adjacent
 from difftest.simulator.walk import Axis, leaves
 
 T = TypeVar("T", bound=Tile)
@@ -39,8 +41,7 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     if not fits and math.prod(shape) == math.prod(full):
         # The mask names elements by their place in the instruction's shape.
         tile.check_bounds()
-        strides = reshaped_strides(tile, full)
-        tile = type(tile)(tile.storage, tile.offset, full, strides, 0, None)
+        tile = tile.derive(adjacent(tile, full), 0)
         shape, axes_there = full, tuple(range(len(full)))
     elif len(axes_there) < len(shape):
         raise ShapeError(
@@ -63,7 +64,8 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
         if not any(leaves(axis, tuple(extents)) for axis in axes):
             axes = None
     partition = tile.partition_axis if tile.in_hbm else 0
-    return type(tile)(tile.storage, offset, tuple(extents), strides, partition, axes)
+    pattern = Pattern(offset, tuple(extents), strides)
+    return type(tile)(tile.storage, pattern, partition, tile.dtype, axes)
 
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:

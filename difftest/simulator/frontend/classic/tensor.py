@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.errors import KernelError, ShapeError, is_entry, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError, is_entry
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
 from difftest.simulator.frontend.classic.issue import issue, written
@@ -61,19 +60,8 @@ class Tensor(Tile, AnyTensor):
         return copied
 
     def view(self, dtype: object) -> Tensor:
-        """The bits of a whole HBM tensor as another dtype of the same size: no copy."""
-        wanted = as_dtype(dtype)
-        storage = self.storage
-        whole = self.shape == storage.data.shape and self.is_whole()
-        if not self.in_hbm or not whole or storage.unwritten:
-            raise not_modelled(
-                "tensor.view of anything but a whole, written HBM tensor", f"{self!r}"
-            )
-        if wanted.itemsize != self.itemsize:
-            raise ShapeError("view keeps the size of an element", received=f"{self!r} as {dtype!r}")
-        data = storage.data.view(wanted)
-        name = storage.allocation.name
-        return Tensor.whole(current().adopt(data, name=name, mutable=storage.mutable))
+        """The same bits as another dtype: no copy. The last dimension is scaled."""
+        return self.reinterpret(as_dtype(dtype))
 
     def _iadd(self, other: Any) -> Tensor:
         """``self += other`` in place; a matmul's result accumulates in PSUM."""
@@ -164,12 +152,7 @@ for _python, _name in {
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
-    return (
-        a.storage is b.storage
-        and a.offset == b.offset
-        and a.shape == b.shape
-        and a.strides == b.strides
-    )
+    return a.storage is b.storage and a.pattern == b.pattern and a.dtype == b.dtype
 
 
 def assign(target: Tile, value: Any) -> None:
@@ -177,6 +160,7 @@ def assign(target: Tile, value: Any) -> None:
     if target.in_hbm:
         raise KernelError(
             "tensors in HBM are written by DMA",
+            happened="a value was assigned to a tensor in HBM",
             received=f"assignment to {target!r}",
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
@@ -204,6 +188,7 @@ def assign(target: Tile, value: Any) -> None:
     elif source.size != target.size:
         source = _repeated(source, target.tile_shape())
     moved = source.size == target.size and (where is not None or source.is_whole())
+    moved = moved and source.dtype is source.storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
 
 
@@ -225,5 +210,6 @@ def _check_assignment(target: Tile, source: Tile) -> None:
     if have[0] != want[0] or not fits:
         raise ShapeError(
             "an assignment's value has its target's shape, or repeats along free dimensions",
+            happened="a value of another shape was assigned",
             received=f"target {list(target.shape)}, value {list(source.shape)}",
         )

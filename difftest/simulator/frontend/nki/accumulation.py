@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
@@ -41,7 +42,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
         if accumulate:
             _check_start(dst)
         return bool(accumulate)
-    started = pattern_view(products, dst.offset, dst.shape, dst.strides)
+    started = pattern_view(products, dst.pattern, BOOL)
     if started.all():
         return True
     if accumulate:
@@ -52,8 +53,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
 
 def _check_start(dst: Tile) -> None:
     """Say what is wrong with adding where no matmul wrote."""
-    storage = dst.storage
-    if storage.unwritten_in(dst.offset, dst.shape, dst.strides) is not None:
+    if dst.unwritten() is not None:
         raise KernelError(
             "accumulate=True adds to what a matmul wrote before",
             received=f"{dst!r}, of which elements were never written",
@@ -73,7 +73,4 @@ def _check_start(dst: Tile) -> None:
 
 def mark(dst: Tile) -> None:
     """Note that a matmul wrote ``dst``."""
-    storage = dst.storage
-    if storage.products is None:
-        storage.products = np.zeros(storage.data.shape, dtype=np.bool_)
-    pattern_view(storage.products, dst.offset, dst.shape, dst.strides)[...] = True
+    dst.storage.note_product(dst.pattern)

@@ -23,6 +23,7 @@ from difftest.simulator.frontend.nki import views
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -52,7 +53,7 @@ class DynamicView(IndirectTile):
         self, owner: NkiTensor, layout: Layout, index: Tile, rows: Rows, *, whole: bool
     ) -> None:
         size = owner.storage.data.size
-        base = type(owner)(owner.storage, 0, (size,), (1,), 0)
+        base = type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
         super().__init__(base, ())
         self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
         self.whole = whole

@@ -23,6 +23,7 @@ from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 
 Self = TypeVar("Self", bound="NkiTensor")
@@ -69,7 +70,8 @@ class NkiTensor(Tile, NKIObject):
         return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
 
     def _view(self: Self, layout: Layout) -> Self:
-        return type(self)(self.storage, layout.offset, layout.shape, layout.strides, 0)
+        pattern = Pattern(layout.offset, layout.shape, layout.strides)
+        return type(self)(self.storage, pattern, 0, self.dtype)
 
     # -- indexing --------------------------------------------------------------------------------
 

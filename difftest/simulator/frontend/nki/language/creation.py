@@ -17,6 +17,7 @@ from difftest.simulator.index import DynamicSlice, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.memory import Shape
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 
 SBUF = MemoryRegion.sbuf
@@ -55,7 +56,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     storage = tensor.storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
-    storage.mark_written(0, tensor.shape, tensor.strides)
+    tensor.mark_written()
     return tensor
 
 
@@ -146,8 +147,8 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
         )
     gate.issue(copies.memset, (0,), (None,), dst=tensor)
     step = tensor.storage.partition_step
-    diagonal = NkiTensor(tensor.storage, tensor.offset, (n,), (step + tensor.strides[-1],), 0)
-    diagonal.elements()[...] = 1
+    diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
+    NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
     return tensor
 
 

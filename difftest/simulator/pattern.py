@@ -1,0 +1,209 @@
+"""Access patterns: which elements of a tensor an instruction names, in which order.
+
+What the hardware's engines and the DMA are told: an offset, and for each axis a count and a step
+(AWS writes the pairs ``[step, count]``, ``nki/deep-dives/nki-aps.rst`` at tag v2.32.0). Here counts
+are the ``shape`` and steps the ``strides``, all in elements. A pattern is integers alone: it knows
+nothing of memories, dtypes or data.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+class Pattern(NamedTuple):
+    """Element ``(i, j, ...)`` is number ``offset + i * strides[0] + j * strides[1] + ...``."""
+
+    offset: int
+    shape: Shape
+    strides: Shape
+
+    @classmethod
+    def whole(cls, shape: Shape) -> Pattern:
+        """All of a tensor of this shape, in row-major order."""
+        return _whole(shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it names; one that it names twice counts twice."""
+        total = 1
+        for count in self.shape:
+            total *= count
+        return total
+
+    def extent(self) -> tuple[int, int]:
+        """The lowest and the highest element that it names."""
+        below, above = _reach(self.shape, self.strides)
+        return self.offset + below, self.offset + above
+
+    def fits(self, size: int) -> bool:
+        """Whether each element that it names is one of the first ``size``."""
+        low, high = self.extent()
+        return low >= 0 and high < size
+
+    def in_order(self) -> bool:
+        """Whether it takes adjacent elements in row-major order, without a gap or a repeat."""
+        return _in_order(self.shape, self.strides)
+
+    def is_whole(self, size: int) -> bool:
+        """Whether it is all of a tensor of ``size`` elements in its own order."""
+        return self.offset == 0 and self.size == size and _in_order(self.shape, self.strides)
+
+    def repeats(self) -> bool:
+        """Whether it names an element more than once."""
+        return _repeats(self.shape, self.strides)
+
+    # -- patterns of patterns: each names some of the same elements --------------------------
+
+    def slice(self, axis: int, start: int, count: int, step: int = 1) -> Pattern:
+        """``count`` places of an axis, from ``start`` on, each ``step`` after the one before."""
+        stride = self.strides[axis]
+        return Pattern(
+            self.offset + start * stride,
+            _replaced(self.shape, axis, count),
+            _replaced(self.strides, axis, stride * step),
+        )
+
+    def select(self, axis: int, index: int) -> Pattern:
+        """One place of an axis, which is gone then."""
+        return Pattern(
+            self.offset + index * self.strides[axis],
+            _replaced(self.shape, axis),
+            _replaced(self.strides, axis),
+        )
+
+    def permute(self, axes: Shape) -> Pattern:
+        """The axes in another order."""
+        return Pattern(
+            self.offset,
+            tuple([self.shape[axis] for axis in axes]),
+            tuple([self.strides[axis] for axis in axes]),
+        )
+
+    def expand(self, axis: int) -> Pattern:
+        """An axis of size 1 more, before ``axis``."""
+        shape, strides = self.shape, self.strides
+        return Pattern(
+            self.offset,
+            (*shape[:axis], 1, *shape[axis:]),
+            (*strides[:axis], 0, *strides[axis:]),
+        )
+
+    def broadcast_to(self, shape: Shape) -> Pattern | None:
+        """As NumPy's: axes of size 1 repeat (stride 0), new ones come first; None if it differs."""
+        missing = len(shape) - len(self.shape)
+        if missing < 0:
+            return None
+        strides = [0] * missing
+        for have, want, stride in zip(self.shape, shape[missing:], self.strides, strict=True):
+            if have not in (1, want):
+                return None
+            strides.append(stride if have == want else 0)
+        return Pattern(self.offset, shape, tuple(strides))
+
+    def reshape(self, shape: Shape) -> Pattern | None:
+        """The same elements in the same order in another shape of the same size.
+
+        None if no strides do that: the elements are not adjacent.
+        """
+        strides = _reshaped(self.shape, self.strides, shape)
+        return None if strides is None else Pattern(self.offset, shape, strides)
+
+    def finer(self, parts: int) -> Pattern:
+        """Each element as ``parts`` of ``1 / parts`` its size, along a new last axis."""
+        strides = tuple([stride * parts for stride in self.strides])
+        return Pattern(self.offset * parts, (*self.shape, parts), (*strides, 1))
+
+    def coarser(self, parts: int) -> Pattern | None:
+        """Each ``parts`` adjacent elements of the last axis as one element.
+
+        None if they are no such elements: the last axis has a step or is no multiple of ``parts``,
+        or another axis or the offset leads into the middle of one.
+        """
+        *counts, last = self.shape or (1,)
+        *steps, step = self.strides or (1,)
+        if last % parts or (step != 1 and last > 1) or self.offset % parts:
+            return None
+        if any(stride % parts and count > 1 for count, stride in zip(counts, steps, strict=True)):
+            return None
+        strides = [stride // parts for stride in steps]
+        return Pattern(self.offset // parts, (*counts, last // parts), (*strides, 1))
+
+
+def _replaced(values: Shape, axis: int, *new: int) -> Shape:
+    return (*values[:axis], *new, *values[axis + 1 :])
+
+
+@lru_cache(maxsize=4096)
+def contiguous_strides(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+@lru_cache(maxsize=4096)
+def _whole(shape: Shape) -> Pattern:
+    return Pattern(0, shape, contiguous_strides(shape))
+
+
+@lru_cache(maxsize=4096)
+def _reach(shape: Shape, strides: Shape) -> tuple[int, int]:
+    """How far a pattern goes below and above its first element."""
+    reach = [stride * (size - 1) for size, stride in zip(shape, strides, strict=True)]
+    return sum(min(0, one) for one in reach), sum(max(0, one) for one in reach)
+
+
+@lru_cache(maxsize=4096)
+def _in_order(shape: Shape, strides: Shape) -> bool:
+    walked = zip(shape, strides, contiguous_strides(shape), strict=True)
+    return all(size == 1 or stride == step for size, stride, step in walked)
+
+
+@lru_cache(maxsize=4096)
+def _repeats(shape: Shape, strides: Shape) -> bool:
+    axes = [(abs(stride), size) for size, stride in zip(shape, strides, strict=True) if size > 1]
+    reach = 0
+    for stride, size in sorted(axes):
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if not min(axes)[0]:
+        return True
+    # An axis steps into the reach of another, which need not be onto its elements.
+    offsets = np.zeros(1, dtype=np.int64)
+    for stride, size in axes:
+        offsets = np.add.outer(offsets, np.arange(size) * stride).ravel()
+    return len(np.unique(offsets)) < len(offsets)
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    runs: list[tuple[int, int]] = []  # the axes from the last, joined where one continues another
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1] = (runs[-1][0] * size, runs[-1][1])
+        else:
+            runs.append((size, stride))
+    left, step = runs.pop(0) if runs else (1, 1)
+    found = []
+    for size in reversed(wanted):
+        if size > 1 and left == 1 and runs:
+            left, step = runs.pop(0)
+        if left % size:
+            return None
+        found.append(step)
+        left, step = left // size, step * size
+    return tuple(reversed(found))

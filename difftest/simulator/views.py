@@ -1,0 +1,178 @@
+"""Other patterns on the memory of a tile: reshaped, repeated, of another dtype, made by hand.
+
+None of them copies. What no pattern can name is an error that says why.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from difftest.simulator.dtypes import DType, name_of
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.pattern import Pattern, Shape
+
+if TYPE_CHECKING:
+    from difftest.simulator.tile import Tile
+
+
+def reshaped(tile: Tile, shape: Shape) -> Pattern:
+    """The tile's elements in another shape of as many; one size may be -1.
+
+    Raises
+    ------
+    ShapeError : the sizes differ, or no pattern has that shape (the elements are not adjacent).
+    """
+    if -1 in shape:
+        rest = math.prod(size for size in shape if size != -1)
+        shape = tuple(tile.size // max(rest, 1) if size == -1 else size for size in shape)
+    if math.prod(shape) != tile.size or min(shape, default=1) < 1:
+        raise ShapeError(
+            "reshape keeps the number of elements",
+            received=f"{tile!r} to {list(shape)}: {tile.size} to {math.prod(shape)} elements",
+        )
+    if not tile.in_hbm and tile.partition_axis is not None:
+        _check_partitions_stay(tile, tile.partition_axis, shape)
+    return adjacent(tile, shape)
+
+
+def adjacent(tile: Tile, shape: Shape) -> Pattern:
+    """The tile's elements in another shape of as many, wherever its partitions come to lie.
+
+    Raises
+    ------
+    ShapeError : the elements are not adjacent.
+    """
+    pattern = tile.pattern.reshape(shape)
+    if pattern is None:
+        raise ShapeError(
+            "reshape of a slice is a view, so its elements must be adjacent in memory",
+            received=f"{tile!r} with strides {tile.strides} to {list(shape)}",
+            remedy="reshape the whole tensor before slicing it, or copy the slice first",
+        )
+    return pattern
+
+
+def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
+    """The partition dimension keeps its place and size, and the blocks before it their number."""
+    blocks = math.prod(tile.shape[:axis])
+    stays = len(shape) > axis and shape[axis] == tile.shape[axis]
+    if not stays or math.prod(shape[:axis]) != blocks:
+        raise ShapeError(
+            "reshape of an on-chip tile keeps its partition dimension",
+            received=f"{tile!r} to {list(shape)}",
+            limit=f"dimension {axis} stays {tile.shape[axis]}",
+            remedy="reshape the free dimensions only, or reshape the tensor in HBM",
+        )
+
+
+def broadcast(tile: Tile, shape: Shape) -> Pattern:
+    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does.
+
+    Raises
+    ------
+    ShapeError : a dimension of another size differs, or partitions would move.
+    """
+    moved = len(shape) > tile.ndim and not tile.in_hbm and tile.shape[0] != 1
+    pattern = None if moved else tile.pattern.broadcast_to(shape)
+    if pattern is None:
+        raise ShapeError(
+            "broadcast_to repeats dimensions of size 1",
+            received=f"{tile!r} to {list(shape)}",
+        )
+    return pattern
+
+
+def reinterpreted(tile: Tile, dtype: DType) -> Pattern:
+    """The tile's bytes as elements of ``dtype``: the last dimension is scaled.
+
+    Raises
+    ------
+    ShapeError : elements of another size do not fill the last dimension, which must be a free one
+        with adjacent elements.
+    """
+    old, new = tile.itemsize, dtype.itemsize
+    if old == new:
+        return tile.pattern
+    last = tile.ndim - 1
+    free = last >= 0 and (tile.in_hbm or tile.partition_axis != last)
+    pattern: Pattern | None = None
+    if free and new > old:
+        pattern = tile.pattern.coarser(new // old)
+    elif free and (tile.shape[-1] == 1 or tile.strides[-1] == 1):
+        parts = tile.pattern.finer(old // new)
+        scaled = (*parts.shape[:last], parts.shape[last] * parts.shape[-1])
+        pattern = Pattern(parts.offset, scaled, (*parts.strides[:last], 1))
+    if pattern is None:
+        raise ShapeError(
+            "a view of another element size scales the last dimension, a free one of adjacent "
+            "elements",
+            received=f"{tile!r} with offset {tile.offset} and strides {tile.strides} as "
+            f"{name_of(dtype)}: {old} to {new} bytes an element",
+            limit=f"a last dimension, an offset and strides of whole {name_of(dtype)} elements",
+            remedy="slice with a step, or move the dimension, after the view instead of before it",
+        )
+    return pattern
+
+
+def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
+    """``pattern``, in elements of ``dtype`` on the storage of the tile, once it is checked.
+
+    Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
+    others stay in the bytes that the tensor has of each.
+
+    Raises
+    ------
+    ShapeError : counts and steps differ in number, or a count is below 1.
+    KernelError : on chip the first step is not from one partition to the next.
+    OutOfBoundsError : it leaves the tensor.
+    """
+    storage = tile.storage
+    allocation = storage.allocation
+    _, shape, strides = pattern
+    if len(shape) != len(strides) or not shape or min(shape) < 1:
+        raise ShapeError(
+            "an access pattern has a step for each count, and counts from 1",
+            received=f"counts {list(shape)}, steps {list(strides)} on {allocation}",
+        )
+    total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
+    row, part = divmod(storage.partition_step * storage.dtype.itemsize, dtype.itemsize)
+    if storage.in_hbm:
+        low, high = pattern.extent()
+        if not pattern.fits(total):
+            raise _leaves(tile, pattern, f"elements {low} to {high}", f"0 to {total - 1}")
+        return pattern
+    if allocation.partition_axis or rest or part:
+        raise ShapeError(
+            "an access pattern lies on a tensor without block dimensions whose partitions are "
+            f"whole {name_of(dtype)} elements",
+            received=f"{allocation} as {name_of(dtype)}",
+        )
+    if strides[0] != row:
+        raise KernelError(
+            "the first step of an on-chip access pattern goes from one partition to the next",
+            received=f"a first step of {strides[0]} on {allocation}",
+            limit=f"{row}, the elements that the tensor has in each partition",
+            remedy="give the first pair of the pattern that step; slice the tensor to start at "
+            "another partition",
+        )
+    first, free = divmod(pattern.offset, row)
+    if first < 0 or first + shape[0] > allocation.partitions:
+        reached = f"partitions {first} to {first + shape[0] - 1}"
+        raise _leaves(tile, pattern, reached, f"0 to {allocation.partitions - 1}")
+    inside = Pattern(free, shape[1:], strides[1:])
+    if not inside.fits(row):
+        low, high = inside.extent()
+        raise _leaves(tile, pattern, f"elements {low} to {high} of a partition", f"0 to {row - 1}")
+    return pattern
+
+
+def _leaves(tile: Tile, pattern: Pattern, reached: str, limit: str) -> OutOfBoundsError:
+    pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
+    return OutOfBoundsError(
+        "an access pattern stays inside its tensor",
+        received=f"{reached} of {tile.storage.allocation}, by [step, count] {pairs} from "
+        f"offset {pattern.offset}",
+        limit=limit,
+        remedy="correct the counts, the steps or the offset (steps are in elements)",
+    )

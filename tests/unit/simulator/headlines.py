@@ -1,0 +1,31 @@
+"""The first lines of the errors of test_rules.py, by the kernel that breaks the rule."""
+
+HEADLINES = {
+    "row_chunk_of_256": "a tile has more partitions than the memory",
+    "load_of_200_rows": "a tile has more partitions than the memory",
+    "stationary_too_wide": "nc_matmul's stationary operand is too large",
+    "moving_too_wide": "nc_matmul's moving operand is too large",
+    "accumulation_across_banks": "a matmul's destination crosses PSUM banks",
+    "psum_tile_too_large": "a tile has more bytes in each partition than psum",
+    "nine_banks": "the live tensors are larger than psum",
+    "dma_from_psum": "dma_copy got src in psum",
+    "matmul_of_hbm": "nc_matmul got moving in hbm",
+    "compute_in_hbm": "nl.exp got x in hbm",
+    "load_of_sbuf": "nl.load got src in sbuf",
+    "gpsimd_and_psum": "the GpSimd Engine was given a tensor in PSUM",
+    "two_inputs_in_psum": "tensor_tensor got both inputs in PSUM",
+    "matmul_of_integers": "nc_matmul got stationary of a dtype that it does not take",
+    "slice_beyond_the_end": "an access left its tensor",
+    "negative_index": "an access left its tensor",
+    "mask_that_lets_too_much_through": "an access left its tensor",
+    "index_in_a_tile_beyond": "an index held in a tile left its tensor",
+    "read_of_nothing": "an instruction read what nothing had written",
+    "read_of_a_part_of_nothing": "an instruction read what nothing had written",
+    "output_never_written": "the kernel returned a tensor that nothing wrote",
+    "hbm_with_a_value": "a tensor in HBM was to be created with a value",
+    "reduction_of_partitions": "tensor_reduce was to reduce an axis that is not a free one",
+    "transpose_too_wide": "nc_transpose got data that is too large",
+    "partitions_that_do_not_fit": "tensor_tensor's operands have different numbers of partitions",
+    "assignment_to_less": "a value of another shape was assigned",
+}
+"""What happened, where the error says that before the rule."""

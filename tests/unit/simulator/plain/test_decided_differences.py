@@ -1,0 +1,318 @@
+"""Where the two modes once differed, and which of them was wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NkiError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
+from difftest.simulator.dtypes import from_bits
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic import typing as nt
+
+ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
+MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+OUTSIDE = nl.mgrid[0:4, 0:6]
+COLUMNS = nl.arange(6)[None, :]
+MIDDLE = nl.ds(1, 2)
+MASK = OUTSIDE.p < 3
+
+
+def run(compute, *arrays, plain):
+    """What ``compute`` returns for the arrays as SBUF tiles."""
+
+    def kernel(*tensors):
+        tile = compute(*(nl.load(tensor) for tensor in tensors))
+        out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    return launch(kernel, arrays, plain=plain).outputs[0]
+
+
+LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("dtypes", "result", "expected"),
+    [
+        (("int32", "int32"), "int32", [-(2**31), 6, 2**24 + 2]),
+        (("int32", "uint32"), "int32", [-(2**31), 6, 2**24 + 2]),
+        (("int32", "uint32"), "uint32", [2**31, 6, 2**24 + 2]),
+        (("uint32", "int32"), "float32", [2**31, 6, 2**24]),
+        (("int32", "int32"), "int16", [2**15 - 1, 6, 2**15 - 1]),
+        (("int32", "int16"), "int32", [2**31 - 1, 6, 2**24]),
+    ],
+)
+def test_integers_of_32_bits_wrap_where_all_are_of_32_bits(plain, dtypes, result, expected):
+    """Elsewhere float32 arithmetic rounds, and a cast saturates (v2.32.0, nisa.tensor_tensor)."""
+    left, right = (
+        values.astype(d) for values, d in zip((LARGE, LARGE * 0 + 1), dtypes, strict=True)
+    )
+    found = run(lambda x, y: nl.add(x, y, dtype=getattr(nl, result)), left, right, plain=plain)
+    assert_array_equal(found.astype(np.float64), [expected])
+
+
+@MODES
+def test_integers_of_32_bits_wrap_in_place(plain):
+    def update(x, y):
+        x[...] += y
+        return x
+
+    one = np.ones((1, 3), np.uint32)
+    found = run(update, LARGE.astype(np.int32), one, plain=plain)
+    assert_array_equal(found, [[-(2**31), 6, 2**24 + 2]])
+
+
+@MODES
+def test_select_reduce_has_a_float_reduce_res(plain):
+    def select(x):
+        total = nl.zeros((4, 1), nl.int32)
+        nisa.select_reduce(
+            dst=x,
+            predicate=nl.less(x, 3),
+            on_true=x,
+            on_false=0.0,
+            reduce_res=total,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+        return x
+
+    with pytest.raises(DtypeError, match="reduce_res of certain dtypes"):
+        run(select, ROWS, plain=plain)
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("error", "compute"),
+    [
+        (LimitError, lambda x: nisa.max8(src=x, mask=False)),
+        (LimitError, lambda x: nisa.max8(src=x, mask=nl.mgrid[0:4, 0:6].x < 0)),
+        (DtypeError, lambda x: nl.bitwise_and(x, 3, mask=False)),
+        (ShapeError, lambda x: nisa.tensor_tensor(x, x[0:1], nl.add, mask=False)),
+    ],
+)
+def test_a_mask_that_leaves_nothing_excuses_nothing(plain, error, compute):
+    with pytest.raises(error):
+        run(compute, ROWS, plain=plain)
+
+
+@MODES
+def test_a_parameter_is_not_written_under_a_mask_that_leaves_nothing_either(plain):
+    def kernel(x: nt.tensor):
+        nl.store(x, 1, mask=False)
+        return x
+
+    with pytest.raises(KernelError, match="does not write to its parameters"):
+        launch(nki.jit(kernel), [ROWS.copy()], plain=plain)
+
+
+@MODES
+def test_dropout_draws_for_the_box_that_holds_its_mask(plain):
+    def drop(x):
+        i = nl.mgrid[0:4, 0:6]
+        tile = nl.zeros((4, 6), nl.float32)
+        tile[...] = nisa.dropout(x, 0.5, mask=(i.x <= i.p) & (i.p < 3))
+        return tile
+
+    box = np.random.default_rng(0).random((3, 3), np.float32) >= 0.5
+    expected = np.zeros((4, 6), np.float32)
+    expected[:3, :3] = np.where(np.tri(3) > 0, box * (ROWS[:3, :3] + 1), 0)
+    assert_array_equal(run(drop, ROWS + 1, plain=plain), expected)
+
+
+@MODES
+@pytest.mark.parametrize("source", [np.float64, np.float32, np.int32])
+def test_a_constant_of_tfloat32_is_rounded_by_the_host(plain, source):
+    values = np.array([[1.0, -3.0, 1 / 3, 2049.0]]).astype(source)
+
+    def kernel():
+        return nl.shared_constant(values, nl.tfloat32)
+
+    (found,) = launch(kernel, plain=plain).outputs
+    step = np.exp2(np.floor(np.log2(np.abs(np.where(values == 0, 1, values)))) - 10)
+    assert_array_equal(from_bits(found, found.dtype), np.rint(values / step) * step)
+
+
+@MODES
+def test_a_bool_is_a_uint8_to_bitvec_operators(plain):
+    """1 is shifted by 2, not by True; and 2 >> True is 1."""
+    bits = np.array([[True, False]])
+    table = {
+        (lambda x: 2 >> x): [1, 2],
+        (lambda x: x << 7): [128, 0],
+        (lambda x: x & 2): [0, 0],
+        (lambda x: x | 2): [3, 2],
+        (lambda x: nisa.tensor_tensor(x, nl.full((1, 2), 2, nl.int32), nl.right_shift)): [0, 0],
+    }
+    for compute, expected in table.items():
+        assert_array_equal(run(compute, bits, plain=plain), [expected])
+
+
+@MODES
+def test_bitvec_operators_keep_the_low_bits(plain):
+    """They do not cast, so that nothing saturates."""
+    values = np.array([[254, 7]], np.uint8)
+    found = run(lambda x: nl.bitwise_or(x, x, dtype=nl.int8), values, plain=plain)
+    assert_array_equal(found, np.array([[-2, 7]], np.int8), strict=True)
+    found = run(
+        lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values, plain=plain
+    )
+    assert_array_equal(found, [[-2, 7]])
+    found = run(
+        lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values, plain=plain
+    )
+    assert_array_equal(found, [[-1]])
+
+
+@MODES
+def test_an_element_of_a_tile_is_transposed_by_dma(plain):
+    found = run(lambda x: nisa.dma_transpose(x[2, 3]), ROWS, plain=plain)
+    assert_array_equal(found, [[15.0]])
+    found = run(lambda x: nisa.dma_transpose(x[2]), ROWS, plain=plain)
+    assert_array_equal(found, ROWS[2][:, None])
+
+
+@MODES
+def test_a_reduction_into_its_own_data_comes_after_the_result(plain):
+    """nl.copy hands the data on as they are: the sums, written first, would be among them."""
+
+    def both(x):
+        copied = nisa.activation_reduce(
+            nl.copy, x, reduce_op=np.add, reduce_res=x[:, 0:1], dtype=nl.int32
+        )
+        return nl.add(copied, 0)
+
+    assert_array_equal(run(both, ROWS, plain=plain), ROWS)
+
+
+@MODES
+def test_the_registers_are_the_engines_whatever_the_partitions(plain):
+    def add_up(x):
+        total = nl.zeros((4, 1), nl.float32)
+        nisa.activation(nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.activation(
+            nl.copy,
+            x[0:2],
+            reduce_op=np.add,
+            reduce_cmd=nisa.reduce_cmd.reduce,
+            reduce_res=total[0:2],
+        )
+        return total
+
+    expected = np.where(np.arange(4) < 2, 2 * ROWS.sum(axis=1), 0)[:, None]
+    assert_array_equal(run(add_up, ROWS, plain=plain), expected)
+
+
+@MODES
+def test_a_masked_dma_takes_a_view_of_its_destinations_shape(plain):
+    def copy(x):
+        tile = nl.zeros((4, 4), nl.float32)
+        source = x.reshape((4, 2, 3))[:, :, 0:2]
+        nisa.dma_copy(dst=tile, src=source, mask=nl.arange(4)[:, None] < 3)
+        return tile
+
+    with pytest.raises(ShapeError, match="view"):
+        run(copy, ROWS, plain=plain)
+
+
+@MODES
+@pytest.mark.parametrize("returned", ["unwritten", "on chip"])
+def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(plain, returned):
+    def kernel(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)  # made here
+        tile = nl.load(x)  # and here
+        return out if returned == "unwritten" else tile
+
+    with pytest.raises(NkiError) as refused:
+        launch(kernel, [ROWS], plain=plain)
+    assert isinstance(refused.value, UnwrittenError) == (returned == "unwritten")
+    assert "here" in refused.value.location.text
+
+
+@MODES
+def test_a_copy_to_an_offset_has_its_sources_shape(plain):
+    def copy(x):
+        tile = nl.zeros((4, 6), nl.float32)
+        place = OUTSIDE.x + nl.zeros((1, 1), nl.int32)
+        nisa.tensor_copy_dynamic_dst(dst=tile[OUTSIDE.p, place], src=x[0:1])
+        return tile
+
+    with pytest.raises(ShapeError, match="shape"):
+        run(copy, ROWS, plain=plain)
+
+
+@MODES
+def test_the_gpsimd_engine_reads_no_vector_in_psum(plain):
+    def power(x):
+        return nisa.tensor_scalar(x, nl.power, nl.zeros((4, 1), nl.float32, buffer=nl.psum))
+
+    with pytest.raises(BufferError, match="GpSimd"):
+        run(power, ROWS, plain=plain)
+
+
+def filled(**arguments):
+    """A copy of the tile, with -1 where a mask leaves it out."""
+
+    def compute(x):
+        tile = nl.full((4, 6), -1, nl.float32, buffer=nl.sbuf)
+        tile[...] = nl.copy(x, **{name: make() for name, make in arguments.items()})
+        return tile
+
+    return compute
+
+
+ROW, COLUMN = np.mgrid[0:4, 0:6]
+MADE_OUTSIDE = {
+    "an index": (lambda x: nl.copy(x[OUTSIDE.p, 5 - OUTSIDE.x]), ROWS[:, ::-1]),
+    "beside one of the kernel": (lambda x: nl.copy(x[nl.arange(4)[:, None], COLUMNS]), ROWS),
+    "added to one of the kernel": (
+        lambda x: nl.copy(x[OUTSIDE.p, 2 * nl.mgrid[0:4, 0:6].x - OUTSIDE.x]),
+        ROWS,
+    ),
+    "a slice": (lambda x: nl.copy(x[:, MIDDLE]), ROWS[:, 1:3]),
+    "a mask": (filled(mask=lambda: MASK), np.where(ROW < 3, ROWS, -1)),
+    "a mask and one of the kernel": (
+        filled(mask=lambda: MASK & (nl.mgrid[0:4, 0:6].x > 1)),
+        np.where((ROW < 3) & (COLUMN > 1), ROWS, -1),
+    ),
+    "compared with one of the kernel": (
+        filled(mask=lambda: OUTSIDE.p <= nl.mgrid[0:4, 0:6].x),
+        np.where(ROW <= COLUMN, ROWS, -1),
+    ),
+    "one of the kernel compared with it": (
+        filled(mask=lambda: nl.mgrid[0:4, 0:6].p == OUTSIDE.x),
+        np.where(ROW == COLUMN, ROWS, -1),
+    ),
+    "iota": (lambda x: nisa.iota(6 * OUTSIDE.p + COLUMNS, dtype=nl.float32), ROWS),
+    "affine_select": (
+        lambda x: nisa.affine_select(pred=MASK, on_true_tile=x, on_false_value=-1.0),
+        np.where(ROW < 3, ROWS, -1),
+    ),
+    "an offset beside a tile": (
+        lambda x: nisa.tensor_copy_dynamic_src(
+            x[OUTSIDE.p, 0 * OUTSIDE.x + nl.full((1, 1), 2, nl.int32)]
+        ),
+        np.repeat(ROWS[:, 2:3], 6, axis=1),
+    ),
+}
+
+
+@MODES
+@pytest.mark.parametrize("use", MADE_OUTSIDE)
+def test_an_index_or_mask_made_outside_the_kernel(plain, use):
+    compute, expected = MADE_OUTSIDE[use]
+    assert_array_equal(run(compute, ROWS, plain=plain), expected)

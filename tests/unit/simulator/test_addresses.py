@@ -1,0 +1,245 @@
+"""Tensors that the kernel places: against a plain array of bytes that they all share."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN2, LimitError, ShapeError, UnwrittenError
+from difftest.simulator.capacity import Occupancy, placed_bytes
+from difftest.simulator.core import Core
+from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.trace import Allocation, Space
+
+UINT8, UINT16 = np.dtype(np.uint8), np.dtype(np.uint16)
+DTYPES = (FLOAT32, BFLOAT16, FLOAT16, INT32, UINT8, UINT16, TFLOAT32)
+
+
+@pytest.fixture
+def core():
+    return Core(TRN2, (), record=True, tile=Tensor)
+
+
+def placed(core, shape, dtype, address, space=Space.SBUF):
+    return Tensor.whole(core.allocate(shape, dtype, space, address=address))
+
+
+def bits_of(values, dtype):
+    return np.ascontiguousarray(to_bits(values, dtype)).view(UINT8)
+
+
+def test_two_tensors_on_the_same_bytes(core):
+    first = placed(core, (4, 4), FLOAT32, (0, 64))
+    second = placed(core, (4, 8), BFLOAT16, (0, 64))
+    values = np.arange(16, dtype=np.float32).reshape(4, 4) - 5
+    write(first, values)
+    assert_array_equal(second.values(), values.view(BFLOAT16).astype(np.float32))
+    write(second[1:3, 0:2], np.full((2, 2), 1.5, np.float32))
+    changed = values.copy().view(BFLOAT16)
+    changed[1:3, 0:2] = 1.5
+    assert_array_equal(first.values(), changed.view(np.float32))
+
+
+def test_a_tensor_that_comes_later_sees_what_was_written(core):
+    first = placed(core, (4, 4), BFLOAT16, (32, 0))
+    write(first, np.full((4, 4), 3.0, np.float32))
+    second = placed(core, (2, 1), INT32, (33, 4))
+    assert (second.read() == 0x40404040).all()
+
+
+def test_only_what_overlaps_is_shared(core):
+    first = placed(core, (4, 4), FLOAT32, (0, 0))
+    others = [
+        placed(core, (4, 4), FLOAT32, (0, 16)),
+        placed(core, (4, 4), FLOAT32, (4, 0)),
+        placed(core, (4, 4), FLOAT32, (0, 0), Space.PSUM),
+    ]
+    for tile in (first, *others):
+        assert not tile.storage.shared
+        assert not tile.holds_bits
+    write(first, np.ones((4, 4), np.float32))
+    for tile in others:
+        with pytest.raises(UnwrittenError):
+            tile.read()
+
+
+def test_what_was_written_is_known_for_all_that_share(core):
+    first = placed(core, (2, 4), FLOAT16, (0, 0))
+    write(first[:, 0:1], np.ones((2, 1), np.float32))
+    second = placed(core, (2, 2), FLOAT32, (0, 4))
+    with pytest.raises(UnwrittenError, match="reads only what was written") as caught:
+        second.read()
+    assert "2 of 4 elements" not in caught.value.received
+    assert "4 of 4 elements" in caught.value.received
+    write(first[:, 2:3], np.ones((2, 1), np.float32))
+    assert_array_equal(second.unwritten(), [[True, True]] * 2)  # of which half was written
+    write(first[:, 3:4], np.ones((2, 1), np.float32))
+    assert_array_equal(second.unwritten(), [[False, True]] * 2)
+    assert_array_equal(first.unwritten(), [[False, True, False, False]] * 2)
+    assert second[:, 0:1].read().shape == (2, 1)
+
+
+def test_memory_keeps_what_a_tensor_wrote_that_is_gone(core):
+    first = placed(core, (2, 4), FLOAT16, (0, 8))
+    write(first, np.full((2, 4), 2.0, np.float32))
+    del first
+    gc.collect()
+    second = placed(core, (2, 8), UINT8, (0, 8))
+    write(second[:, 0:1], np.full((2, 1), 7, np.uint8))
+    assert not second.storage.shared  # it has not read what it did not write
+    assert second[:, 0:4].read().tolist() == [[7, 0x40, 0, 0x40]] * 2
+    assert second.storage.shared
+
+
+def test_what_is_written_anew_in_each_turn_shares_nothing(core):
+    for turn in range(20):
+        tile = placed(core, (4, 64), BFLOAT16, (0, 128 * (turn % 2)))
+        write(tile, np.full((4, 64), turn, np.float32))
+        assert (tile.values() == turn).all()
+        assert not tile.storage.shared
+        del tile
+    memory = core.placed[Space.SBUF]
+    assert (len(memory.left), memory.bytes) == (2, None)
+
+
+@given(st.data())
+def test_any_tensors_and_writes(data):
+    """Each byte is what the last one wrote that had it, whoever that was and whether it lives."""
+    core = Core(TRN2, (), record=False, tile=Tensor)
+    memory, written = np.zeros((8, 32), np.uint8), np.zeros((8, 32), np.bool_)
+    tiles = []
+    for step in range(data.draw(st.integers(1, 10))):
+        action = data.draw(st.sampled_from(["place", "write", "write", "read", "forget"]))
+        if action == "place" or not tiles:
+            dtype = data.draw(st.sampled_from(DTYPES))
+            first, low = data.draw(st.integers(0, 7)), 4 * data.draw(st.integers(0, 7))
+            rows = data.draw(st.integers(1, 8 - first))
+            columns = data.draw(st.integers(1, (32 - low) // dtype.itemsize))
+            tiles.append(placed(core, (rows, columns), dtype, (first, low)))
+            continue
+        number = data.draw(st.integers(0, len(tiles) - 1))
+        if action == "forget":
+            del tiles[number]
+            continue
+        tile = tiles[number]
+        (rows, columns), size = tile.shape, tile.itemsize
+        row = slice(data.draw(st.integers(0, rows - 1)), rows)
+        column = slice(data.draw(st.integers(0, columns - 1)), columns)
+        first, low = tile.storage.allocation.address
+        place = (
+            slice(first + row.start, first + row.stop),
+            slice(low + column.start * size, low + column.stop * size),
+        )
+        part = tile[row, column]
+        if action == "write":
+            values = np.arange(part.size, dtype=np.float32).reshape(part.shape) % 7 + step
+            write(part, values)
+            memory[place] = bits_of(values, tile.dtype)
+            written[place] = True
+        elif written[place].all():
+            bits = memory[place].copy().view(tile.dtype)
+            assert_array_equal(bits_of(part.read(), tile.dtype), bits.view(UINT8))
+        else:
+            with pytest.raises(UnwrittenError):
+                part.read()
+
+
+def test_views_and_patterns_of_a_shared_tensor(core):
+    first = placed(core, (4, 2, 4), FLOAT16, (2, 100))
+    second = placed(core, (4, 16), UINT8, (2, 100))
+    values = np.arange(32, dtype=np.float32).reshape(4, 2, 4)
+    write(first, values)
+    same = values.astype(FLOAT16)
+    assert_array_equal(first[1:3, 1].values(), values[1:3, 1])
+    assert_array_equal(first[2].values(), values[2])
+    assert_array_equal(first.reshape((4, 8))[:, ::3].values(), values.reshape(4, 8)[:, ::3])
+    assert_array_equal(first.reinterpret(UINT16).read(), same.view(UINT16))
+    assert_array_equal(second.reshape((4, 2, 8)).read(), same.view(UINT8))
+    by_hand = first.with_pattern((2, 3, 2), (8, 0, 2), 9)
+    rows = same.reshape(4, 8)[1:3]
+    assert_array_equal(by_hand.values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
+
+
+def test_a_byte_that_is_no_bool_counts_as_true_in_a_shared_tensor(core):
+    flags, bits = (placed(core, (1, 4), dtype, (0, 0)) for dtype in (BOOL, UINT8))
+    write(bits, np.array([[0, 1, 2, 255]], np.uint8))
+    assert flags.read().tolist() == [[False, True, True, True]]
+
+
+def test_a_mask_leaves_poison_in_a_shared_tensor_where_nothing_was_written(core):
+    first, second = (placed(core, (1, 4), FLOAT16, (0, 0)) for _ in range(2))
+    write(first[:, 0:2], np.ones((1, 2), np.float32))
+    second.storage.leave_out()
+    assert_array_equal(second.values(), np.array([[1, 1, np.nan, np.nan]], np.float32))
+
+
+OUTSIDE = [
+    ((4, 4), (125, 0), Space.SBUF, "partitions 125 to 128, bytes 0 to 15 of each"),
+    ((4, 4), (-1, 0), Space.SBUF, "partitions -1 to 2"),
+    ((4, 4), (0, 208 * 1024 - 15), Space.SBUF, "bytes 212977 to 212992 of each"),
+    ((4, 4), (0, -4), Space.PSUM, "bytes -4 to 11"),
+    ((4, 4), (0, 16 * 1024), Space.PSUM, "bytes 16384 to 16399"),
+]
+
+
+@pytest.mark.parametrize(("shape", "address", "space", "received"), OUTSIDE)
+def test_an_address_lies_in_its_memory(core, shape, address, space, received):
+    with pytest.raises(LimitError, match="a tensor with an address lies in") as caught:
+        placed(core, shape, FLOAT32, address, space)
+    assert received in caught.value.received
+    assert core.trace.allocations == []
+    assert core.occupancy.live[space.value] == 0
+
+
+def test_blocks_have_no_single_address(core):
+    with pytest.raises(ShapeError, match="has its partitions first"):
+        core.allocate((2, 4, 4), FLOAT32, Space.SBUF, partition_axis=1, address=(0, 0))
+
+
+def test_rules_see_where_a_placed_tensor_begins(core):
+    tile = placed(core, (32, 512), FLOAT32, (64, 1024), Space.PSUM)
+    described = tile[0:16, 0:256].descriptor()
+    assert (described.start, described.span) == (64, (1024, 2047))
+    assert tile[8:16].descriptor().start == 72
+    other = placed(core, (32, 512), FLOAT32, (64, 0), Space.PSUM)
+    assert tile.signature() != other.signature()
+    assert placed(core, (4, 4), FLOAT32, (32, 0)).signature()[-1] == 32
+
+
+def allocation(number, partitions, size, address, first=0, last=9):
+    made = Allocation(number, Space.PSUM, (partitions, size), UINT8, 0, None, address=address)
+    made.first, made.last, made.reads = first, last, 2
+    return made
+
+
+def test_bytes_that_several_tensors_have_count_once():
+    tensors = [
+        allocation(0, 128, 100, (0, 0)),
+        allocation(1, 128, 100, (0, 50)),
+        allocation(2, 32, 100, (32, 400)),
+        allocation(3, 40, 10, (64, 0)),
+        allocation(4, 128, 10, None),
+    ]
+    assert placed_bytes(tensors, 32) == 150 * 128 + 100 * 32
+
+
+def test_tensors_that_share_fit_together_where_others_do_not():
+    occupancy = Occupancy(TRN2)
+    size = TRN2.psum_partition_bytes
+    for address in ((0, 0), None):
+        both = [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, address)]
+        occupancy = Occupancy(TRN2)
+        for one in both:
+            occupancy.add(one)
+        if address is None:
+            with pytest.raises(LimitError, match="the tensors live at one time fit psum"):
+                occupancy.check(both)
+        else:
+            occupancy.check(both)

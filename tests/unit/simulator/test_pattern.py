@@ -1,0 +1,145 @@
+"""Access patterns, each operation against NumPy's on an array of the elements' numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
+
+from difftest.simulator.pattern import Pattern, contiguous_strides
+
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
+
+
+@st.composite
+def patterns(draw, max_dims=4):
+    axes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=max_dims))
+    shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
+    return Pattern(draw(st.integers(-3, 40)), shape, strides)
+
+
+def numbers(pattern):
+    """The number of each element that a pattern names."""
+    places = np.array(pattern.offset)
+    for size, stride in zip(pattern.shape, pattern.strides, strict=True):
+        places = np.add.outer(places, np.arange(size) * stride)
+    return places
+
+
+@given(SHAPES)
+def test_all_of_a_tensor_is_numpys_order(shape):
+    array = np.empty(shape, np.int16)
+    assert tuple(2 * stride for stride in contiguous_strides(shape)) == array.strides
+    whole = Pattern.whole(shape)
+    assert_array_equal(numbers(whole), np.arange(array.size).reshape(shape))
+    assert whole.is_whole(array.size)
+    assert not whole.is_whole(array.size + 1)
+
+
+@given(patterns())
+def test_what_is_known_of_a_pattern(pattern):
+    places = numbers(pattern)
+    assert pattern.size == places.size
+    assert pattern.extent() == (places.min(), places.max())
+    assert pattern.repeats() == (len(np.unique(places)) < places.size)
+    first = places - pattern.offset
+    assert pattern.in_order() == (first.ravel().tolist() == list(range(places.size)))
+
+
+@given(patterns(), st.integers(1, 60))
+def test_a_pattern_fits_what_has_all_its_elements(pattern, size):
+    places = numbers(pattern)
+    assert pattern.fits(size) == bool((places >= 0).all() and (places < size).all())
+
+
+@given(st.data(), patterns())
+def test_parts_and_orders(data, pattern):
+    places = numbers(pattern)
+    ndim = places.ndim
+    order = tuple(data.draw(st.permutations(range(ndim))))
+    assert_array_equal(numbers(pattern.permute(order)), places.transpose(order))
+    at = data.draw(st.integers(0, ndim))
+    assert_array_equal(numbers(pattern.expand(at)), np.expand_dims(places, at))
+    if not ndim:
+        return
+    axis = data.draw(st.integers(0, ndim - 1))
+    size = places.shape[axis]
+    start = data.draw(st.integers(0, size - 1))
+    step = data.draw(st.integers(1, 3))
+    count = data.draw(st.integers(1, -(-(size - start) // step)))
+    lead = (slice(None),) * axis
+    same = places[(*lead, slice(start, start + (count - 1) * step + 1, step))]
+    assert_array_equal(numbers(pattern.slice(axis, start, count, step)), same)
+    assert_array_equal(numbers(pattern.select(axis, start)), places[(*lead, start)])
+
+
+@given(patterns(max_dims=3), SHAPES)
+def test_broadcast_is_numpys(pattern, shape):
+    try:
+        same = np.broadcast_to(numbers(pattern), shape)
+    except ValueError:
+        assert pattern.broadcast_to(shape) is None
+    else:
+        assert_array_equal(numbers(pattern.broadcast_to(shape)), same)
+
+
+@given(st.data(), patterns(max_dims=3))
+def test_reshape_is_numpys_where_that_needs_no_copy(data, pattern):
+    left = pattern.size
+    wanted = []
+    for _ in range(data.draw(st.integers(0, 3))):
+        size = data.draw(st.sampled_from([k for k in range(1, left + 1) if left % k == 0]))
+        wanted.append(size)
+        left //= size
+    wanted.append(left)
+    memory = np.arange(400, dtype=np.int64)
+    view = np.ndarray(
+        pattern.shape,
+        memory.dtype,
+        memory,
+        (200 + pattern.offset) * 8,
+        [8 * stride for stride in pattern.strides],
+    )
+    moved = view.reshape(wanted)
+    reshaped = pattern.reshape(tuple(wanted))
+    assert (reshaped is None) == (not np.may_share_memory(moved, view))
+    if reshaped is not None:
+        assert reshaped.shape == tuple(wanted)
+        assert_array_equal(numbers(reshaped), numbers(pattern).reshape(wanted))
+
+
+@given(patterns(), st.sampled_from([1, 2, 4]))
+def test_finer_elements_and_coarser_again(pattern, parts):
+    finer = pattern.finer(parts)
+    places = numbers(pattern)
+    assert_array_equal(numbers(finer), places[..., None] * parts + np.arange(parts))
+    again = finer.coarser(parts)
+    assert_array_equal(numbers(again), places[..., None])
+
+
+@given(patterns(), st.sampled_from([2, 4]))
+def test_coarser_elements_are_whole_and_aligned(pattern, parts):
+    coarser = pattern.coarser(parts)
+    places = numbers(pattern)
+    last = places.shape[-1] if places.ndim else 1
+    legal = last % parts == 0 and bool((np.diff(places) == 1).all())
+    legal = legal and bool((places[..., ::parts] % parts == 0).all())
+    assert (coarser is not None) == legal
+    if coarser is not None:
+        assert_array_equal(numbers(coarser), places[..., ::parts] // parts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "repeats"),
+    [((2, 6), (6, 0), True), ((2, 3, 2), (6, 1, 1), True), ((2, 2, 3), (6, 3, 1), False)],
+    ids=["one element again and again", "steps that overlap", "all of it"],
+)
+def test_a_pattern_of_as_many_elements_may_be_another(shape, strides, repeats):
+    pattern = Pattern(0, shape, strides)
+    assert pattern.size == math.prod((2, 6))
+    assert (pattern.repeats(), pattern.is_whole(12)) == (repeats, not repeats)

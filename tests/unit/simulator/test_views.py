@@ -1,0 +1,254 @@
+"""Views of another dtype, and patterns made by hand: against NumPy's own on the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    DTYPES,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    TFLOAT32,
+    from_bits,
+    to_bits,
+)
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+from tests.unit.simulator.stored import stored
+
+UINT8 = np.dtype(np.uint8)
+UINT16 = np.dtype(np.uint16)
+SBUF, HBM = Space.SBUF, Space.SHARED_HBM
+SPACES = (SBUF, Space.PSUM, HBM)
+NUMPYS = [dtype for dtype in DTYPES if dtype not in (TFLOAT32, BOOL)]
+
+
+def on_chip(values, dtype, written=True):
+    """A tile of SBUF that an instruction has written: floats are held as float32."""
+    values = np.asarray(values)
+    held = stored(np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF)
+    storage = held.storage
+    storage.dtype = storage.allocation.dtype = dtype
+    storage.unit = dtype.itemsize
+    storage.unwritten = values.size
+    tile = Tile.whole(storage)
+    if written:
+        write(tile, values)
+    return tile
+
+
+@given(st.sampled_from(NUMPYS), st.sampled_from(NUMPYS), st.sampled_from([SBUF, HBM]))
+def test_the_same_bits_as_another_dtype(old, new, space):
+    values = (np.arange(24) % 11 - 3 * (old.kind != "u")).reshape(2, 12).astype(old)
+    tile = stored(values) if space is HBM else on_chip(values, old)
+    view = tile.reinterpret(new)
+    same = values.view(new)
+    assert (view.shape, view.dtype) == (same.shape, new)
+    assert_array_equal(to_bits(view.read(), new).view(UINT8), same.view(UINT8))
+    assert_array_equal(view.values(), from_bits(same, new))
+    assert_array_equal(tile.values(), from_bits(values, old))  # it still has its values
+
+
+@pytest.mark.parametrize("space", [SBUF, HBM])
+def test_what_one_view_writes_the_other_reads(space):
+    values = np.arange(12, dtype=FLOAT16).reshape(2, 6)
+    tile = stored(values) if space is HBM else on_chip(values, FLOAT16)
+    write(tile.reinterpret(UINT8)[:, 1:4:2], np.array([[0x40, 0x3C], [0xC0, 0xBC]], np.uint8))
+    expected = values.view(UINT8).copy()
+    expected[:, 1:4:2] = [[0x40, 0x3C], [0xC0, 0xBC]]
+    assert_array_equal(tile.values(), expected.view(FLOAT16).astype(np.float32))
+    write(tile[0:1], np.full((1, 6), 1.0009765625, np.float32))  # rounded in its own dtype
+    assert set(tile.reinterpret(UINT16)[0:1].read().ravel()) == {0x3C01}
+
+
+def test_a_view_of_a_view_and_back():
+    values = np.arange(16, dtype=np.float32).reshape(2, 8)
+    tile = stored(values, SBUF)
+    view = tile[:, 2:6].reinterpret(UINT8)[:, 8:16].reinterpret(UINT16)
+    assert_array_equal(view.read(), values[:, 4:6].view(UINT16))
+    back = tile.reinterpret(INT32).reinterpret(FLOAT32)
+    assert back.pattern == tile.pattern
+    assert_array_equal(back.read(), values)
+
+
+def test_a_byte_that_is_no_bool_counts_as_true():
+    bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
+    for space in (SBUF, HBM):
+        assert stored(bits, space).reinterpret(BOOL).read().tolist() == [[False, True, True, True]]
+
+
+def test_views_scale_the_last_dimension_only():
+    tile = stored(np.zeros((4, 3, 8), np.float32), SBUF)
+    assert tile.reinterpret(UINT8).shape == (4, 3, 32)
+    assert tile.reinterpret(UINT8).strides == (96, 32, 1)
+    assert tile[:, 1].reinterpret(BFLOAT16).pattern == Pattern(16, (4, 16), (48, 1))
+    assert tile.reinterpret(UINT8)[:, 1, 4:12].reinterpret(FLOAT32).pattern == Pattern(
+        9, (4, 2), (24, 1)
+    )
+    assert tile[:, :, 0:1].reinterpret(UINT16).shape == (4, 3, 2)
+
+
+REFUSED = [
+    ("a step", lambda t: t[:, ::2].reinterpret(UINT8)),
+    ("half an element", lambda t: t.reinterpret(UINT8)[:, 0:6].reinterpret(FLOAT32)),
+    ("from the middle", lambda t: t.reinterpret(UINT8)[:, 2:6].reinterpret(FLOAT32)),
+    ("repeated elements", lambda t: t[:, 0:1].broadcast_to((4, 6)).reinterpret(UINT8)),
+    ("partitions alone", lambda t: t[:, 0].reinterpret(UINT8)),
+]
+
+
+@pytest.mark.parametrize("use", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_views_that_no_pattern_can_name(use):
+    with pytest.raises(ShapeError, match="a view of another element size scales") as caught:
+        use(stored(np.zeros((4, 6), np.float32), SBUF))
+    assert "bytes an element" in caught.value.received
+
+
+def test_rows_that_hold_no_whole_number_of_wider_elements():
+    """Three float16 in a row are six bytes: the second row begins in the middle of a float32."""
+    tile = stored(np.zeros((4, 3), FLOAT16), HBM)
+    assert tile[0:1, 0:2].reinterpret(FLOAT32).shape == (1, 1)
+    with pytest.raises(ShapeError, match="scales the last dimension"):
+        tile[:, 0:2].reinterpret(FLOAT32)
+
+
+def test_what_was_written_is_known_by_its_bytes():
+    tile = on_chip(np.zeros((2, 4)), FLOAT16, written=False)
+    write(tile[:, 0:2], np.ones((2, 2), np.float32))
+    view = tile.reinterpret(UINT8)
+    assert_array_equal(view.unwritten(), [[False] * 4 + [True] * 4] * 2)
+    write(view[:, 4:5], np.zeros((2, 1), np.uint8))
+    assert_array_equal(tile.unwritten(), [[False, False, True, True]] * 2)
+    assert view[:, 0:5].read().shape == (2, 5)
+    with pytest.raises(UnwrittenError):
+        tile[:, 2:3].read()  # of which only half was written
+    write(view[:, 5:6], np.zeros((2, 1), np.uint8))
+    assert_array_equal(tile.unwritten(), [[False, False, False, True]] * 2)
+    write(view[:, 6:8], np.zeros((2, 2), np.uint8))
+    assert (tile.unwritten(), tile.storage.unwritten) == (None, 0)
+
+
+@given(st.data())
+def test_the_written_bytes_after_any_writes_by_any_dtype(data):
+    tile = on_chip(np.zeros((2, 8)), FLOAT16, written=False)
+    expected = np.zeros((2, 16), np.bool_)
+    for _ in range(data.draw(st.integers(1, 5))):
+        dtype = data.draw(st.sampled_from([UINT8, UINT16, FLOAT16, FLOAT32]))
+        view, same = tile.reinterpret(dtype), expected.reshape(2, -1, dtype.itemsize)
+        start = data.draw(st.integers(0, view.shape[1] - 1))
+        stop = data.draw(st.integers(start + 1, view.shape[1]))
+        row = data.draw(st.sampled_from([slice(0, 1), slice(1, 2), slice(None)]))
+        where = None
+        if data.draw(st.booleans()):
+            where = np.array(data.draw(st.lists(st.booleans(), min_size=8, max_size=8)))
+            where = np.resize(where, same[row, start:stop].shape[:2])
+        write(view[row, start:stop], np.zeros((1, 1), np.float32), where)
+        same[row, start:stop] |= True if where is None else where[..., None]
+    for dtype in (UINT8, UINT16, FLOAT32):
+        missing = tile.reinterpret(dtype).unwritten()
+        shaped = ~expected.reshape(2, -1, dtype.itemsize).all(axis=-1)
+        assert_array_equal(np.zeros_like(shaped) if missing is None else missing, shaped)
+
+
+def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
+    tile = on_chip(np.zeros((1, 4)), FLOAT16, written=False)
+    write(tile.reinterpret(UINT8)[:, 0:3], np.zeros((1, 3), np.uint8))
+    tile.storage.leave_out()
+    nan = np.array([np.nan], FLOAT16).view(UINT8)
+    assert tile.reinterpret(UINT8).read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
+
+
+# -- patterns made by hand -------------------------------------------------------------------------
+
+WHOLE = np.arange(60, dtype=np.float32).reshape(4, 15)
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "strides", "offset"),
+    [
+        (HBM, (3, 2), (7, 2), 5),
+        (HBM, (2, 3, 4), (0, 20, 1), 0),
+        (HBM, (60,), (1,), 0),
+        (HBM, (4,), (-1,), 3),
+        (HBM, (2, 15), (45, 1), 0),
+        (SBUF, (4, 15), (15, 1), 0),
+        (SBUF, (2, 3, 5), (15, 1, 3), 15),
+        (SBUF, (4, 2, 4), (15, 0, 4), 2),
+        (SBUF, (1, 15), (15, 1), 45),
+        (Space.PSUM, (3, 5), (15, -3), 12 + 15),
+    ],
+)
+def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
+    tile = stored(WHOLE, space)
+    made = tile[1:3, 2:5].with_pattern(shape, strides, offset)  # not of the part that it is
+    same = np.lib.stride_tricks.as_strided(
+        WHOLE.ravel()[offset:], shape, [4 * stride for stride in strides]
+    )
+    assert_array_equal(made.read(), same)
+    assert made.storage is tile.storage
+    assert made.tile_shape() == (shape if space is not HBM or len(shape) > 1 else (*shape, 1))
+
+
+def test_a_pattern_of_another_dtype_counts_in_its_elements():
+    for space in (SBUF, HBM):
+        made = stored(WHOLE, space).with_pattern((2, 6), (30, 1), 34, UINT16)
+        assert_array_equal(made.read(), WHOLE.view(UINT16)[1:3, 4:10])
+
+
+def test_a_pattern_is_written_to():
+    tile = stored(WHOLE, SBUF)
+    write(tile.with_pattern((4, 3), (15, 5), 1), np.zeros((4, 3), np.float32))
+    expected = WHOLE.copy()
+    expected[:, 1::5] = 0
+    assert_array_equal(tile.read(), expected)
+
+
+BY_HAND = [
+    (HBM, (3, 20), (20, 1), 1, OutOfBoundsError, "elements 1 to 60 of t [4, 15] float32"),
+    (HBM, (2,), (-1,), 0, OutOfBoundsError, "elements -1 to 0"),
+    (HBM, (2, 2), (1,), 0, ShapeError, "counts [2, 2], steps [1]"),
+    (HBM, (2, 0), (1, 1), 0, ShapeError, "counts [2, 0]"),
+    (HBM, (), (), 0, ShapeError, "counts []"),
+    (SBUF, (4, 15), (16, 1), 0, KernelError, "a first step of 16 on t [4, 15] float32 in sbuf"),
+    (SBUF, (2, 15), (30, 1), 0, KernelError, "a first step of 30"),
+    (SBUF, (4, 15), (0, 1), 0, KernelError, "a first step of 0"),
+    (SBUF, (4, 2), (15, 1), 15, OutOfBoundsError, "partitions 1 to 4 of"),
+    (SBUF, (1, 2), (15, 1), -1, OutOfBoundsError, "partitions -1 to -1"),
+    (SBUF, (4, 15), (15, 1), 1, OutOfBoundsError, "elements 1 to 15 of a partition"),
+    (SBUF, (4, 3), (15, -1), 1, OutOfBoundsError, "elements -1 to 1 of a partition"),
+]
+
+
+@pytest.mark.parametrize(("space", "shape", "strides", "offset", "error", "received"), BY_HAND)
+def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, received):
+    with pytest.raises(error) as caught:
+        stored(WHOLE, space).with_pattern(shape, strides, offset)
+    assert received in caught.value.received
+
+
+def test_a_pattern_that_leaves_shows_its_pairs():
+    with pytest.raises(OutOfBoundsError, match="an access pattern stays inside") as caught:
+        stored(WHOLE, SBUF).with_pattern((4, 8), (15, 2), 1)
+    assert caught.value.received == (
+        "elements 1 to 15 of a partition of t [4, 15] float32 in sbuf, "
+        "by [step, count] [[15, 4], [2, 8]] from offset 1"
+    )
+    assert caught.value.limit == "0 to 14"
+
+
+def test_a_pattern_needs_whole_elements_in_each_partition():
+    with pytest.raises(ShapeError, match="whole float32 elements"):
+        stored(np.zeros((4, 3), FLOAT16), SBUF).with_pattern((4, 1), (1, 1), 0, FLOAT32)
+    blocks = stored(np.zeros((2, 4, 3), np.float32), SBUF, partition_axis=1)
+    with pytest.raises(ShapeError, match="without block dimensions"):
+        blocks.with_pattern((4, 3), (3, 1))
