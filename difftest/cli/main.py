@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from difftest.cli.api import api
 from difftest.cli.bench import bench
 from difftest.cli.bench_kernel import kernel
 from difftest.cli.doctor import doctor
@@ -30,3 +31,4 @@ main.add_command(profile)
 main.add_command(trace)
 main.add_command(doctor)
 main.add_command(measure)
+main.add_command(api)

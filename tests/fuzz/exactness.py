@@ -65,7 +65,7 @@ def constant(value: float) -> Quality:
     if not math.isfinite(value):
         return ROUGH
     for fraction in range(11):
-        if (value * 2**fraction).is_integer():
+        if float(value * 2**fraction).is_integer():
             return Quality(max(0, math.ceil(math.log2(abs(value) + 1))), fraction)
     return ROUGH
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz import elementwise, movement, products, reductions, searches, selections
+from tests.fuzz import bits, elementwise, movement, products, reductions, searches, selections
 from tests.fuzz.program import Program
 from tests.fuzz.scene import Choices, Operand, Scene
 from tests.fuzz.sinks import sink
@@ -49,6 +49,8 @@ EXPRESSIONS: tuple[Callable[[Scene], Operand | None], ...] = (
     searches.sequence_bounds,
     searches.dropout,
     searches.rand,
+    bits.reinterpreted,
+    bits.reinterpreted,
 )
 """Instructions that return a tile."""
 
@@ -64,6 +66,7 @@ EFFECTS: tuple[Callable[[Scene], None], ...] = (
     searches.stream_shuffle,
     searches.copy_to_offset,
     searches.random_seed,
+    bits.written_through,
 )
 """Instructions that write to a destination which they are given."""
 

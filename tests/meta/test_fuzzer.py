@@ -94,7 +94,9 @@ def test_what_counts_as_written_is_compared(monkeypatch):
 
     original = Storage.unwritten_in
     monkeypatch.setattr(
-        Storage, "unwritten_in", lambda self, *pattern: np.zeros_like(original(self, *pattern))
+        Storage,
+        "unwritten_in",
+        lambda self, *pattern, **options: np.zeros_like(original(self, *pattern, **options)),
     )
     monkeypatch.setitem(MODES, "plain", {"plain": True})
     with pytest.raises(AssertionError, match="unwritten in fast"):

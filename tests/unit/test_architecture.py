@@ -143,6 +143,8 @@ TIMING = Rule(
         "difftest.simulator.machine",
     ),
 )
+# What the documentation lists is compared with what the simulator and the timing model have.
+API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
 PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
 
@@ -151,7 +153,7 @@ NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, PLUGIN, NRTPY_HOST, PROBES]
+RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, API, PLUGIN, NRTPY_HOST, PROBES]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (

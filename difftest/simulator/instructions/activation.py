@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
-from difftest.simulator.errors import DtypeError, NotModelledError
+from difftest.simulator.errors import NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
-from difftest.simulator.instructions.record import DST, Call, Role, Takes, instruction
+from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
@@ -25,23 +24,7 @@ from difftest.simulator.instructions.rules import reducing
 from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
-
-def _scale_and_bias(call: Call) -> None:
-    """``scale`` is a number or float32; ``bias`` float32, float16 or bfloat16."""
-    scale, bias = call["scale"], call["bias"]
-    if isinstance(scale, Descriptor) and scale.dtype != FLOAT32:
-        raise DtypeError(
-            "activation takes scale as a number or a float32 vector",
-            received=f"scale = {scale!r}",
-            limit="float32",
-            remedy="cast it with nisa.tensor_copy(scale, dtype=nl.float32)",
-        )
-    if bias is not None and bias.dtype not in (FLOAT32, FLOAT16, BFLOAT16):
-        raise DtypeError(
-            "activation takes bias as a vector of floats",
-            received=f"bias = {bias!r}",
-            limit="float32, float16, bfloat16",
-        )
+BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
 
 
 def _adds_up(call: Call) -> None:
@@ -57,14 +40,15 @@ def _adds_up(call: Call) -> None:
     Engine.SCALAR,
     operands=(
         Role(name="data"),
-        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="bias", takes=Takes.VECTOR, optional=True),
+        Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role(name="bias", takes=Takes.VECTOR, dtypes=BIAS_DTYPES, optional=True),
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_scale_and_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
+    rules=(reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
+    pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Array | None) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""

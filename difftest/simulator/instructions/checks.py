@@ -66,6 +66,7 @@ def check(
     for rule in instruction.rules:
         rule(call)
     call.result = instruction.result(call)
+    _check_result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call))
@@ -135,6 +136,18 @@ def _check_vectors(call: Call) -> None:
                 limit=f"a number, or shape {[data.partitions, 1]}",
                 remedy="use nisa.tensor_tensor for operands of the data's own shape",
             )
+
+
+def _check_result(call: Call) -> None:
+    """A new tile has one of the dtypes that the first destination may have."""
+    allowed, dtype = call.instruction.destinations[0].dtypes, call.result.dtype
+    if allowed is not None and dtype not in allowed:
+        raise DtypeError(
+            f"{call.name} takes the result of certain dtypes",
+            received=f"the result of {name_of(dtype)}",
+            limit=", ".join(map(name_of, allowed)),
+            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
+        )
 
 
 def _check_destination(call: Call, role: Role) -> None:

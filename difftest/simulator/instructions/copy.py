@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     FLOAT32,
     INTEGERS,
     Array,
     from_bits,
     is_float,
-    name_of,
     round_to,
     to_bits,
 )
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
+    SBUF_ONLY,
     Call,
     Fit,
     Masked,
@@ -37,6 +36,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import (
     no_gpsimd_in_psum,
     not_both_in_psum,
+    one_dtype,
     same_elements,
 )
 from difftest.simulator.instructions.values import as_float
@@ -74,6 +74,7 @@ def tensor_copy(call: Call, src: Array) -> Array:
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src", takes=Takes.INDIRECT),),
+    rules=(no_gpsimd_in_psum,),
     result=like("src"),
     in_place=True,
 )
@@ -103,7 +104,7 @@ def _of_one_shape(call: Call) -> None:
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
-    rules=(_of_one_shape,),
+    rules=(_of_one_shape, no_gpsimd_in_psum),
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -118,15 +119,6 @@ def tensor_copy_dynamic_dst(
 
 
 # -- where a predicate holds -----------------------------------------------------------------------
-
-
-def _one_dtype(call: Call) -> None:
-    src, dst = call["src"], call.destinations["dst"]
-    if isinstance(src, Descriptor) and src.dtype != dst.dtype:
-        raise DtypeError(
-            "tensor_copy_predicated takes src and dst of one dtype",
-            received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
-        )
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
@@ -145,7 +137,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     rules=(
         same_elements("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
-        _one_dtype,
+        one_dtype("src", "dst"),
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
 )
@@ -195,6 +187,7 @@ def _two_dimensions(call: Call) -> None:
 @instruction(
     Engine.GPSIMD,
     operands=(Role(name="expr", takes=Takes.INDEX),),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
@@ -215,7 +208,9 @@ def iota(call: Call, expr: Index) -> Array:
     Engine.GPSIMD,
     operands=(),
     options=("shape",),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     result=_of_shape,
+    pages=("nki/api/generated/nki.language.rand",),
 )
 def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""

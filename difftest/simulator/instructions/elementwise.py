@@ -145,7 +145,9 @@ def _steps(call: Call) -> list[AluOp]:
 
 
 def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
-    """Operators that the Vector Engine lacks, rsqrt and power, are GpSimd's and Scalar's."""
+    """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
+    if any(op.bitvec for op in _steps(call)):
+        return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.GPSIMD, Engine.SCALAR))
     return choose_engine(call, wanted)

@@ -201,6 +201,12 @@ def _transposable(call: Call) -> None:
         )
 
 
+def _tensor_engine_writes_psum(call: Call) -> None:
+    dst = call.destinations.get("dst")
+    if call.engine is Engine.TENSOR and dst is not None and dst.space is not Space.PSUM:
+        raise wrong_buffer(dst, "dst", "nc_transpose on the Tensor Engine", PSUM_ONLY)
+
+
 def _transposed(call: Call) -> Result:
     """[F, P] for data [P, ...F]: the free axes collapse into one."""
     data: Descriptor = call["data"]
@@ -212,7 +218,7 @@ def _transposed(call: Call) -> Result:
     Engine.TENSOR,
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    rules=(_transposable,),
+    rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
 )

@@ -17,6 +17,7 @@ from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Result,
     Role,
@@ -27,7 +28,6 @@ from difftest.simulator.instructions.registers import one_a_partition
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
-    no_gpsimd_in_psum,
     reducing,
 )
 from difftest.simulator.instructions.values import as_float
@@ -180,9 +180,10 @@ def _across_partitions(call: Call) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="data"),),
+    operands=(Role(name="data", buffers=SBUF_ONLY),),
     options=("op",),
-    rules=(no_gpsimd_in_psum, _across_partitions),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
     facts=lambda call: {"op": call["op"].name},

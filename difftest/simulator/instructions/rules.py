@@ -6,14 +6,13 @@ take roles are made: ``same_partitions("data1", "data2")``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import FunctionType
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import is_float, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.dtypes import is_integer, name_of
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
-from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Space
 
 
@@ -24,6 +23,13 @@ def _tiles(call: Call, roles: tuple[str, ...]) -> dict[str, Descriptor]:
 
 def _shapes(tiles: dict[str, Descriptor]) -> str:
     return ", ".join(f"{role} {list(tile.shape)}" for role, tile in tiles.items())
+
+
+def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
+    """A made rule with a name of its own, such as ``same_partitions(data1, data2)``."""
+    assert isinstance(rule, FunctionType)
+    rule.__name__ = rule.__qualname__ = f"{name}({', '.join(roles)})"
+    return rule
 
 
 def same_partitions(*roles: str) -> Rule:
@@ -39,7 +45,7 @@ def same_partitions(*roles: str) -> Rule:
                 remedy="broadcast along partitions first: tile.broadcast_to(shape)",
             )
 
-    return rule
+    return named(rule, "same_partitions", roles)
 
 
 def same_elements(*roles: str) -> Rule:
@@ -56,7 +62,7 @@ def same_elements(*roles: str) -> Rule:
                 received=_shapes(tiles),
             )
 
-    return rule
+    return named(rule, "same_elements", roles)
 
 
 def same_rank(*roles: str) -> Rule:
@@ -76,7 +82,7 @@ def same_rank(*roles: str) -> Rule:
                 remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
             )
 
-    return rule
+    return named(rule, "same_rank", roles)
 
 
 def same_shape(*roles: str) -> Rule:
@@ -91,7 +97,22 @@ def same_shape(*roles: str) -> Rule:
                 received=_shapes(tiles),
             )
 
-    return rule
+    return named(rule, "same_shape", roles)
+
+
+def one_dtype(*roles: str) -> Rule:
+    """The operands and destinations have one dtype."""
+
+    def rule(call: Call) -> None:
+        tiles = _tiles(call, roles)
+        if len({tile.dtype for tile in tiles.values()}) > 1:
+            raise DtypeError(
+                f"{call.name} takes {' and '.join(roles)} of one dtype",
+                received=", ".join(f"{role} {name_of(tile.dtype)}" for role, tile in tiles.items()),
+                remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
+            )
+
+    return named(rule, "one_dtype", roles)
 
 
 def not_both_in_psum(*roles: str) -> Rule:
@@ -108,7 +129,7 @@ def not_both_in_psum(*roles: str) -> Rule:
                 remedy="copy one of them to SBUF first (nisa.tensor_copy)",
             )
 
-    return rule
+    return named(rule, "not_both_in_psum", roles)
 
 
 def no_gpsimd_in_psum(call: Call) -> None:
@@ -140,36 +161,6 @@ def need_integers(call: Call, **dtypes: DType) -> None:
             )
 
 
-def floats(*roles: str) -> Rule:
-    """The operands hold floats."""
-
-    def rule(call: Call) -> None:
-        for role, tile in _tiles(call, roles).items():
-            if not is_float(tile.dtype):
-                raise DtypeError(f"{call.name} takes {role} of a float dtype", received=f"{tile!r}")
-
-    return rule
-
-
-def at_most(
-    role: str, quantity: Callable[[Descriptor], int], limit: Callable[[Machine], int], text: str
-) -> Rule:
-    """A size of an operand has a limit of the machine; ``text`` names the size and the constant."""
-
-    def rule(call: Call) -> None:
-        tile: Descriptor = call[role]
-        most = limit(call.machine)
-        if quantity(tile) > most:
-            raise LimitError(
-                f"{call.name} takes at most {most} {text.split(' (')[0]}",
-                received=f"{role} {list(tile.shape)}: {quantity(tile)}",
-                limit=f"{most} ({text.split(' (')[1]}" if " (" in text else f"{most}",
-                remedy=f"loop over tiles of {most}",
-            )
-
-    return rule
-
-
 def reducing(option: str) -> Rule:
     """The operator, where there is one, can reduce."""
 
@@ -182,7 +173,7 @@ def reducing(option: str) -> Rule:
                 limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
             )
 
-    return rule
+    return named(rule, "reducing", (option,))
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:

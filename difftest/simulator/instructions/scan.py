@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array, is_integer
+from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
@@ -170,10 +170,24 @@ def _keeps_integers(call: Call) -> None:
         )
 
 
+def _probability_of_integers(call: Call) -> None:
+    data, prob = call["data"], call["prob"]
+    if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
+        raise DtypeError(
+            "dropout of integers takes prob as a number or a float32 vector",
+            received=f"prob = {prob!r} for {data!r}",
+            limit="float32",
+            remedy="cast it with nisa.tensor_copy(prob, dtype=nl.float32)",
+        )
+
+
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="prob", takes=Takes.VECTOR_OR_NUMBER)),
-    rules=(_keeps_integers,),
+    operands=(
+        Role(name="data"),
+        Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS),
+    ),
+    rules=(_keeps_integers, _probability_of_integers),
     result=like("data"),
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:

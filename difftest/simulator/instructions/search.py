@@ -7,7 +7,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import (
-    DtypeError,
     KernelError,
     LimitError,
     OutOfBoundsError,
@@ -16,6 +15,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Masked,
     Number,
@@ -25,13 +25,14 @@ from difftest.simulator.instructions.record import (
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.rules import same_partitions
+from difftest.simulator.instructions.rules import named, one_dtype, same_partitions
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.trace import Engine
 
 EIGHT = 8
 UINT16 = np.dtype(np.uint16)
 UINT32 = np.dtype(np.uint32)
+INDEX_DTYPES = (UINT16, UINT32)
 SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
 MAX_GATHER_INDICES = 4096
@@ -53,7 +54,7 @@ def _length(role: str, *, at_least_eight: bool) -> Rule:
                 limit=f"{minimum} to {maximum}",
             )
 
-    return rule
+    return named(rule, "length", (role,))
 
 
 def _eight_values(call: Call) -> None:
@@ -114,17 +115,6 @@ def _matches(call: Call, data: Array, vals: Array) -> Array:
     return np.asarray(result, dtype=np.int64)
 
 
-def _index_dtype(call: Call) -> None:
-    dtype = call.wanted_dtype(UINT32)
-    if dtype not in (UINT16, UINT32):
-        raise DtypeError(
-            "nc_find_index8 takes the result of certain dtypes",
-            received=f"the result of {dtype}",
-            limit="uint16, uint32",
-            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
-        )
-
-
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals")),
@@ -132,8 +122,8 @@ def _index_dtype(call: Call) -> None:
         _length("data", at_least_eight=True),
         _eight_values,
         same_partitions("data", "vals"),
-        _index_dtype,
     ),
+    destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=_free,
 )
@@ -149,7 +139,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
         DST,
         Role(
             name="dst_idx",
-            dtypes=(UINT16, UINT32),
+            dtypes=INDEX_DTYPES,
             optional=True,
             shape=lambda call: (call["data"].partitions, EIGHT),
         ),
@@ -197,9 +187,17 @@ def _gatherable(call: Call) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="src_buffer"), Role(name="index", dtypes=(UINT16,))),
+    operands=(
+        Role(name="src_buffer", buffers=SBUF_ONLY),
+        Role(name="index", buffers=SBUF_ONLY, dtypes=(UINT16,)),
+    ),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
-    rules=(same_partitions("src_buffer", "index"), _gatherable),
+    rules=(
+        same_partitions("src_buffer", "index"),
+        _gatherable,
+        one_dtype("src_buffer", "dst"),
+    ),
     result=lambda call: Result(
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
@@ -261,18 +259,34 @@ def _shuffle_mask(call: Call) -> None:
 
 def _shuffled(call: Call) -> None:
     src, dst = call["src"], call.destinations["dst"]
-    if src.dtype != dst.dtype or src.free_size != dst.free_size:
+    if src.free_size != dst.free_size:
         raise ShapeError(
-            "nc_stream_shuffle takes dst of src's dtype and elements a partition",
+            "nc_stream_shuffle takes dst of src's elements a partition",
             received=f"src {src!r}, dst {dst!r}",
         )
+
+
+def _shuffle_starts(call: Call) -> None:
+    """Whole quadrants begin where the hardware can address so many of them."""
+    quadrant = call.machine.shuffle_quadrant
+    sides = {"src": call["src"], "dst": call.destinations["dst"]}
+    quadrants = max(-(-side.partitions // quadrant) for side in sides.values())
+    step = {1: quadrant, 2: 2 * quadrant}.get(quadrants, call.machine.partitions)
+    for name, side in sides.items():
+        if side.start % step:
+            raise LimitError(
+                f"nc_stream_shuffle of {quadrants * quadrant} active partitions begins at certain "
+                "partitions",
+                received=f"{name} = {side!r}, which begins at partition {side.start}",
+                limit=", ".join(map(str, range(0, call.machine.partitions, step))),
+            )
 
 
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src"),),
     options=("shuffle_mask",),
-    rules=(_shuffle_mask, _shuffled),
+    rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:
@@ -296,18 +310,12 @@ def _one_partition(call: Call) -> None:
     ids: Descriptor = call["segment_ids"]
     if ids.partitions != 1:
         raise ShapeError("sequence_bounds takes one partition", received=f"segment_ids {ids!r}")
-    dtype = call.wanted_dtype(ids.dtype)
-    if dtype not in SEQUENCE_DTYPES:
-        raise DtypeError(
-            "sequence_bounds takes the result of certain dtypes",
-            received=f"the result of {dtype}",
-            limit="float32, int32",
-        )
 
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="segment_ids", dtypes=SEQUENCE_DTYPES),),
+    operands=(Role(name="segment_ids", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     rules=(_one_partition,),
     result=lambda call: Result(
         (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)

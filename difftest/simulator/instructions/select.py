@@ -15,6 +15,7 @@ from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
     DST,
+    SBUF_ONLY,
     Call,
     Number,
     Result,
@@ -30,8 +31,6 @@ from difftest.simulator.instructions.registers import (
     registers,
 )
 from difftest.simulator.instructions.rules import (
-    floats,
-    no_gpsimd_in_psum,
     not_both_in_psum,
     same_elements,
     same_rank,
@@ -40,6 +39,8 @@ from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+AFFINE_DTYPES = (*FLOATS, *(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")))
+"""What affine_select takes and makes (AWS: nki.isa.affine_select)."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
@@ -65,11 +66,12 @@ def _predicate_repeats(call: Call) -> None:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="on_true_tile"),
+        Role(name="on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
         Role(name="pred", takes=Takes.INDEX),
         Role(name="on_false_value", takes=Takes.NUMBER),
     ),
-    rules=(no_gpsimd_in_psum, _predicate_repeats),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
+    rules=(_predicate_repeats,),
     result=like("on_true_tile"),
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
@@ -118,13 +120,13 @@ def _keeps_the_largest(call: Call) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true_tile"),
+        Role(name="on_true_tile", dtypes=FLOATS),
         Role(name="bound0", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
         Role(name="bound1", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(floats("on_true_tile"), _range_rules, _keeps_the_largest),
+    rules=(_range_rules, _keeps_the_largest),
     result=like("on_true_tile"),
 )
 def range_select(

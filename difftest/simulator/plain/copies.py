@@ -104,7 +104,9 @@ def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> 
     """A copy of a tile whose offset is held in a tile."""
     if not isinstance(src, Indirect) or mask is not None:
         raise KernelError("tensor_copy_dynamic_src takes an indirect src", received=f"{src!r:.80}")
-    return _copy(_moved(src, "src").tile(), dtype, None, engine)
+    moved = _moved(src, "src").tile()
+    rules.not_gpsimd_in_psum("tensor_copy_dynamic_src", engine, moved)
+    return _copy(moved, dtype, None, engine)
 
 
 @means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING)
@@ -115,6 +117,7 @@ def tensor_copy_dynamic_dst(
     if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
         raise KernelError("tensor_copy_dynamic_dst takes an indirect dst", received=f"{dst!r:.80}")
     target = _moved(dst, "dst")
+    rules.not_gpsimd_in_psum("tensor_copy_dynamic_dst", engine, src, target)
     exact = src.dtype == target.dtype and engine is not Engine.SCALAR
     elements = src.read()
     values = elements if exact else rounded(to_float32(elements), target.dtype)

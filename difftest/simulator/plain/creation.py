@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, TFLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
 from difftest.simulator.frontend.classic.shapes import ParDim
@@ -163,7 +163,12 @@ def random_seed(seed: Any, mask: None) -> None:
     current().random = np.random.default_rng(number)
 
 
-@means("nisa.dropout", data=rules.tile(), prob=rules.number_or(rules.tile()), dtype=rules.dtype)
+@means(
+    "nisa.dropout",
+    data=rules.tile(),
+    prob=rules.number_or(rules.tile(dtypes=FLOATS)),
+    dtype=rules.dtype,
+)
 def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
     """``data`` with elements replaced by 0 at the probability ``prob``; see :func:`rand`.
 
@@ -177,6 +182,8 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         )
     chance = rules.one_element_each(prob, data, "dropout")
     vectors = (chance,) if isinstance(chance, PlainTensor) else ()
+    exact = not vectors or data.dtype.kind not in "iub" or chance.dtype == FLOAT32
+    rules.require(exact, "dropout of integers takes a float32 prob", prob, error=DtypeError)
     where = indices.mask_over(mask, data.shape)
     box = tuple(slice(at.min(), at.max() + 1) if at.size else slice(0) for at in np.nonzero(where))
     drawn = np.zeros(data.shape, np.float32)

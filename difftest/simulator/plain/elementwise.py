@@ -188,9 +188,8 @@ def _tensor_scalar(
 ) -> PlainTensor:
     ops = [op for op, _, _ in steps]
     on_vector = all(VECTOR in ENGINES.get(op, (VECTOR,)) for op in ops)
-    engine = rules.choose(
-        wanted, where, *((VECTOR, SCALAR, GPSIMD) if on_vector else (GPSIMD, SCALAR))
-    )
+    engines = (VECTOR, SCALAR, GPSIMD) if on_vector else (GPSIMD, SCALAR)
+    engine = rules.choose(wanted, where, *((VECTOR,) if set(ops) & set(BITVEC) else engines))
     _check_bitvec(where, steps, data.dtype, dtype)
     rules.require(
         engine is not SCALAR or ops in _SCALAR_ENGINE,

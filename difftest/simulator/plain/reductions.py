@@ -16,7 +16,6 @@ from difftest.simulator.plain.indices import Shape, integers, mask_over
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.operators import (
     BITVEC,
-    GPSIMD,
     LOGICAL,
     REDUCING,
     UNARY,
@@ -29,6 +28,7 @@ from difftest.simulator.plain.operators import (
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.trace import Space
 
 
 def fold(op: str, lanes: Array, where: Array) -> Array:
@@ -119,12 +119,11 @@ def tensor_reduce(
 @means(
     "nisa.tensor_partition_reduce",
     op=operator_of("add", "maximum", "bitwise_or", "bitwise_and"),
-    data=rules.tile(),
+    data=rules.tile(Space.SBUF),
     dtype=rules.dtype,
 )
 def tensor_partition_reduce(op: str, data: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """A reduction across partitions, on the GpSimd Engine."""
-    rules.not_gpsimd_in_psum("tensor_partition_reduce", GPSIMD, data)
     result = dtype or data.dtype
     if op in BITVEC:
         rules.integers_only("tensor_partition_reduce", data.dtype, result)

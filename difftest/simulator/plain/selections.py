@@ -20,7 +20,6 @@ from difftest.simulator.plain.elementwise import OPERAND, each_element
 from difftest.simulator.plain.indices import PlainMask, integers, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import (
-    GPSIMD,
     apply,
     math_operator,
     number_as_float32,
@@ -31,8 +30,10 @@ from difftest.simulator.plain.registers import accumulate
 from difftest.simulator.plain.rounding import WIDE, Array, to_float32
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.trace import Space
 
 UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
+AFFINE = (*FLOATS, *(np.dtype(name) for name in ("int8", "uint8", "int16", "uint16")))
 PREDICATES = tuple(np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "bool"))
 SELECTED = tuple(one for one in DTYPES if one != TFLOAT32 and one not in WIDE)
 COMPARISON = operator_of("equal", "less", "less_equal", "greater", "greater_equal")
@@ -52,7 +53,7 @@ def _maximum(op: Any, name: str, where: str) -> str:
 
 @means(
     "nisa.affine_select",
-    on_true_tile=rules.tile(),
+    on_true_tile=rules.tile(Space.SBUF, dtypes=AFFINE),
     on_false_value=rules.number,
     mask=rules.absent,
     dtype=rules.dtype,
@@ -64,11 +65,12 @@ def affine_select(
     data = on_true_tile
     if not isinstance(pred, PlainMask) or pred.parts != 1:
         raise KernelError("affine_select takes one comparison of indices", received=f"{pred!r:.80}")
-    rules.not_gpsimd_in_psum("affine_select", GPSIMD, data)
+    result = dtype or data.dtype
+    rules.require(result in AFFINE, "affine_select gives some dtypes", result, error=DtypeError)
     chosen = mask_over(pred, data.shape).reshape(-1)
     return each_element(
         data.shape,
-        dtype or data.dtype,
+        result,
         (data,),
         lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
     )
@@ -255,8 +257,8 @@ def _inside(where: str, index: Array, size: int) -> None:
 
 @means(
     "nisa.local_gather",
-    src_buffer=rules.tile(),
-    index=rules.tile(dtypes=(UINT16,)),
+    src_buffer=rules.tile(Space.SBUF),
+    index=rules.tile(Space.SBUF, dtypes=(UINT16,)),
     num_elem_per_idx=rules.whole,
     num_valid_indices=rules.optional(rules.whole),
     mask=rules.no_mask,
@@ -311,6 +313,11 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     return each_element(indices.shape, result, (picked,), lambda x: x, mask)
 
 
+def _first_partition(tile: PlainTensor) -> int:
+    shape, axis = tile.storage.data.shape, tile.storage.partition
+    return int(np.unravel_index(tile.positions.flat[0], shape)[axis])
+
+
 @means(
     "nisa.nc_stream_shuffle",
     src=rules.tile(),
@@ -329,6 +336,11 @@ def nc_stream_shuffle(
     source, target = src.rows(), dst.rows()
     same = src.dtype == dst.dtype and source.shape[1] == target.shape[1]
     rules.require(same, f"{where} takes dst of src's dtype and elements", src, dst)
+    active = -(-max(source.shape[0], target.shape[0]) // quadrant) * quadrant
+    starts = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}[active]
+    for side in (src, dst):
+        begins = _first_partition(side) in starts
+        rules.require(begins, f"{where} begins at {starts}", side, error=LimitError)
     values = source.read()
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
@@ -339,7 +351,7 @@ def nc_stream_shuffle(
 
 @means(
     "nisa.sequence_bounds",
-    segment_ids=rules.tile(dtypes=(FLOAT32, INT32)),
+    segment_ids=rules.tile(Space.SBUF, dtypes=(FLOAT32, INT32)),
     dtype=rules.dtype,
 )
 def sequence_bounds(segment_ids: PlainTensor, dtype: Any) -> PlainTensor:

@@ -474,3 +474,24 @@ def test_bits_of_a_promoted_result_say_how_to_name_its_dtype():
 
 def test_trn1_has_the_same_arithmetic():
     assert_array_equal(on_tiles(lambda x, n: x + x, F, N, machine=TRN1), F + F)
+
+
+def test_bits_in_another_integer_dtype_are_the_low_bits():
+    """Bitvec operators cast nothing: -1 in int8 is 255 in uint8, and not 0."""
+    data = np.array([[-1, 3, -128]], np.int8)
+
+    def compute(x):
+        return (
+            nisa.tensor_tensor(x, x, np.bitwise_and, dtype=nl.uint8),
+            nisa.tensor_scalar(x, np.bitwise_or, 0, dtype=nl.uint8),
+            nisa.scalar_tensor_tensor(
+                data=x, op0=np.bitwise_or, operand0=0, op1=np.bitwise_or, operand1=x, dtype=nl.uint8
+            ),
+            nisa.tensor_reduce(np.bitwise_or, x, axis=[1], dtype=nl.uint8),
+            nisa.tensor_partition_reduce(np.bitwise_or, x, dtype=nl.uint8),
+        )
+
+    *whole, row, column = on_tiles(compute, data)
+    for each in (*whole, column):
+        assert each.tolist() == [[255, 3, 128]]
+    assert row.tolist() == [[255]]

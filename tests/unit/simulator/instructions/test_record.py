@@ -3,13 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
+from difftest.api.documented import documented_names
+from difftest.simulator import TRN2, Engine, KernelError, NkiError, ShapeError, launch
 from difftest.simulator.core import current
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
-from difftest.simulator.instructions.record import INSTRUCTIONS, Role, instruction
+from difftest.simulator.instructions.record import INSTRUCTIONS, ISA, Role, instruction
+from difftest.timing.known import evidence_of
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 
@@ -22,9 +24,40 @@ def test_each_record_is_complete():
         assert record.cost
         assert record.pages
         assert record.summary.endswith(".")
+        assert len(record.summary) < 100
         assert record.meaning.__doc__.startswith(record.summary)
         names = [role.name for role in record.operands] + list(record.options)
         assert len(set(names)) == len(names)
+
+
+PAGES = {one.page for one in documented_names()}
+WITHOUT_COST = {
+    *("gather_flattened", "local_gather", "rand", "select_reduce", "sequence_bounds"),
+    "tensor_partition_reduce",
+}
+"""A prediction names these instead of giving a total: nothing is known of their cost."""
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_the_pages_of_a_record_are_documented(name):
+    assert set(INSTRUCTIONS[name].pages) <= PAGES
+
+
+def test_each_documented_instruction_has_a_record():
+    """activation_reduce is activation, and two engines' transposes are one."""
+    documented = {one.page for one in documented_names() if one.section == "NKI ISA"}
+    assert documented == {
+        page for record in INSTRUCTIONS.values() for page in record.pages if page.startswith(ISA)
+    }
+
+
+def test_the_timing_model_knows_each_instruction_or_it_is_listed():
+    known = {
+        name
+        for name, record in INSTRUCTIONS.items()
+        if any(evidence_of(record.cost, engine, TRN2) for engine in record.engines)
+    }
+    assert set(INSTRUCTIONS) - known == WITHOUT_COST
 
 
 def test_a_name_is_registered_once():

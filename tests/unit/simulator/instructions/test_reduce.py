@@ -347,8 +347,8 @@ REFUSED = [
     (
         "PSUM across partitions",
         lambda x: nisa.tensor_partition_reduce(np.add, in_psum(x)),
-        "the GpSimd Engine cannot access PSUM",
-        "tensor_partition_reduce(add) with data",
+        "tensor_partition_reduce takes data in sbuf",
+        "data = tile",
     ),
     (
         "bits after arithmetic",

@@ -272,7 +272,7 @@ REFUSED = [
     (
         "another dtype",
         lambda x: nisa.nc_stream_shuffle(x, nl.zeros((5, 20), nl.float16), [0] * 32),
-        "nc_stream_shuffle takes dst of src's dtype",
+        "nc_stream_shuffle takes src and dst of one dtype",
     ),
     (
         "two partitions of segments",

@@ -193,7 +193,7 @@ REFUSED = [
     (
         "affine_select of PSUM",
         lambda x, p: nisa.affine_select(P >= X, in_psum(x), 0),
-        "the GpSimd Engine cannot access PSUM",
+        "affine_select takes on_true_tile in sbuf",
     ),
     (
         "a predicate over more columns",
@@ -223,7 +223,7 @@ REFUSED = [
         lambda x, p: ranged(x, bound1=x),
         "range_select takes bound1 as a vector",
     ),
-    ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of a float dtype"),
+    ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of certain dtypes"),
     ("a sum", lambda x, p: ranged(x, reduce_op=np.add), "range_select reduces with max only"),
     ("2 ** 24", lambda x, p: ranged(x, range_start=2**24 - 7), "compares indices in float32"),
     ("select_reduce's sum", lambda x, p: selected(x, p, reduce_op=np.add), "reduces with max"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import launch
+from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -199,3 +199,49 @@ def test_a_planted_gap_is_seen(monkeypatch):
     monkeypatch.setitem(MEANINGS, "nl.store", stores_half)
     with pytest.raises(AssertionError):
         agree(nki.jit(writes_a_part), integers(6, 10))
+
+
+def refuses(compute, *arrays):
+    def kernel(*tensors):
+        compute(*(nl.load(tensor) for tensor in tensors))
+
+    for plain in (False, True):
+        with pytest.raises(NkiError):
+            launch(kernel, [array.copy() for array in arrays], plain=plain)
+
+
+BYTES = np.ones((128, 8), np.int8)
+REFUSED = {
+    "affine_select of 32-bit integers": lambda x: nisa.affine_select(
+        nl.arange(128)[:, None] >= nl.arange(8)[None, :], nisa.tensor_copy(x, dtype=nl.int32), 0
+    ),
+    "dropout of integers at a bfloat16 probability": lambda x: nisa.dropout(
+        x, nisa.memset((128, 1), 0.5, nl.bfloat16)
+    ),
+    "bits on the GpSimd Engine": lambda x: nisa.tensor_scalar(
+        x, np.bitwise_and, 1, engine=nisa.gpsimd_engine
+    ),
+    "segments in PSUM": lambda x: nisa.sequence_bounds(
+        segment_ids=nl.ones((1, 8), nl.int32, buffer=nl.psum)
+    ),
+    "a gather in PSUM": lambda x: nisa.local_gather(
+        nl.ones((16, 8), nl.float32, buffer=nl.psum), nl.zeros((16, 1), nl.uint16)
+    ),
+    "two quadrants from partition 32": lambda x: nisa.nc_stream_shuffle(
+        x[32:96], x[0:64], list(range(32))
+    ),
+    "three quadrants from partition 32": lambda x: nisa.nc_stream_shuffle(
+        x[0:96], x[32:128], list(range(32))
+    ),
+    "a GpSimd copy from PSUM at an offset": lambda x: nisa.tensor_copy_dynamic_src(
+        nl.ones((4, 8), nl.float32, buffer=nl.psum)[
+            nl.arange(4)[:, None], nl.ones((1, 1), nl.int32)[0, 0] + nl.arange(2)[None, :]
+        ],
+        engine=nisa.gpsimd_engine,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_both_modes_refuse_what_the_documentation_does_not_allow(name):
+    refuses(REFUSED[name], BYTES)

@@ -1,0 +1,1 @@
+"""The documented names of NKI, and what the embedded simulator has of each."""

@@ -1,0 +1,129 @@
+"""The table of the supported API, docs/api.md, from the documented names and the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from difftest.api.documented import TAG, DocumentedName, State, documented_names, states
+from difftest.simulator.dtypes import FLOATS, INTEGERS, name_of
+from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
+from difftest.simulator.machine import TRN2
+from difftest.simulator.trace import Engine
+from difftest.timing.evidence import Evidence
+from difftest.timing.known import evidence_of
+
+COMMAND = "difftest api > docs/api.md"
+_INTRODUCTION = f"""\
+# The supported API
+
+Every name that AWS documents of `neuronxcc.nki`, `.language` and `.isa` at tag {TAG}, and what the
+embedded simulator has of it. This page is generated from the records of the instructions
+(`{COMMAND}`); a test fails when it is stale.
+
+- **modelled**: it works as documented; what an argument would need beyond that raises.
+- **raises**: its use is a `NotModelledError` that names it.
+- **missing**: the simulator does not know it.
+"""
+_INSTRUCTIONS = """\
+## Instructions
+
+What each instruction of the simulator takes and makes, by role. A role takes tiles in the buffers \
+and of the dtypes that stand beside it, or a number where that is said; an optional one ends in \
+`?`. Rules that hold between operands are in the instruction's module. The last column says how \
+its cost in the timing model is known on trn2, by engine: *measured* on a device, *documented* by \
+AWS, *assumed*, or *none*: a prediction then names the instruction instead of a total. Where \
+variants of an operand differ, each class is named.
+"""
+
+
+def api_page() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, _summary(), *_names(), _INSTRUCTIONS, _instructions()])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _summary() -> str:
+    counts: Counter[tuple[str, State]] = Counter()
+    for name, state in states().items():
+        counts[name.module, state] += 1
+    modules = list(dict.fromkeys(name.module for name in documented_names()))
+    rows = [(f"`{m}`", *(str(counts[m, state]) for state in State)) for m in modules]
+    total = tuple(str(sum(counts[m, state] for m in modules)) for state in State)
+    return _table(("module", *(state.value for state in State)), [*rows, ("all", *total)])
+
+
+def _names() -> Iterator[str]:
+    """A section for each module, a table for each group of its names."""
+    for module, of_module in groupby(documented_names(), lambda name: name.module):
+        yield f"## {module}\n"
+        for section, names in groupby(of_module, lambda name: name.section):
+            yield f"### {section}\n"
+            rows = [(_link(name), states()[name].value, _issued(name)) for name in names]
+            yield _table(("name", "", "instructions"), rows)
+
+
+def _link(name: DocumentedName) -> str:
+    return f"[`{name.name}`]({name.url})"
+
+
+def _issued(name: DocumentedName) -> str:
+    """The instructions that rest on the name's page."""
+    found = [one for one in INSTRUCTIONS.values() if name.page in one.pages]
+    return ", ".join(f"[`{one.name}`](#{one.name})" for one in found)
+
+
+# -- instructions ----------------------------------------------------------------------------------
+
+
+def _instructions() -> str:
+    head = ("instruction", "engines", "operands", "destinations", "options", "cost")
+    return _table(head, (_row(INSTRUCTIONS[name]) for name in sorted(INSTRUCTIONS)))
+
+
+def _row(record: Instruction) -> tuple[str, ...]:
+    engines = [engine for engine in record.engines if engine is not Engine.UNKNOWN]
+    return (
+        f'<a id="{record.name}"></a>`{record.name}`<br>{_prose(record.summary)}',
+        ", ".join(engine.value for engine in engines),
+        "<br>".join(map(_role, record.operands)),
+        "<br>".join(map(_role, record.destinations)),
+        ", ".join(f"`{option}`" for option in record.options),
+        "<br>".join(f"{engine.value}: {_cost(record, engine)}" for engine in engines),
+    )
+
+
+def _prose(text: str) -> str:
+    """A docstring's line in Markdown, inside a table."""
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _role(role: Role) -> str:
+    name = f"`{role.name}{'?' if role.optional else ''}`"
+    if role.takes in (Takes.NUMBER, Takes.INDEX):
+        return f"{name}: {role.takes.value}"
+    kind = "" if role.takes is Takes.TILE else f"{role.takes.value}, "
+    buffers = dict.fromkeys("hbm" if one.is_hbm else one.value for one in role.buffers)
+    return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
+
+
+def _dtypes(role: Role) -> str:
+    if role.dtypes is None:
+        return "any dtype"
+    left = list(role.dtypes)
+    parts = []
+    for group, text in ((FLOATS, "floats"), (INTEGERS, "integers")):
+        if set(group) <= set(left):
+            parts.append(text)
+            left = [one for one in left if one not in group]
+    return ", ".join([*parts, *map(name_of, left)])
+
+
+def _cost(record: Instruction, engine: Engine) -> str:
+    known = evidence_of(record.cost, engine, TRN2)
+    return ", ".join(one.value for one in Evidence if one in known) or "none"

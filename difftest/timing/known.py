@@ -1,0 +1,58 @@
+"""How the cost of an instruction is known: the classes of evidence behind its figures."""
+
+from __future__ import annotations
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Engine
+from difftest.timing.clockwork import Clockwork, clockwork
+from difftest.timing.costs import cost_table
+from difftest.timing.evidence import Evidence, Figure
+
+
+def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset[Evidence]:
+    """The evidence of every figure in the cost of ``instruction`` on ``engine``; empty if none.
+
+    That of the Tensor Engine and of DMA stands in the models' figures, of all others in the table.
+    """
+    times = clockwork(machine)
+    if engine is Engine.DMA:
+        return _classes(_dma(times, transposes=instruction == "dma_transpose"))
+    if engine is Engine.TENSOR:
+        return _classes(_tensor(times))
+    rows = cost_table(machine).rows.values()
+    return frozenset(
+        row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
+    )
+
+
+def _classes(figures: tuple[Figure, ...]) -> frozenset[Evidence]:
+    return frozenset(figure.evidence for figure in figures)
+
+
+def _dma(times: Clockwork, *, transposes: bool) -> tuple[Figure, ...]:
+    moved = (
+        times.trigger,
+        times.generation,
+        times.generation_per_partition,
+        times.dma_lead,
+        times.dma_read,
+        times.dma_tail,
+        times.dma_minimum,
+        times.descriptor,
+        times.bandwidth,
+        times.element_write,
+    )
+    return (*moved, times.transpose_share) if transposes else moved
+
+
+def _tensor(times: Clockwork) -> tuple[Figure, ...]:
+    return (
+        times.clocks[Engine.TENSOR],
+        times.row_overhead,
+        times.row_overhead_fp32,
+        times.drain,
+        *times.load_weights.values(),
+        *times.weights_interval.values(),
+        times.throttle_window,
+        times.throttle_slowdown,
+    )

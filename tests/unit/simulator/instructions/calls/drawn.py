@@ -1,0 +1,320 @@
+"""One legal call of an instruction, drawn from what its record promises, and its three runs.
+
+A :class:`DrawnCall` runs alone: straight through the gate with its ``dst`` (``record``), as the
+classic dialect spells it (``classic``), and so in the plain mode (``plain``), which states once
+more what AWS documents and shares none of the code that computes. The data are exact: multiples of
+1/2 of at most 4 in magnitude, so that no order of arithmetic changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator import Engine, Space, launch
+from difftest.simulator.dtypes import DTYPES, INTEGERS, TFLOAT32, from_bits, is_float
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction
+
+with embedded():  # loads every instruction, and is how kernels spell them
+    import neuronxcc.nki.isa as nisa
+    import neuronxcc.nki.language as nl
+
+MODES = ("record", "classic", "plain")
+BUFFERS = {
+    Space.SHARED_HBM: nl.shared_hbm,
+    Space.PRIVATE_HBM: nl.private_hbm,
+    Space.SBUF: nl.sbuf,
+    Space.PSUM: nl.psum,
+}
+ENGINES = {engine: getattr(nisa.engine, engine.value, None) for engine in Engine}
+WIDE_ULPS = 16
+"""Units in the last place between two computations of one curved function (activation alone)."""
+
+ADDING = ("activation", "bn_aggr", "bn_stats", "nc_matmul", "tensor_partition_reduce")
+ADDING += ("tensor_reduce", "tensor_scalar_reduce")
+"""A sum of zeros has the sign that its order gives it, of which no page says anything."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What stands at a role: a tensor of its own, in a buffer."""
+
+    values: Any
+    dtype: np.dtype[Any]
+    space: Space
+    written: bool = True
+    """Whether it holds its values before the call; a destination need not."""
+    at: Callable[[Any], Any] | None = None
+    """The part of it that the call takes: of an indirect operand, the index."""
+
+    @property
+    def array(self) -> Any:
+        """The values as a host keeps them."""
+        if self.dtype == TFLOAT32:
+            return np.asarray(self.values, np.float32).view(TFLOAT32)
+        return np.asarray(self.values).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class DrawnCall:
+    """A call: operands and destinations by role, options in the record's order, and a spelling.
+
+    ``spell`` gets the tiles by role, ``dtype`` and ``engine``, and returns the new tile, or None
+    where the classic call writes to its ``dst``.
+    """
+
+    record: Instruction
+    operands: dict[str, Any]
+    options: tuple[Any, ...]
+    destinations: dict[str, Operand | None]
+    spell: Callable[[SimpleNamespace], Any]
+    engine: Engine = Engine.UNKNOWN
+    close: bool = False
+    """Of a curved function: equal within some last places instead of bit for bit."""
+    beside: dict[str, Operand] = field(default_factory=dict)
+    """Tiles that are no operands: those that hold indices."""
+
+    def role(self, name: str) -> Any:
+        """What stands at an operand or a destination."""
+        return self.operands[name] if name in self.operands else self.destinations[name]
+
+    def __repr__(self) -> str:
+        def shown(one: Any) -> Any:
+            if not isinstance(one, Operand):
+                return one
+            return f"{np.shape(one.values)} {one.dtype} {one.space.value}"
+
+        given = {**self.operands, **self.destinations}
+        text = ", ".join(f"{name}={shown(one)}" for name, one in given.items())
+        return f"{self.record.name}({text}; {self.options}, {self.engine})"
+
+    def run(self, mode: str) -> list[Any]:
+        """What the call leaves in each destination, in one of the three modes."""
+        tensors = {**self.beside, **self.operands, **self.destinations}
+        held = {name: one for name, one in tensors.items() if isinstance(one, Operand)}
+
+        def kernel(*arrays: Any) -> Any:
+            made = {
+                name: _place(array, one)
+                for array, (name, one) in zip(arrays, held.items(), strict=True)
+            }
+            tiles = SimpleNamespace(**{**tensors, **made})
+            for name, one in tensors.items():
+                if callable(one):
+                    setattr(tiles, name, one())
+                elif isinstance(one, Operand) and one.at is not None:
+                    setattr(tiles, name, one.at(tiles))
+            results = self._issue(tiles) if mode == "record" else self._spell(tiles)
+            return tuple(_returned(made.get(name, tile)) for name, tile in results)
+
+        arrays = [one.array for one in held.values()]
+        return list(launch(kernel, arrays, plain=mode == "plain").outputs)
+
+    def _issue(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
+        record = self.record
+        names = [role.name for role in record.destinations]
+        dst, *others = (getattr(tiles, name) for name in names)
+        operands = tuple(getattr(tiles, role.name) for role in record.operands)
+        gate.issue(
+            record, operands, self.options, dst=dst, others=tuple(others), engine=self.engine
+        )
+        return [(name, getattr(tiles, name)) for name in names if getattr(tiles, name) is not None]
+
+    def _spell(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
+        names = [role.name for role in self.record.destinations]
+        first = self.destinations[names[0]]
+        tiles.dtype, tiles.engine = _spelled(first.dtype), ENGINES[self.engine]
+        result = self.spell(tiles)
+        results = [(names[0] if result is None else "", tiles.dst if result is None else result)]
+        rest = [(name, getattr(tiles, name)) for name in names[1:]]
+        return results + [(name, tile) for name, tile in rest if tile is not None]
+
+
+def _spelled(dtype: np.dtype[Any]) -> Any:
+    return nl.tfloat32 if dtype == TFLOAT32 else dtype
+
+
+def _place(tensor: Any, operand: Operand) -> Any:
+    """The operand in its buffer, with its values if it holds them."""
+    dtype = _spelled(operand.dtype)
+    if operand.written and operand.space is Space.SBUF:
+        return nl.load(tensor)
+    tile = nl.ndarray(tensor.shape, dtype, buffer=BUFFERS[operand.space])
+    if operand.written and operand.space is Space.PSUM:
+        tile[...] = nl.load(tensor)
+    elif operand.written:
+        nisa.dma_copy(dst=tile, src=tensor)
+    return tile
+
+
+def _returned(tile: Any) -> Any:
+    """The tile's elements in an output of the kernel."""
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=nisa.tensor_copy(tile) if tile.space is Space.PSUM else tile)
+    return out
+
+
+def difference(call: DrawnCall, a: Any, b: Any) -> str:
+    """What is different between two arrays, or nothing. NaN of any bits is equal to NaN."""
+    if a.dtype != b.dtype or a.size != b.size:
+        return f"{a.dtype}{a.shape} and {b.dtype}{b.shape}"
+    a, b = a.reshape(-1), b.reshape(-1)
+    if not is_float(a.dtype):
+        return "" if (a == b).all() else f"{a} and {b}"
+    x, y = (np.asarray(from_bits(v, v.dtype), np.float32) for v in (a, b))
+    same = (x == y) & ((np.signbit(x) == np.signbit(y)) | (call.record.name in ADDING))
+    same |= np.isnan(x) & np.isnan(y)
+    if call.close:
+        epsilon = {1: 2.0**-2, 2: 2.0**-7}.get(a.dtype.itemsize, 2.0**-10)
+        exact = a.dtype == np.float32
+        bound = WIDE_ULPS * 2.0**-23 + (0 if exact else epsilon)
+        same |= np.abs(x - y) <= np.maximum(bound * np.maximum(np.abs(x), np.abs(y)), 2.0**-18)
+    return "" if same.all() else f"{x} and {y}"
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+Choose = Callable[[Sequence[Any]], Any]
+"""Picks one of several: Hypothesis's draw, or a seeded generator."""
+
+
+class Drawing:
+    """Draws a call's parts from a record; ``forced`` says what must stand at a role.
+
+    Parameters
+    ----------
+    forced : role -> a buffer or a dtype, which every call that is drawn has there.
+    """
+
+    def __init__(self, record: Instruction, choose: Choose, forced: dict[str, Any]) -> None:
+        self.record = record
+        self.pick = choose
+        self.forced = forced
+        self.roles = {role.name: role for role in (*record.operands, *record.destinations)}
+        self.seed = choose(range(1000))
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer, both ends included."""
+        return int(self.pick(range(low, high + 1)))
+
+    def flag(self) -> bool:
+        return bool(self.pick((False, True)))
+
+    def shape(self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()) -> Any:
+        """Partitions, and free axes."""
+        first = self.pick(tuple(partitions) or (1, 2, 5, 33, 128))
+        return (first, *(self.integer(1, 4) for _ in range(self.pick(ranks) - 1)))
+
+    def space(self, role: str, among: Sequence[Space] | None = None) -> Space:
+        """A buffer of the role."""
+        wanted = self.forced.get(role)
+        if isinstance(wanted, Space):
+            return wanted
+        return self.pick([one for one in self.roles[role].buffers if among is None or one in among])
+
+    def not_both_in_psum(self, *roles: str) -> dict[str, Space]:
+        """Buffers of which at most one is PSUM."""
+        wanted = [role for role in roles if self.forced.get(role) is Space.PSUM]
+        chosen = wanted[0] if wanted else self.pick((*roles, ""))
+        return {
+            role: self.space(role, (Space.PSUM,) if role == chosen else (Space.SBUF,))
+            for role in roles
+        }
+
+    def dtype(self, role: str, among: Sequence[Any] | None = None) -> np.dtype[Any]:
+        """A dtype of the role."""
+        wanted = self.forced.get(role)
+        if isinstance(wanted, np.dtype):
+            return wanted
+        allowed = self.roles[role].dtypes or DTYPES
+        return self.pick([one for one in allowed if among is None or one in among])
+
+    def values(self, shape: Any, dtype: np.dtype[Any], low: int = -4, high: int = 4) -> Any:
+        """Exact values that the dtype holds: small integers, halves too for floats."""
+        rng = self.seed = self.seed + 1
+        generator = np.random.default_rng(rng)
+        if dtype == np.bool_:
+            return generator.integers(0, 2, shape).astype(bool)
+        if not is_float(dtype):
+            least = 0 if dtype.kind == "u" else low
+            return generator.integers(max(low, least), high + 1, shape)
+        return generator.integers(2 * low, 2 * high + 1, shape) / 2
+
+    def tile(
+        self,
+        role: str,
+        shape: Any,
+        *,
+        space: Space | None = None,
+        dtype: np.dtype[Any] | None = None,
+        values: Any = None,
+        written: bool = True,
+        low: int = -4,
+        high: int = 4,
+    ) -> Operand:
+        """A tile at a role."""
+        kind = self.dtype(role) if dtype is None else dtype
+        given = self.values(shape, kind, low, high) if values is None else values
+        return Operand(given, kind, self.space(role) if space is None else space, written)
+
+    def vector(self, role: str, partitions: int, low: int = -4, high: int = 4) -> Any:
+        """A number, or a vector with one element in each partition."""
+        if role not in self.forced and self.flag():
+            return float(self.integer(low, high))
+        return self.tile(role, (partitions, 1), low=low, high=high)
+
+    def dst(self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any) -> Operand:
+        """The first destination, of which the call writes everything."""
+        kind = self.dtype("dst", among)
+        return self.tile("dst", shape, dtype=kind, written=False, **given)
+
+    def other(self, role: str, shape: Any) -> Operand | None:
+        """A further destination, or None where it is optional."""
+        if role not in self.forced and self.roles[role].optional and self.flag():
+            return None
+        return self.tile(role, shape, written=False)
+
+    def engine(self, *operands: Any, among: Sequence[Engine] | None = None) -> Engine:
+        """No engine, or one of the record's that reaches the operands."""
+        reach = [one for one in operands if isinstance(one, Operand)]
+        in_psum = any(one.space is Space.PSUM for one in reach)
+        engines = self.record.engines if among is None else among
+        return self.pick(
+            [Engine.UNKNOWN, *(e for e in engines if not (in_psum and e is Engine.GPSIMD))]
+        )
+
+
+Example = Callable[[Drawing], DrawnCall]
+EXAMPLES: dict[str, Example] = {}
+"""How to draw a legal call of each instruction, by name."""
+
+
+def draws(name: str) -> Callable[[Example], Example]:
+    """Register how to draw a legal call of an instruction."""
+
+    def register(example: Example) -> Example:
+        EXAMPLES[name] = example
+        return example
+
+    return register
+
+
+def drawn(name: str, choose: Choose, forced: dict[str, Any] | None = None) -> DrawnCall:
+    """A legal call of the instruction."""
+    return EXAMPLES[name](Drawing(INSTRUCTIONS[name], choose, forced or {}))
+
+
+def all_integers(*operands: Any) -> bool:
+    """Whether all tiles among the operands hold integers: what bitvec operators take."""
+    return all(one.dtype in INTEGERS for one in operands if isinstance(one, Operand))
+
+
+def index_tile(values: Any, dtype: str = "int32") -> Operand:
+    """A tile of indices in SBUF."""
+    return Operand(np.asarray(values), np.dtype(dtype), Space.SBUF)

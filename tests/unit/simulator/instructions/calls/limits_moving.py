@@ -1,0 +1,451 @@
+"""The limits of DMA, gathers, searches, selections and copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.simulator import (
+    TRN1,
+    BufferError,
+    DtypeError,
+    Engine,
+    KernelError,
+    LimitError,
+    NotModelledError,
+    ShapeError,
+    Space,
+)
+from difftest.simulator.instructions.alu import ALU_OPS as A
+from difftest.simulator.instructions.registers import Accumulate
+from tests.unit.simulator.instructions.calls.drawn import nl
+from tests.unit.simulator.instructions.calls.limits import (
+    A_TILE,
+    GPSIMD_IN_PSUM,
+    IN_PSUM,
+    INTEGERS,
+    limit,
+    tile,
+)
+from tests.unit.simulator.instructions.calls.uses import Tensor, Use
+
+PSUM, HBM = Space.PSUM, Space.SHARED_HBM
+VECTOR, GPSIMD = Engine.VECTOR, Engine.GPSIMD
+FP32_MIN = float(np.finfo(np.float32).min)
+
+# -- DMA -------------------------------------------------------------------------------------------
+
+TABLE = tile(9, 4, space=HBM)
+ROWS = tile(9, 4, space=HBM, indexed=(3, 4))
+
+
+def copied(src=TABLE, dst=TABLE, rmw=None, dge="unknown", **given):
+    return Use({"src": src}, (rmw, dge), dst, **given)
+
+
+def gathered(dst=A_TILE, dge="unknown", **given):
+    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (False, dge), dst, **given)
+
+
+THREE_ROWS = tile(3, 4)
+
+
+def scattered(src=THREE_ROWS, rmw=None, skip=False, dge="unknown", **given):
+    return Use({"src": src}, (rmw, skip, dge), ROWS, **given)
+
+
+def turned(src, axes=None, dge="unknown", **given):
+    return Use({"src": src}, (axes, dge), **given)
+
+
+for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
+    limit(
+        name,
+        "_hardware_descriptors",
+        used(dge="hwdge"),
+        used(dge="hwdge", machine=TRN1),
+        KernelError,
+        "needs NeuronCore-v3",
+    )
+limit("dma_copy", "_same_size", copied(tile(4, 9)), copied(tile(4, 8)), ShapeError, "32 elements")
+limit(
+    "dma_gather",
+    "_same_size",
+    gathered(tile(8, 4)),
+    gathered(tile(4, 9)),
+    ShapeError,
+    "36 elements",
+)
+limit(
+    "dma_scatter",
+    "_same_size",
+    scattered(tile(4, 3)),
+    scattered(tile(3, 5)),
+    ShapeError,
+    "15 elements",
+)
+for name, used in (("dma_copy", copied), ("dma_scatter", scattered)):
+    limit(
+        name, "_adds", used(rmw=A["add"]), used(rmw=A["multiply"]), KernelError, "on the way adds"
+    )
+limit(
+    "dma_scatter",
+    "_skips_no_addition",
+    scattered(skip=True),
+    scattered(rmw=A["add"], skip=True),
+    KernelError,
+    "oob_mode.error only",
+)
+limit(
+    "dma_transpose",
+    "_hardware_descriptors",
+    turned(TABLE, dge="hwdge"),
+    turned(TABLE, dge="hwdge", machine=TRN1),
+    KernelError,
+    "needs NeuronCore-v3",
+)
+limit(
+    "dma_transpose",
+    "_permutation",
+    turned(tile(4, 3, 2, 5)),
+    turned(tile(4, 3, 2, 5, 2)),
+    ShapeError,
+    "2 to 4 dimensions",
+)
+limit(
+    "dma_transpose",
+    "_permutation",
+    turned(tile(4, 3, 2), (2, 1, 0)),
+    turned(tile(4, 3, 2), (0, 2, 1)),
+    NotModelledError,
+    "one permutation",
+)
+limit(
+    "dma_transpose",
+    "_permutation",
+    turned(tile(4, 128)),
+    turned(tile(4, 129)),
+    LimitError,
+    "129 partitions",
+)
+
+# -- gathers and searches --------------------------------------------------------------------------
+
+
+def gathered_by(places, values=A_TILE):
+    return Use({"indices": Tensor(places, "uint32"), "data": values})
+
+
+limit(
+    "gather_flattened",
+    "same_partitions(data, indices)",
+    gathered_by((4, 3)),
+    gathered_by((5, 3)),
+    ShapeError,
+    "indices [5, 3]",
+)
+
+
+def local(src=(32, 8), index=(32, 2), width=1, count=None, dst=None):
+    operands = {"src_buffer": Tensor(src), "index": Tensor(index, "uint16")}
+    return Use(operands, (width, count), dst)
+
+
+limit(
+    "local_gather",
+    "same_partitions(src_buffer, index)",
+    local(),
+    local(index=(16, 4)),
+    ShapeError,
+    "index [16, 4]",
+)
+for legal, illegal, text in (
+    (local((48, 8), (48, 2)), local((47, 8), (47, 2)), "a multiple of 16"),
+    (local(width=32), local(width=3), "num_elem_per_idx is one of"),
+    (local(index=(32, 256)), local(index=(32, 257)), "at most 4096 indices"),
+    (local(count=1), local(count=0), "at least one index"),
+    (local(count=32), local(count=33), "at most the 32 indices"),
+):
+    limit("local_gather", "_gatherable", legal, illegal, LimitError, text)
+limit(
+    "local_gather",
+    "one_dtype(src_buffer, dst)",
+    local(dst=tile(32, 32, 1)),
+    local(dst=tile(32, 32, 1, dtype="float16")),
+    DtypeError,
+    "of one dtype",
+)
+
+
+def searched(shape=(4, 8), vals=(4, 8)):
+    return Use({"data": Tensor(shape), "vals": Tensor(vals), "imm": 0.0}, others=(None,))
+
+
+for name in ("nc_find_index8", "nc_match_replace8"):
+    limit(
+        name,
+        "_eight_values",
+        searched(vals=(4, 2, 4)),
+        searched(vals=(4, 7)),
+        ShapeError,
+        "takes 8",
+    )
+    limit(
+        name,
+        "same_partitions(data, vals)",
+        searched((5, 9), (5, 8)),
+        searched((5, 9), (4, 8)),
+        ShapeError,
+        "same number of partitions",
+    )
+    limit(
+        name,
+        "length(data)",
+        searched((1, 16384), (1, 8)),
+        searched((1, 16385), (1, 8)),
+        LimitError,
+        "16385",
+    )
+limit(
+    "nc_find_index8",
+    "length(data)",
+    searched((1, 8), (1, 8)),
+    searched((1, 7), (1, 8)),
+    LimitError,
+    "8 to 16384 elements",
+)
+for least, most in ((8, 7), (16384, 16385)):
+    limit(
+        "max8",
+        "length(src)",
+        Use({"src": tile(1, least)}),
+        Use({"src": tile(1, most)}),
+        LimitError,
+        f"{most}",
+    )
+
+
+TWO_QUADRANTS = tile(64, 8)
+
+
+def shuffled(src=TWO_QUADRANTS, dst=TWO_QUADRANTS, order=tuple(range(32))):
+    return Use({"src": src}, (order,), dst)
+
+
+def from_partition(start, count, dtype="float32"):
+    return tile(128, 8, dtype=dtype, part=(slice(start, start + count), slice(0, 8)))
+
+
+SHUFFLE = "nc_stream_shuffle"
+for order in (tuple(range(31)), (*range(31), 32)):
+    legal = shuffled(order=(*range(31), 255))
+    limit(SHUFFLE, "_shuffle_mask", legal, shuffled(order=order), KernelError, "list of 32")
+limit(
+    SHUFFLE,
+    "one_dtype(src, dst)",
+    shuffled(),
+    shuffled(tile(64, 8, dtype="float16")),
+    DtypeError,
+    "of one dtype",
+)
+limit(
+    SHUFFLE,
+    "_shuffled",
+    shuffled(tile(64, 2, 4)),
+    shuffled(tile(64, 9)),
+    ShapeError,
+    "elements a partition",
+)
+for legal, illegal, count in ((96, 64, 32), (64, 32, 64), (0, 32, 96)):
+    begins = [shuffled(from_partition(at, count), tile(count, 8)) for at in (legal, illegal)]
+    if count == 32:  # a step of 64 is not asked of one quadrant; half of one is none
+        begins[1] = shuffled(from_partition(64, 64), from_partition(32, 64))
+    limit(SHUFFLE, "_shuffle_starts", *begins, LimitError, "begins at partition 32")
+
+
+def bounded(partitions):
+    return Use({"segment_ids": tile(partitions, 8, dtype="int32")})
+
+
+limit("sequence_bounds", "_one_partition", bounded(1), bounded(2), ShapeError, "one partition")
+
+# -- selections ------------------------------------------------------------------------------------
+
+
+def ranged(op="less", start=0, other=FP32_MIN, reduce_op="maximum", **given):
+    bounds = {"bound0": tile(4, 1), "bound1": tile(4, 1)}
+    options = (A["greater"], A[op], start, other, A[reduce_op], Accumulate.IDLE)
+    return Use({"on_true_tile": A_TILE, **bounds}, options, others=(None,), **given)
+
+
+for illegal, text in (
+    (ranged(machine=TRN1), "needs NeuronCore-v3"),
+    (ranged("not_equal"), "comp_op=not_equal"),
+    (ranged(other=-3.0e38), "the smallest float32"),
+    (ranged(start=2**24 - 7), "indices up to 16777216"),
+):
+    limit("range_select", "_range_rules", ranged(start=2**24 - 8), illegal, KernelError, text)
+
+
+def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **given):
+    tiles = {"on_true": on_true, "predicate": Tensor(predicate, "uint8", space), "on_false": 0.0}
+    reduce_op, into = A[given.get("reduce_op", "maximum")], given.get("into")
+    command = given.get("command", Accumulate.IDLE)
+    return Use(tiles, (False, reduce_op, command), dst, others=(into,))
+
+
+for name, used in (("range_select", ranged), ("select_reduce", selected)):
+    limit(
+        name,
+        "_keeps_the_largest",
+        used(),
+        used(reduce_op="minimum"),
+        NotModelledError,
+        "reduces with max only",
+    )
+limit(
+    "select_reduce",
+    "not_both_in_psum(on_true, predicate)",
+    selected(space=PSUM),
+    selected(IN_PSUM, space=PSUM),
+    BufferError,
+    "not both in PSUM",
+)
+for illegal in (selected(predicate=(4, 9)), selected(dst=tile(5, 8)), selected(tile(4, 7))):
+    limit(
+        "select_reduce",
+        "same_elements(dst, predicate, on_true)",
+        selected(predicate=(4, 2, 4)),
+        illegal,
+        ShapeError,
+        "same number of",
+    )
+
+
+def predicated(src=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE):
+    return Use({"src": src, "predicate": Tensor(predicate, "uint8", space)}, (False,), dst)
+
+
+PREDICATED = "tensor_copy_predicated"
+for illegal in (predicated(predicate=(4, 9)), predicated(tile(5, 8)), predicated(dst=tile(4, 7))):
+    limit(
+        PREDICATED,
+        "same_elements(dst, predicate, src)",
+        predicated(predicate=(4, 4, 2)),
+        illegal,
+        ShapeError,
+        "same number of",
+    )
+limit(
+    PREDICATED,
+    "not_both_in_psum(src, predicate)",
+    predicated(IN_PSUM),
+    predicated(IN_PSUM, space=PSUM),
+    BufferError,
+    "not both in PSUM",
+)
+limit(
+    PREDICATED,
+    "one_dtype(src, dst)",
+    predicated(INTEGERS, dst=INTEGERS),
+    predicated(INTEGERS),
+    DtypeError,
+    "src and dst of one dtype",
+)
+for side in ({"x": tile(4, 8, 1), "y": 0.0}, {"x": 1.0, "y": tile(4, 1, 8)}):
+    limit(
+        "where",
+        "same_rank(condition, x, y)",
+        Use({"condition": A_TILE, "x": tile(4, 1), "y": 0.0}),
+        Use({"condition": A_TILE, **side}),
+        ShapeError,
+        "same number of dimensions",
+    )
+
+# -- copies and constants --------------------------------------------------------------------------
+
+INDEXED, INDEXED_IN_PSUM = (tile(4, 8, space=s, indexed=(4, 3)) for s in (Space.SBUF, PSUM))
+for name, legal, illegal in (
+    ("tensor_copy", {"src": A_TILE}, {"src": IN_PSUM}),
+    ("tensor_copy_dynamic_src", {"src": INDEXED}, {"src": INDEXED_IN_PSUM}),
+):
+    limit(name, "no_gpsimd_in_psum", Use(legal, engine=GPSIMD), Use(illegal, engine=GPSIMD),
+          BufferError, GPSIMD_IN_PSUM)  # fmt: skip
+    limit(name, "no_gpsimd_in_psum", Use(illegal, engine=VECTOR), Use(illegal, engine=GPSIMD),
+          BufferError, GPSIMD_IN_PSUM)  # fmt: skip
+
+
+def put(src, dst=INDEXED, engine=GPSIMD):
+    return Use({"src": src}, (), dst, engine=engine)
+
+
+limit(
+    "tensor_copy_dynamic_dst",
+    "no_gpsimd_in_psum",
+    put(tile(4, 3)),
+    put(tile(4, 3), INDEXED_IN_PSUM),
+    BufferError,
+    GPSIMD_IN_PSUM,
+)
+for illegal in (tile(4, 1), tile(3, 3), tile(4, 3, 1)):
+    limit(
+        "tensor_copy_dynamic_dst",
+        "_of_one_shape",
+        put(tile(4, 3)),
+        put(illegal),
+        ShapeError,
+        "src of dst's shape",
+    )
+
+
+def constant(dst, engine=GPSIMD):
+    return Use({"value": 1.0}, ((4, 8),), dst, engine=engine)
+
+
+limit(
+    "memset", "no_gpsimd_in_psum", constant(A_TILE), constant(IN_PSUM), BufferError, GPSIMD_IN_PSUM
+)
+
+
+def placed(*shape):
+    """An index expression over this shape."""
+    return lambda: sum_of_indices(*shape)
+
+
+def sum_of_indices(*shape):
+    total = nl.arange(shape[0])
+    if len(shape) == 1:
+        return total
+    return total[:, None] + nl.arange(shape[1])[None, :]
+
+
+limit(
+    "iota",
+    "_two_dimensions",
+    Use({"expr": placed(4, 8)}),
+    Use({"expr": placed(8)}),
+    ShapeError,
+    "at least two dimensions",
+)
+
+
+def chosen(*shape):
+    return Use({"on_true_tile": A_TILE, "pred": placed(*shape), "on_false_value": 0.0})
+
+
+for shape in ((4, 7), (5, 8), (2, 8)):
+    limit(
+        "affine_select",
+        "_predicate_repeats",
+        chosen(1, 8),
+        chosen(*shape),
+        ShapeError,
+        "one that repeats in it",
+    )
+limit(
+    "select_reduce",
+    "reads_what_it_uses",
+    selected(into=tile(4, 1), command=Accumulate.REDUCE),
+    selected(into=tile(4, 1)),
+    KernelError,
+    "only if it uses them",
+)

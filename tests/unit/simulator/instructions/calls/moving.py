@@ -1,0 +1,315 @@
+"""How to draw legal calls of the copies, constants, DMAs, searches and gathers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.simulator import Engine
+from difftest.simulator.instructions.alu import ALU_OPS
+from tests.unit.simulator.instructions.calls.drawn import (
+    Drawing,
+    DrawnCall,
+    Operand,
+    draws,
+    index_tile,
+    nisa,
+    nl,
+)
+
+BOOL = np.dtype(np.bool_)
+AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+COPYING = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+
+
+@draws("tensor_copy")
+def tensor_copy(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    src, dst = d.tile("src", shape), d.dst(shape)
+    return DrawnCall(
+        d.record,
+        {"src": src},
+        (),
+        {"dst": dst},
+        lambda t: nisa.tensor_copy(t.src, dtype=t.dtype, engine=t.engine),
+        d.engine(src, dst, among=COPYING),
+    )
+
+
+@draws("tensor_copy_dynamic_src")
+def tensor_copy_dynamic_src(d: Drawing) -> DrawnCall:
+    shape = (d.shape()[0], d.integer(4, 7))
+    width = d.integer(1, 3)
+
+    def part(t):
+        return t.src[nl.arange(shape[0])[:, None], t.offset[0, 0] + nl.arange(width)[None, :]]
+
+    src, dst = d.tile("src", shape), d.dst((shape[0], width))
+    indirect = Operand(src.values, src.dtype, src.space, at=part)
+    return DrawnCall(
+        d.record,
+        {"src": indirect},
+        (),
+        {"dst": dst},
+        lambda t: nisa.tensor_copy_dynamic_src(t.src, dtype=t.dtype, engine=t.engine),
+        d.engine(src, dst, among=COPYING),
+        beside={"offset": index_tile([[d.integer(0, shape[1] - width)]])},
+    )
+
+
+@draws("tensor_copy_dynamic_dst")
+def tensor_copy_dynamic_dst(d: Drawing) -> DrawnCall:
+    shape = (d.shape()[0], d.integer(4, 7))
+    width = d.integer(1, 3)
+
+    def part(t):
+        return t.dst[nl.arange(shape[0])[:, None], t.offset[0, 0] + nl.arange(width)[None, :]]
+
+    src, dst = d.tile("src", (shape[0], width)), d.tile("dst", shape)
+    return DrawnCall(
+        d.record,
+        {"src": src},
+        (),
+        {"dst": Operand(dst.values, dst.dtype, dst.space, at=part)},
+        lambda t: nisa.tensor_copy_dynamic_dst(dst=t.dst, src=t.src, engine=t.engine),
+        d.engine(src, dst, among=COPYING),
+        beside={"offset": index_tile([[d.integer(0, shape[1] - width)]])},
+    )
+
+
+@draws("memset")
+def memset(d: Drawing) -> DrawnCall:
+    shape, dst = d.shape(), None
+    dst = d.dst(shape)
+    value = d.pick((0, 1)) if dst.dtype == BOOL else d.pick((0, 1, 3.0, -2, 2.5))
+    value = abs(value) if dst.dtype.kind == "u" else value
+    return DrawnCall(
+        d.record,
+        {"value": value},
+        (shape,),
+        {"dst": dst},
+        lambda t: nisa.memset(shape, value, t.dtype, engine=t.engine),
+        d.engine(dst),
+    )
+
+
+@draws("iota")
+def iota(d: Drawing) -> DrawnCall:
+    shape = d.shape(ranks=(2,))
+    step, start = d.integer(0, 2), d.integer(0, 3)
+
+    def expression():
+        return step * nl.arange(shape[0])[:, None] + nl.arange(shape[1])[None, :] + start
+
+    return DrawnCall(
+        d.record,
+        {"expr": expression},
+        (),
+        {"dst": d.dst(shape)},
+        lambda t: nisa.iota(t.expr, dtype=t.dtype),
+    )
+
+
+@draws("rand")
+def rand(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    return DrawnCall(
+        d.record, {}, (shape,), {"dst": d.dst(shape)}, lambda t: nl.rand(shape, dtype=t.dtype)
+    )
+
+
+# -- DMA -------------------------------------------------------------------------------------------
+
+
+@draws("dma_copy")
+def dma_copy(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    rmw = ALU_OPS["add"] if d.flag() else None
+    dge = d.pick(("none", "swdge", "hwdge", "unknown"))
+
+    def spell(t):
+        mode, op = nisa.dge_mode[dge], None if rmw is None else np.add
+        nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, dge_mode=mode)
+
+    dst = d.tile("dst", shape, written=rmw is not None)
+    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, dge), {"dst": dst}, spell)
+
+
+def rows_at(d: Drawing, role, count, columns, rows=9):
+    """A table of which a tile of indices names rows, and the tile."""
+    table = d.tile(role, (rows, columns))
+    places = [d.integer(0, rows - 1) for _ in range(count)]
+
+    def part(t):
+        return getattr(t, role)[t.places, nl.arange(columns)[None, :]]
+
+    indirect = Operand(table.values, table.dtype, table.space, at=part)
+    return indirect, index_tile(np.reshape(places, (count, 1)), d.pick(("int32", "uint32")))
+
+
+@draws("dma_gather")
+def dma_gather(d: Drawing) -> DrawnCall:
+    count, columns = d.integer(2, 5), d.integer(1, 4)
+    src, places = rows_at(d, "src", count, columns)
+    skip = d.flag()
+
+    def spell(t):
+        mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+        nisa.dma_copy(dst=t.dst, src=t.src, oob_mode=mode)
+
+    dst = d.tile("dst", (count, columns))
+    options = (skip, "unknown")
+    return DrawnCall(
+        d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
+    )
+
+
+@draws("dma_scatter")
+def dma_scatter(d: Drawing) -> DrawnCall:
+    count, columns = d.integer(2, 5), d.integer(1, 4)
+    dst, places = rows_at(d, "dst", count, columns)
+    rmw = ALU_OPS["add"] if d.flag() else None
+    skip = rmw is None and d.flag()
+
+    def spell(t):
+        mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+        op = None if rmw is None else np.add
+        nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, oob_mode=mode)
+
+    src = d.tile("src", (count, columns))
+    options = (rmw, skip, "unknown")
+    return DrawnCall(
+        d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
+    )
+
+
+@draws("dma_transpose")
+def dma_transpose(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    axes = AXES[len(shape)]
+    named = d.flag()
+    turned = tuple(shape[k] for k in axes)
+    return DrawnCall(
+        d.record,
+        {"src": d.tile("src", shape)},
+        (axes if named else None, "unknown"),
+        {"dst": d.dst(turned)},
+        lambda t: nisa.dma_transpose(t.src, axes=axes if named else None, dtype=t.dtype),
+    )
+
+
+# -- searches and gathers --------------------------------------------------------------------------
+
+
+@draws("max8")
+def max8(d: Drawing) -> DrawnCall:
+    shape = d.pick(((1, 8), (5, 13), (33, 2, 5)))
+    return DrawnCall(
+        d.record,
+        {"src": d.tile("src", shape)},
+        (),
+        {"dst": d.dst((shape[0], 8))},
+        lambda t: nisa.max8(src=t.src, dtype=t.dtype),
+    )
+
+
+def data_and_values(d: Drawing):
+    """Data, and for each partition 8 of its values, at places of their own."""
+    shape = d.pick(((1, 8), (5, 13), (33, 2, 5)))
+    dtypes = (d.dtype("data"), d.dtype("vals"))
+    rng = np.random.default_rng(d.seed)
+    values = rng.integers(0, 2 if BOOL in dtypes else 5, shape)
+    lines = values.reshape(shape[0], -1)
+    places = np.array([rng.permutation(lines.shape[1])[:8] for _ in lines])
+    eight = np.take_along_axis(lines, places, axis=1)
+    data = d.tile("data", shape, dtype=dtypes[0], values=values)
+    return data, d.tile("vals", (shape[0], 8), dtype=dtypes[1], values=eight)
+
+
+@draws("nc_find_index8")
+def nc_find_index8(d: Drawing) -> DrawnCall:
+    data, vals = data_and_values(d)
+    return DrawnCall(
+        d.record,
+        {"data": data, "vals": vals},
+        (),
+        {"dst": d.dst(vals.values.shape)},
+        lambda t: nisa.nc_find_index8(data=t.data, vals=t.vals, dtype=t.dtype),
+    )
+
+
+@draws("nc_match_replace8")
+def nc_match_replace8(d: Drawing) -> DrawnCall:
+    data, vals = data_and_values(d)
+    imm = float(d.integer(0, 3))
+    return DrawnCall(
+        d.record,
+        {"data": data, "vals": vals, "imm": imm},
+        (),
+        {"dst": d.dst(data.values.shape), "dst_idx": d.other("dst_idx", vals.values.shape)},
+        lambda t: nisa.nc_match_replace8(
+            data=t.data, vals=t.vals, imm=imm, dst_idx=t.dst_idx, dtype=t.dtype
+        ),
+    )
+
+
+@draws("local_gather")
+def local_gather(d: Drawing) -> DrawnCall:
+    partitions, columns, width = d.pick((16, 32, 128)), d.integer(4, 9), d.pick((1, 2, 4))
+    each = d.integer(1, 3)
+    count = d.pick((None, d.integer(1, 16 * each)))
+    used = 16 * each if count is None else count
+    wanted = d.forced.get("dst")
+    dtype = wanted if isinstance(wanted, np.dtype) else d.dtype("src_buffer")
+    index = d.tile("index", (partitions, each), low=0, high=columns - width)
+    return DrawnCall(
+        d.record,
+        {"src_buffer": d.tile("src_buffer", (partitions, columns), dtype=dtype), "index": index},
+        (width, count),
+        {"dst": d.tile("dst", (partitions, used, width), dtype=dtype, written=False)},
+        lambda t: nisa.local_gather(t.src_buffer, t.index, width, count),
+    )
+
+
+@draws("gather_flattened")
+def gather_flattened(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    size = int(np.prod(shape[1:]))
+    places = (shape[0], d.integer(1, 6))
+    return DrawnCall(
+        d.record,
+        {
+            "indices": d.tile("indices", places, low=0, high=size - 1),
+            "data": d.tile("data", shape),
+        },
+        (),
+        {"dst": d.dst(places)},
+        lambda t: nl.gather_flattened(t.data, t.indices, dtype=t.dtype),
+    )
+
+
+@draws("nc_stream_shuffle")
+def nc_stream_shuffle(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    order = tuple(d.pick((255, *range(32))) for _ in range(32))
+    wanted = [d.forced.get(role) for role in ("src", "dst")]
+    dtype = next((one for one in wanted if isinstance(one, np.dtype)), None) or d.dtype("src")
+    return DrawnCall(
+        d.record,
+        {"src": d.tile("src", shape, dtype=dtype)},
+        (order,),
+        {"dst": d.tile("dst", shape, dtype=dtype)},
+        lambda t: nisa.nc_stream_shuffle(t.src, t.dst, list(order)),
+    )
+
+
+@draws("sequence_bounds")
+def sequence_bounds(d: Drawing) -> DrawnCall:
+    length = d.integer(1, 9)
+    ids = [[d.integer(0, 2) for _ in range(length)]]
+    return DrawnCall(
+        d.record,
+        {"segment_ids": d.tile("segment_ids", (1, length), values=ids)},
+        (),
+        {"dst": d.dst((1, 2, length))},
+        lambda t: nisa.sequence_bounds(segment_ids=t.segment_ids, dtype=t.dtype),
+    )

@@ -1,0 +1,250 @@
+"""How to draw legal calls of the reductions, the scan and the selections."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.registers import Accumulate
+from tests.unit.simulator.instructions.calls.computing import (
+    COMPARING,
+    LOGICAL,
+    operator,
+    spelled,
+)
+from tests.unit.simulator.instructions.calls.drawn import (
+    Drawing,
+    DrawnCall,
+    all_integers,
+    draws,
+    nisa,
+    nl,
+)
+
+REDUCING = ("add", "subtract", "maximum", "minimum", "multiply", *LOGICAL)
+RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def factors(d: Drawing, name, data):
+    """The data again, small enough for a product of all of them to be exact."""
+    if name != "multiply":
+        return data
+    shape = data.values.shape
+    return d.tile("data", shape, space=data.space, dtype=data.dtype, low=-1, high=1)
+
+
+@draws("tensor_reduce")
+def tensor_reduce(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    axes = tuple(range(d.integer(1, len(shape) - 1), len(shape)))
+    keepdims = d.flag()
+    kept = tuple(1 if k in axes else n for k, n in enumerate(shape) if keepdims or k not in axes)
+    data = d.tile("data", shape)
+    dst = d.dst(kept if len(kept) > 1 else (*kept, 1))
+    op = operator(d, data, dst, arithmetic=REDUCING)
+    negate = not op.bitvec and d.flag()
+    return DrawnCall(
+        d.record,
+        {"data": factors(d, op.name, data)},
+        (op, axes, negate, keepdims, False),
+        {"dst": dst},
+        lambda t: nisa.tensor_reduce(
+            spelled(op), t.data, axis=list(axes), negate=negate, keepdims=keepdims, dtype=t.dtype
+        ),
+    )
+
+
+@draws("tensor_partition_reduce")
+def tensor_partition_reduce(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    data, dst = d.tile("data", shape), d.dst((1, *shape[1:]))
+    bitvec = ("bitwise_or", "bitwise_and") if all_integers(data, dst) else ()
+    op = ALU_OPS[d.pick(("add", "maximum", *bitvec))]
+    return DrawnCall(
+        d.record,
+        {"data": data},
+        (op,),
+        {"dst": dst},
+        lambda t: nisa.tensor_partition_reduce(spelled(op), t.data, dtype=t.dtype),
+    )
+
+
+@draws("tensor_scalar_reduce")
+def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    reduce_op = ALU_OPS[d.pick(("add", "subtract", "multiply", "maximum", "minimum"))]
+    small = ("multiply", "maximum", "minimum", *COMPARING)
+    op0 = ALU_OPS[d.pick(small if reduce_op.name == "multiply" else (*small, "add", "subtract"))]
+    most = 1 if reduce_op.name == "multiply" else 4
+    data = d.tile("data", shape, low=-most, high=most)
+    operand0 = d.vector("operand0", shape[0], low=-most, high=most)
+    return DrawnCall(
+        d.record,
+        {"data": data, "operand0": operand0},
+        (op0, reduce_op),
+        {"dst": d.dst(shape), "reduce_res": d.other("reduce_res", (shape[0], 1))},
+        lambda t: nisa.tensor_scalar_reduce(
+            data=t.data,
+            op0=spelled(op0),
+            operand0=t.operand0,
+            reduce_op=spelled(reduce_op),
+            reduce_res=t.reduce_res,
+            dtype=t.dtype,
+        ),
+    )
+
+
+@draws("tensor_tensor_scan")
+def tensor_tensor_scan(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    spaces = d.not_both_in_psum("data0", "data1")
+    op0, op1 = (ALU_OPS[d.pick(("add", "subtract", "multiply", "maximum"))] for _ in range(2))
+    reverse = (d.flag(), d.flag())
+    return DrawnCall(
+        d.record,
+        {
+            "data0": d.tile("data0", shape, space=spaces["data0"]),
+            "data1": d.tile("data1", shape, space=spaces["data1"]),
+            "initial": d.vector("initial", shape[0]),
+        },
+        (op0, op1, *reverse),
+        {"dst": d.dst(shape)},
+        lambda t: nisa.tensor_tensor_scan(
+            t.data0, t.data1, t.initial, spelled(op0), spelled(op1), *reverse, dtype=t.dtype
+        ),
+    )
+
+
+@draws("bn_stats")
+def bn_stats(d: Drawing) -> DrawnCall:
+    """Counts that are powers of two, so that means are exact."""
+    shape = (d.shape()[0], d.pick((1, 2, 4, 32, 512)))
+    return DrawnCall(
+        d.record,
+        {"data": d.tile("data", shape)},
+        (),
+        {"dst": d.dst((shape[0], 6))},
+        lambda t: nisa.bn_stats(t.data, dtype=t.dtype),
+    )
+
+
+@draws("bn_aggr")
+def bn_aggr(d: Drawing) -> DrawnCall:
+    """Tuples of one element each, a power of two of them."""
+    shape = (d.shape()[0], 3 * d.pick((1, 2, 4)))
+    dtype = d.dtype("data")
+    values = np.abs(d.values(shape, dtype).astype(np.float64))
+    values[:, ::3] = 1
+    return DrawnCall(
+        d.record,
+        {"data": d.tile("data", shape, dtype=dtype, values=values)},
+        (),
+        {"dst": d.dst((shape[0], 2))},
+        lambda t: nisa.bn_aggr(t.data, dtype=t.dtype),
+    )
+
+
+# -- selections ------------------------------------------------------------------------------------
+
+
+@draws("affine_select")
+def affine_select(d: Drawing) -> DrawnCall:
+    shape = d.shape(ranks=(2,))
+    step, other = d.integer(-2, 2), float(d.integer(0, 4))
+
+    def spell(t):
+        p, x = nl.arange(shape[0])[:, None], nl.arange(shape[1])[None, :]
+        return nisa.affine_select(p + step * x >= 1, t.on_true_tile, other, dtype=t.dtype)
+
+    def distance():
+        return nl.arange(shape[0])[:, None] + step * nl.arange(shape[1])[None, :] - 1
+
+    tile = d.tile("on_true_tile", shape)
+    operands = {"on_true_tile": tile, "pred": distance, "on_false_value": other}
+    return DrawnCall(d.record, operands, (), {"dst": d.dst(shape)}, spell)
+
+
+@draws("range_select")
+def range_select(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    low, high = (d.pick(RANGE_COMPARISONS) for _ in range(2))
+    start, least = d.integer(0, 3), float(np.finfo(np.float32).min)
+    command, largest = d.pick(tuple(Accumulate)), ALU_OPS["maximum"]
+    return DrawnCall(
+        d.record,
+        {
+            "on_true_tile": d.tile("on_true_tile", shape),
+            "bound0": d.tile("bound0", (shape[0], 1)),
+            "bound1": d.tile("bound1", (shape[0], 1), low=0, high=8),
+        },
+        (ALU_OPS[low], ALU_OPS[high], start, least, largest, command),
+        {"dst": d.dst(shape), "reduce_res": d.other("reduce_res", (shape[0], 1))},
+        lambda t: nisa.range_select(
+            on_true_tile=t.on_true_tile,
+            comp_op0=getattr(nl, low),
+            comp_op1=getattr(nl, high),
+            bound0=t.bound0,
+            bound1=t.bound1,
+            range_start=start,
+            reduce_cmd=nisa.reduce_cmd(command.value),
+            reduce_res=t.reduce_res,
+            dtype=t.dtype,
+        ),
+    )
+
+
+@draws("select_reduce")
+def select_reduce(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    spaces = d.not_both_in_psum("on_true", "predicate")
+    reduce_res = d.other("reduce_res", (shape[0], 1))
+    commands = [one for one in Accumulate if reduce_res is None or one is not Accumulate.IDLE]
+    command, reverse = d.pick(commands), d.flag()
+
+    def spell(t):
+        nisa.select_reduce(
+            dst=t.dst,
+            predicate=t.predicate,
+            on_true=t.on_true,
+            on_false=t.on_false,
+            reduce_res=t.reduce_res,
+            reduce_cmd=nisa.reduce_cmd(command.value),
+            reverse_pred=reverse,
+        )
+
+    return DrawnCall(
+        d.record,
+        {
+            "on_true": d.tile("on_true", shape, space=spaces["on_true"]),
+            "predicate": d.tile("predicate", shape, space=spaces["predicate"], low=0, high=1),
+            "on_false": d.vector("on_false", shape[0]),
+        },
+        (reverse, ALU_OPS["maximum"], command),
+        {"dst": d.dst(shape), "reduce_res": reduce_res},
+        spell,
+    )
+
+
+@draws("tensor_copy_predicated")
+def tensor_copy_predicated(d: Drawing) -> DrawnCall:
+    shape = d.shape()
+    dtype = d.forced.get("src", d.forced.get("dst"))
+    dtype = dtype if isinstance(dtype, np.dtype) else d.dtype("dst")
+    spaces = d.not_both_in_psum("src", "predicate")
+    src, reverse = float(d.integer(0, 4)), d.flag()
+    if "src" in d.forced or d.flag():
+        src = d.tile("src", shape, space=spaces["src"], dtype=dtype)
+    space = spaces["predicate"]
+
+    def spell(t):
+        nisa.tensor_copy_predicated(
+            src=t.src, dst=t.dst, predicate=t.predicate, reverse_pred=reverse
+        )
+
+    return DrawnCall(
+        d.record,
+        {"src": src, "predicate": d.tile("predicate", shape, space=space, low=0, high=1)},
+        (reverse,),
+        {"dst": d.tile("dst", shape, dtype=dtype)},
+        spell,
+    )

@@ -1,0 +1,76 @@
+"""Uses of instructions that have no data: what the rules of a record see, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator import TRN2, Engine, Machine, Space, launch
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import NAMES
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.record import Call, Instruction
+
+
+class Tensor(NamedTuple):
+    """A tensor to be made, and the part of it that is taken."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    space: Space = Space.SBUF
+    part: Any = None
+    indexed: tuple[int, ...] = ()
+    """The shape of the tile of indices by which it is taken; () for none."""
+
+    def made(self) -> Any:
+        """The tile, in the launch that is running; nothing of it is written."""
+        core = current()
+        tile = core.tile.whole(core.allocate(self.shape, NAMES[self.dtype], self.space))
+        if self.indexed:
+            places = Tensor(self.indexed, "int32").made()
+            return IndirectTile(tile, (places, *(0 for _ in self.shape[1:])))
+        return tile if self.part is None else tile[self.part]
+
+
+@dataclass(frozen=True)
+class Use:
+    """Operands, options and destinations of one use of an instruction."""
+
+    operands: Mapping[str, Any]
+    options: tuple[Any, ...] = ()
+    dst: Any = None
+    others: tuple[Any, ...] = ()
+    dtype: str | None = None
+    engine: Engine = Engine.UNKNOWN
+    machine: Machine = field(default=TRN2)
+
+    def check(self, record: Instruction) -> Call:
+        """Check the use against a record.
+
+        Raises
+        ------
+        NkiError : the record does not allow it.
+        """
+        calls = []
+
+        def kernel() -> None:
+            operands = tuple(_made(self.operands[role.name]) for role in record.operands)
+            dst, *others = (_made(one) for one in (self.dst, *self.others))
+            dtype = None if self.dtype is None else np.dtype(NAMES[self.dtype])
+            machine, engine = current().machine, self.engine
+            calls.append(
+                check(machine, record, operands, self.options, dst, tuple(others), dtype, engine)
+            )
+
+        launch(kernel, machine=self.machine)
+        return calls[0]
+
+
+def _made(one: Any) -> Any:
+    if isinstance(one, Tensor):
+        return one.made()
+    return one() if callable(one) else one

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from difftest.simulator import TRN2, Engine
+from difftest.timing.evidence import Evidence
+from difftest.timing.known import evidence_of
+
+MEASURED, DOCUMENTED, ASSUMED = Evidence
+
+
+@pytest.mark.parametrize(
+    ("instruction", "engine", "known"),
+    [
+        ("tensor_copy", Engine.VECTOR, {MEASURED, DOCUMENTED}),
+        ("tensor_copy", Engine.GPSIMD, {ASSUMED}),
+        ("iota", Engine.GPSIMD, {DOCUMENTED}),
+        ("dma_copy", Engine.DMA, {MEASURED}),
+        ("dma_transpose", Engine.DMA, {MEASURED, DOCUMENTED}),
+        ("nc_matmul", Engine.TENSOR, {MEASURED, DOCUMENTED, ASSUMED}),
+        ("local_gather", Engine.GPSIMD, set()),
+    ],
+)
+def test_the_evidence_behind_a_cost(instruction, engine, known):
+    assert evidence_of(instruction, engine, TRN2) == known
