@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, Array
-from difftest.simulator.errors import NotModelledError
+from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, TFLOAT32, Array
+from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
 from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
@@ -27,6 +27,33 @@ from difftest.simulator.trace import Engine
 BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
 
 
+def _bias(call: Call) -> None:
+    """``bias`` is a vector of float32, float16 or bfloat16.
+
+    Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
+    """
+    bias = call["bias"]
+    if isinstance(bias, type):
+        if not call.into_existing or call.machine.nc_version < 3:
+            raise KernelError(
+                "activation takes bias as a vector with one element in each partition",
+                received=f"bias of type {bias.__name__} on {call.machine.name}",
+                remedy="fill a [P, 1] tile with it",
+            )
+        return
+    if bias is None:
+        return
+    if call.into_existing:
+        if bias.dtype == TFLOAT32:
+            raise DtypeError("activation takes no bias of tfloat32", received=f"bias = {bias!r}")
+    elif bias.dtype not in BIAS_DTYPES:
+        raise DtypeError(
+            "activation takes bias of certain dtypes",
+            received=f"bias = {bias!r}",
+            limit="float32, float16, bfloat16",
+        )
+
+
 def _adds_up(call: Call) -> None:
     """The Scalar Engine's registers add."""
     op = call["reduce_op"]
@@ -41,24 +68,26 @@ def _adds_up(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="bias", takes=Takes.VECTOR, dtypes=BIAS_DTYPES, optional=True),
+        Role(name="bias", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(reducing("reduce_op"), reads_what_it_uses, _adds_up),
+    rules=(_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
-def activation(call: Call, data: Array, scale: Any, bias: Array | None) -> tuple[Any, Any]:
+def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
     values = as_float(data)
     if isinstance(scale, np.ndarray):
         values = values * column(scale, values.ndim)
     elif scale != 1.0:
         values = values * np.float32(scale)
-    if bias is not None:
+    if isinstance(bias, np.ndarray):
         values = values + as_float(column(bias, values.ndim))
+    elif bias is not None:
+        values = values + np.float32(bias)
     name = call["op"]
     check_range(name, values)
     result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)

@@ -247,6 +247,7 @@ def _turned(call: Call) -> Result:
     result=_turned,
     facts=_dge,
     in_place=True,
+    fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""

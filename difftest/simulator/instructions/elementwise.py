@@ -89,9 +89,25 @@ def _bitvec_integers(call: Call) -> None:
         need_integers(call, **dtypes, result=tensor_tensor_result(call).dtype)
 
 
+def _same_count(call: Call, first: str, second: str) -> bool:
+    """Whether a call into an existing dst has operands of one size: their shapes may differ then.
+
+    The engines count elements in each partition (AWS ``nisa.tensor_tensor``, v2.32.0).
+    """
+    left, right = call[first], call[second]
+    return call.into_existing and left.shape[0] == right.shape[0] and left.size == right.size
+
+
+def _one_rank(call: Call) -> None:
+    if not _same_count(call, "data1", "data2"):
+        same_rank("data1", "data2")(call)
+
+
 def tensor_tensor_result(call: Call) -> Result:
     """Free dimensions broadcast; the dtype is the promotion's."""
     left, right = call["data1"], call["data2"]
+    if _same_count(call, "data1", "data2"):
+        return Result(left.shape, call.wanted_dtype(left.dtype))
     shape = broadcast_shapes(left.shape, right.shape, f"{call.name} operands")
     return Result(shape, call.wanted_dtype(promote_dtypes(left.dtype, right.dtype)))
 
@@ -108,7 +124,7 @@ def _op(call: Call) -> dict[str, Any]:
     rules=(
         _binary,
         same_partitions("data1", "data2"),
-        same_rank("data1", "data2"),
+        _one_rank,
         not_both_in_psum("data1", "data2"),
         no_gpsimd_in_psum,
         _bitvec_integers,
@@ -119,6 +135,8 @@ def _op(call: Call) -> dict[str, Any]:
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
+    if data1.shape != data2.shape and _same_count(call, "data1", "data2"):
+        data2 = data2.reshape(data1.shape)
     if call.engine is Engine.GPSIMD and _is_exact(call):
         exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
@@ -241,6 +259,11 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
 # -- scalar_tensor_tensor --------------------------------------------------------------------------
 
 
+def _one_shape(call: Call) -> None:
+    if not _same_count(call, "data", "operand1"):
+        same_shape("data", "operand1")(call)
+
+
 def _both_vector_ops(call: Call) -> None:
     same_kind(call, call["op0"], call["op1"])
     need_vector_ops(call, call["op0"], call["op1"])
@@ -257,13 +280,14 @@ def _both_vector_ops(call: Call) -> None:
         Role(name="operand1"),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
-    rules=(same_shape("data", "operand1"), not_both_in_psum("data", "operand1"), _both_vector_ops),
+    rules=(_one_shape, not_both_in_psum("data", "operand1"), _both_vector_ops),
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
 )
 def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
+    operand1 = operand1.reshape(partial.shape)
     left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
     return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 

@@ -158,6 +158,11 @@ class Call:
             name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
         }
 
+    @property
+    def into_existing(self) -> bool:
+        """Whether the kernel names a ``dst``, as calls of today's dialect do."""
+        return "dst" in self.destinations
+
     def wanted_dtype(self, default: DType) -> DType:
         """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""
         dst = self.destinations.get("dst")
@@ -262,7 +267,7 @@ def instruction(
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
-    fit: Fit = Fit.EXACT,
+    fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Instruction]:

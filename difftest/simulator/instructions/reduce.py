@@ -24,7 +24,7 @@ from difftest.simulator.instructions.record import (
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.registers import one_a_partition
+from difftest.simulator.instructions.registers import REDUCE_RES, fold
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
@@ -214,16 +214,29 @@ def _with_tensor_scalar(call: Call) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER)),
-    options=("op0", "reduce_op"),
-    destinations=(DST, Role(name="reduce_res", shape=one_a_partition)),
+    operands=(
+        Role(name="data"),
+        Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+    ),
+    options=("op0", "reduce_op", "command", "negate"),
+    destinations=(DST, REDUCE_RES),
     rules=(_with_tensor_scalar,),
     result=like("data"),
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
-def tensor_scalar_reduce(call: Call, data: Array, operand0: Any) -> tuple[Array, Array]:
-    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
+def tensor_scalar_reduce(
+    call: Call, data: Array, operand0: Any, reduce_init: Any
+) -> tuple[Array, Array]:
+    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``.
+
+    The reduction goes through the Vector Engine's registers, which may hold one already
+    (``command``) or be loaded first (``reduce_init``).
+    """
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
     axes = tuple(range(1, result.ndim))
-    reduced = reduce_array(call["reduce_op"], result, axes, keepdims=True)
-    return result, reduced.reshape(result.shape[0], 1)
+    op, partitions = call["reduce_op"], result.shape[0]
+    reduced = reduce_array(op, result, axes, keepdims=True).reshape(partitions, 1)
+    if op.name != "subtract":  # which has no register: only the classic dialect reduces with it
+        reduced = fold("vector", partitions, reduced, op.name, call["command"], reduce_init)
+    return result, -reduced if call["negate"] else reduced

@@ -7,6 +7,7 @@ instructions.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Accumulate(Enum):
     RESET = 1
     REDUCE = 2
     RESET_REDUCE = 3
+    READ = "read"
+    """Only read out what they hold, as today's dialect does with ``idle`` and a ``reduce_res``."""
 
 
 def one_a_partition(call: Call) -> Shape:
@@ -34,6 +37,15 @@ def one_a_partition(call: Call) -> Shape:
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+
+
+_FOLDS: dict[str, tuple[Any, float]] = {
+    "add": (np.add, 0.0),
+    "multiply": (np.multiply, 1.0),
+    "maximum": (np.maximum, -np.inf),
+    "minimum": (np.minimum, np.inf),
+}
+"""How a register takes up a result, and what it holds when it is reset."""
 
 
 def reads_what_it_uses(call: Call) -> None:
@@ -54,16 +66,40 @@ def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate)
     """
     if command is Accumulate.IDLE:
         return None
-    core = current()
-    largest = op is not None and op.name == "maximum"
-    if command in (Accumulate.RESET, Accumulate.RESET_REDUCE) or engine not in core.accumulators:
-        start = np.float32(-np.inf if largest else 0)
-        core.accumulators[engine] = np.full((core.machine.partitions, 1), start)
-    held = core.accumulators[engine][: values.shape[0]]
+    if command is Accumulate.READ:
+        return current().accumulators[engine][: values.shape[0]].copy()
+    name = "maximum" if op is not None and op.name == "maximum" else "add"
+    reduced = None
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
         flat = rows(values)
-        if largest:
-            held[...] = np.maximum(held, np.maximum.reduce(flat, axis=1, keepdims=True))
+        if name == "maximum":
+            reduced = np.maximum.reduce(flat, axis=1, keepdims=True)
         else:
-            held += np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
+            reduced = np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
+    return fold(engine, values.shape[0], reduced, name, command)
+
+
+def fold(
+    engine: str,
+    partitions: int,
+    reduced: Array | None,
+    name: str,
+    command: Accumulate,
+    start: Any = None,
+) -> Array:
+    """Take ``reduced`` [P, 1] up into an engine's registers; what they hold then, [P, 1].
+
+    ``start`` is what they are loaded with first, where that is neither what they hold nor what a
+    reset gives them.
+    """
+    core = current()
+    function, identity = _FOLDS[name]
+    if command is not Accumulate.REDUCE or engine not in core.accumulators or start is not None:
+        first = np.float32(identity) if start is None else start
+        fresh = np.full((core.machine.partitions, 1), np.float32(identity))
+        fresh[:partitions] = first
+        core.accumulators[engine] = fresh
+    held = core.accumulators[engine][:partitions]
+    if reduced is not None:
+        held[...] = function(held, reduced)
     return held.copy()

@@ -90,7 +90,7 @@ def _match(row: Array, vals: Array) -> list[int | None]:
     """The first place of each value; equal values take successive places."""
     taken = np.zeros(row.shape, dtype=np.bool_)
     places: list[int | None] = []
-    for value in vals:
+    for value in vals:  # in the order in which equal ones take their places
         found = np.flatnonzero((row == value) & ~taken)
         place = int(found[0]) if found.size else None
         if place is not None:
@@ -99,12 +99,20 @@ def _match(row: Array, vals: Array) -> list[int | None]:
     return places
 
 
-def _matches(call: Call, data: Array, vals: Array) -> Array:
-    """For each partition the 8 places; a value that is not there has no defined result."""
+def _matches(
+    call: Call, data: Array, vals: Array, *, missing: int | None, backwards: bool = False
+) -> Array:
+    """For each partition the 8 places; of a value that is not there ``missing``.
+
+    With ``missing`` None that has no defined result. ``backwards`` lets the last of equal values
+    take the first place.
+    """
     result = []
     lines, wanted = as_float(rows(data)), as_float(rows(vals))
     for p, (row, eight) in enumerate(zip(lines, wanted, strict=True)):
-        places = _match(row, eight)
+        places = _match(row, eight[::-1])[::-1] if backwards else _match(row, eight)
+        if missing is not None:
+            places = [missing if place is None else place for place in places]
         if None in places:
             raise KernelError(
                 f"{call.name} is undefined for a value that is not in the data",
@@ -118,6 +126,7 @@ def _matches(call: Call, data: Array, vals: Array) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals")),
+    options=("all_ones",),
     rules=(
         _length("data", at_least_eight=True),
         _eight_values,
@@ -128,13 +137,19 @@ def _matches(call: Call, data: Array, vals: Array) -> Array:
     reduced=_free,
 )
 def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
-    """The index of each of 8 values in its partition; duplicates take successive places."""
-    return _matches(call, data, vals)
+    """The index of each of 8 values in its partition; duplicates take successive places.
+
+    The index of a value that is not there has all bits set if ``all_ones`` (as v2.32.0 spells it),
+    else it is undefined.
+    """
+    missing = int(np.iinfo(call.result.dtype).max) if call["all_ones"] else None
+    return _matches(call, data, vals, missing=missing)
 
 
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals"), Role(name="imm", takes=Takes.NUMBER)),
+    options=("backwards",),
     destinations=(
         DST,
         Role(
@@ -148,8 +163,11 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     result=like("data"),
 )
 def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
-    """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
-    places = _matches(call, data, vals)
+    """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``.
+
+    Of equal values the first is matched first, or the last if ``backwards`` (as v2.32.0 spells it).
+    """
+    places = _matches(call, data, vals, missing=None, backwards=call["backwards"])
     lines = as_float(rows(data)).copy()
     np.put_along_axis(lines, places, np.float32(imm), axis=1)
     return lines.reshape(data.shape), places

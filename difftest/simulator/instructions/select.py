@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,19 @@ _EXACT_INDEX = 2**24
 # -- affine_select ---------------------------------------------------------------------------------
 
 
+def _compares(call: Call) -> None:
+    op: AluOp = call["compare"]
+    if not op.comparison or op.unary:
+        raise KernelError(
+            "affine_select takes a comparison", received=f"cmp_op={op.name}", limit="nl.equal, ..."
+        )
+
+
 def _predicate_repeats(call: Call) -> None:
     """The predicate has a value for each element, or repeats."""
     shape, walked = call["on_true_tile"].shape, call["pred"].shape
+    if call.into_existing and math.prod(walked) == math.prod(shape):
+        return  # counted in each partition, as v2.32.0 spells it
     fits = len(walked) <= len(shape) and all(
         have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
     )
@@ -70,13 +81,17 @@ def _predicate_repeats(call: Call) -> None:
         Role(name="pred", takes=Takes.INDEX),
         Role(name="on_false_value", takes=Takes.NUMBER),
     ),
+    options=("compare",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
-    rules=(_predicate_repeats,),
+    rules=(_predicate_repeats, _compares),
     result=like("on_true_tile"),
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
-    """``dst = on_true_tile`` where an affine expression is at least 0, else a float32 constant."""
-    return np.where(pred.array() >= 0, as_float(on_true_tile), np.float32(on_false_value))
+    """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
+    chosen = call["compare"].compute(pred.array(), 0)
+    if chosen.size == on_true_tile.size:
+        chosen = chosen.reshape(on_true_tile.shape)
+    return np.where(chosen, as_float(on_true_tile), np.float32(on_false_value))
 
 
 # -- range_select ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 
 
@@ -147,8 +148,13 @@ def tensor_scalar_reduce(
     into = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
     result: Tensor = issue(
         instructions.tensor_scalar_reduce,
-        (data, operand0),
-        (alu_op(op0, "tensor_scalar_reduce"), alu_op(reduce_op, "tensor_scalar_reduce")),
+        (data, operand0, None),
+        (
+            alu_op(op0, "tensor_scalar_reduce"),
+            alu_op(reduce_op, "tensor_scalar_reduce"),
+            Accumulate.RESET_REDUCE,
+            False,
+        ),
         others=(into,),
         dtype=dtype,
     )

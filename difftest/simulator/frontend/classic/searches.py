@@ -42,7 +42,7 @@ def nc_find_index8(
     no_extras("nisa.nc_find_index8", kwargs)
     if isinstance(data, Tile) and isinstance(vals, Tile) and data.size == vals.size:
         _refuse(mask, "nisa.nc_find_index8 on 8 elements a partition")
-    result: Tensor = issue(search.nc_find_index8, (data, vals), dtype=dtype, mask=mask)
+    result: Tensor = issue(search.nc_find_index8, (data, vals), (False,), dtype=dtype, mask=mask)
     return result
 
 
@@ -60,7 +60,7 @@ def nc_match_replace8(
     no_extras("nisa.nc_match_replace8", kwargs)
     _refuse(mask, "nisa.nc_match_replace8")
     result: Tensor = issue(
-        search.nc_match_replace8, (data, vals, imm), others=(dst_idx,), dtype=dtype
+        search.nc_match_replace8, (data, vals, imm), (False,), others=(dst_idx,), dtype=dtype
     )
     return result
 

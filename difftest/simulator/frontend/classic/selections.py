@@ -14,7 +14,7 @@ from difftest.simulator.frontend.classic.operators import on_chip, tile_or_numbe
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import select as instructions
-from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.operands import need_number
 
 _FP32_MIN = float(np.finfo(np.float32).min)
@@ -50,7 +50,8 @@ def affine_select(
     if mask is not None:
         raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
     operands = (on_true_tile, pred.terms[0], on_false_value)
-    result: Tensor = issue(instructions.affine_select, operands, dtype=dtype)
+    options = (ALU_OPS["greater_equal"],)
+    result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype)
     return result
 
 

@@ -122,14 +122,27 @@ def test_a_number_is_no_part_of_a_signature():
     assert np.signbit(minus).all()
 
 
-@pytest.mark.parametrize("shape", [(8, 15), (8, 17), (7, 16), (8, 4, 4), (8, 1)])
-def test_a_destination_has_the_results_shape(shape):
+@pytest.mark.parametrize("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
+def test_a_destination_has_the_results_elements(shape):
     def kernel():
         one, out = nl.zeros((8, 16), nl.float32), nl.ndarray(shape, nl.float32)
         gate.issue(tensor_tensor, (one, one), (nl_add(),), dst=out)
 
     with pytest.raises(ShapeError, match=r"tensor_tensor writes dst of shape \[8, 16\]"):
         launch(kernel)
+
+
+def test_free_dimensions_of_a_destination_may_be_others():
+    """The engines count elements in each partition (AWS nki.isa.tensor_tensor, v2.32.0)."""
+
+    def kernel(x, out):
+        tile, sums = nl.load(x), nl.ndarray((8, 4, 4), nl.float32)
+        gate.issue(tensor_tensor, (tile, tile), (nl_add(),), dst=sums)
+        nl.store(out, sums)
+
+    values, out = normal(8, 16), np.zeros((8, 4, 4), np.float32)
+    launch(kernel, [values, out])
+    np.testing.assert_array_equal(out, (values + values).reshape(8, 4, 4))
 
 
 def nl_add():

@@ -16,6 +16,7 @@ from difftest.simulator.frontend.nki.constants import (
     oob_mode,
     reduce_cmd,
 )
+from difftest.simulator.frontend.nki.isa.activations import activation, activation_reduce
 from difftest.simulator.frontend.nki.isa.elementwise import (
     bn_aggr,
     bn_stats,
@@ -35,6 +36,24 @@ from difftest.simulator.frontend.nki.isa.moves import (
     tensor_copy_predicated,
 )
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
+from difftest.simulator.frontend.nki.isa.reductions import (
+    tensor_partition_reduce,
+    tensor_reduce,
+    tensor_scalar_reduce,
+)
+from difftest.simulator.frontend.nki.isa.searches import (
+    local_gather,
+    max8,
+    nc_find_index8,
+    nc_match_replace8,
+    nc_stream_shuffle,
+    sequence_bounds,
+)
+from difftest.simulator.frontend.nki.isa.selections import (
+    affine_select,
+    range_select,
+    select_reduce,
+)
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
 
@@ -93,6 +112,9 @@ def get_nc_sub_version() -> int:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "activation",
+    "activation_reduce",
+    "affine_select",
     "bn_aggr",
     "bn_stats",
     "constants",
@@ -106,20 +128,31 @@ __all__ = [
     "get_nc_version",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
+    "max8",
     "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
     "oob_mode",
+    "range_select",
     "reciprocal",
     "reduce_cmd",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "select_reduce",
+    "sequence_bounds",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
+    "tensor_partition_reduce",
+    "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
     "unknown_engine",

@@ -386,8 +386,9 @@ limit(
 
 
 def with_scalar(op0="add", reduce_op="add"):
-    options = (A[op0], A[reduce_op])
-    return Use({"data": A_TILE, "operand0": 1.0}, options, others=(tile(4, 1),))
+    options = (A[op0], A[reduce_op], Accumulate.RESET_REDUCE, False)
+    operands = {"data": A_TILE, "operand0": 1.0, "reduce_init": None}
+    return Use(operands, options, others=(tile(4, 1),))
 
 
 for legal, illegal, text in (

@@ -231,7 +231,7 @@ def nc_find_index8(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"data": data, "vals": vals},
-        (),
+        (False,),
         {"dst": d.dst(vals.values.shape)},
         lambda t: nisa.nc_find_index8(data=t.data, vals=t.vals, dtype=t.dtype),
     )
@@ -244,7 +244,7 @@ def nc_match_replace8(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"data": data, "vals": vals, "imm": imm},
-        (),
+        (False,),
         {"dst": d.dst(data.values.shape), "dst_idx": d.other("dst_idx", vals.values.shape)},
         lambda t: nisa.nc_match_replace8(
             data=t.data, vals=t.vals, imm=imm, dst_idx=t.dst_idx, dtype=t.dtype

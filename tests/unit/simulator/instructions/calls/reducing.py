@@ -80,8 +80,8 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     operand0 = d.vector("operand0", shape[0], low=-most, high=most)
     return DrawnCall(
         d.record,
-        {"data": data, "operand0": operand0},
-        (op0, reduce_op),
+        {"data": data, "operand0": operand0, "reduce_init": None},
+        (op0, reduce_op, Accumulate.RESET_REDUCE, False),
         {"dst": d.dst(shape), "reduce_res": d.other("reduce_res", (shape[0], 1))},
         lambda t: nisa.tensor_scalar_reduce(
             data=t.data,
@@ -161,7 +161,8 @@ def affine_select(d: Drawing) -> DrawnCall:
 
     tile = d.tile("on_true_tile", shape)
     operands = {"on_true_tile": tile, "pred": distance, "on_false_value": other}
-    return DrawnCall(d.record, operands, (), {"dst": d.dst(shape)}, spell)
+    at_least = ALU_OPS["greater_equal"]
+    return DrawnCall(d.record, operands, (at_least,), {"dst": d.dst(shape)}, spell)
 
 
 @draws("range_select")

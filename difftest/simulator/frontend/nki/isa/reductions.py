@@ -1,0 +1,111 @@
+"""``nki.isa``: reductions along the free axes, and across partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.errors import DtypeError, KernelError, not_modelled
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import member_of
+from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
+from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.registers import command_of
+from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import reduce as instructions
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.tile import Tile
+
+_CMD = constants.reduce_cmd
+_WITH_REGISTERS = ("add", "multiply", "maximum", "minimum")
+"""The reductions of tensor_scalar_reduce (its stub, v2.32.0)."""
+
+
+def _ascending(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
+    """``axis`` as axis numbers from the front, ascending."""
+    ndim = len(data.tile_shape())
+    axes = as_integers(axis, f"{where} with axis")
+    return tuple(sorted(axis + ndim if axis < 0 else axis for axis in axes))
+
+
+@public
+def tensor_reduce(
+    dst: Any,
+    op: Any,
+    data: Any,
+    axis: Any,
+    negate: bool = False,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
+    axes = _ascending(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    options = (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False)
+    return issue(instructions.tensor_reduce, dst, (data,), options)
+
+
+@public
+def tensor_partition_reduce(
+    dst: Any, op: Any, data: Any, name: str | None = None
+) -> NkiInstruction:
+    """``dst = op-reduction of data`` across partitions."""
+    if getattr(op, "nki_name", None) == "average":
+        raise not_modelled("tensor_partition_reduce with nl.average", "op=nl.average")
+    operator = alu_op(op, "tensor_partition_reduce")
+    return issue(instructions.tensor_partition_reduce, dst, (data,), (operator,))
+
+
+@public
+def tensor_scalar_reduce(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any = None,
+    reverse0: bool = False,
+    reduce_cmd: Any = _CMD.reset_reduce,
+    reduce_init: Any = None,
+    reduce_res_negate: bool = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
+    where = "tensor_scalar_reduce"
+    if reverse0:
+        raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
+    operator, reduction = alu_op(op0, where), alu_op(reduce_op, where)
+    if reduction.name not in _WITH_REGISTERS:
+        raise KernelError(
+            f"{where} takes few reductions",
+            received=f"reduce_op={reduction.name}",
+            limit=", ".join(_WITH_REGISTERS),
+        )
+    command = _command(reduce_cmd, reduce_init, reduce_res, where)
+    operands = (data, scalar_operand(operator, operand0, where, "operand0"), reduce_init)
+    options = (operator, reduction, command, bool(reduce_res_negate))
+    return issue(instructions.tensor_scalar_reduce, dst, operands, options, others=(reduce_res,))
+
+
+def _command(cmd: Any, start: Any, into: Any, where: str) -> Accumulate:
+    """The register command; ``load_reduce`` goes with ``reduce_init``, and nothing else does."""
+    member = member_of(_CMD, cmd, where)
+    if (member is _CMD.load_reduce) != (start is not None):
+        raise KernelError(
+            f"{where} takes reduce_init with reduce_cmd.load_reduce, and only then",
+            received=f"reduce_init={start!r:.60}, reduce_cmd.{member.name}",
+        )
+    if isinstance(start, Tile) and start.dtype != FLOAT32:
+        raise DtypeError(f"{where} takes reduce_init in float32", received=f"{start!r}")
+    if member is _CMD.load_reduce:
+        return Accumulate.RESET_REDUCE
+    if member in (_CMD.idle, _CMD.reset):
+        raise KernelError(
+            f"{where} always reduces",
+            received=f"reduce_cmd.{member.name}",
+            limit="reduce_cmd.reset_reduce, reduce, load_reduce",
+        )
+    return command_of(member, where, "vector", into)

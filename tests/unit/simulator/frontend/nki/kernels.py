@@ -1,0 +1,49 @@
+"""Run a computation on SBUF tiles in today's dialect, without its loads and stores each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator import TRN2, Machine, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+
+
+def on_nki_tiles(compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2) -> Any:
+    """What `compute` returns for the arrays as tiles: one array, or a tuple of arrays."""
+
+    def kernel(*tensors):
+        results = compute(*(nl.load(tensor) for tensor in tensors))
+        tiles = results if type(results) is tuple else (results,)
+        return tuple(stored(tile) for tile in tiles)
+
+    outputs = launch(kernel, arrays, machine=machine).outputs
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def stored(tile: Any) -> Any:
+    """A tensor in HBM with the tile's elements; a tile in PSUM goes through SBUF."""
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    if nl.is_psum(tile.buffer):
+        moved = nl.ndarray(tile.shape, tile.dtype)
+        nisa.tensor_copy(moved, tile)
+        tile = moved
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def raised(kind: type[Exception], compute: Callable[..., Any], *arrays: Any, **options: Any) -> str:
+    """The text of the error of this kind that the computation raises."""
+    try:
+        on_nki_tiles(compute, *arrays, **options)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def values(*shape: int, seed: int = 0) -> Any:
+    """Normal float32 values."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)

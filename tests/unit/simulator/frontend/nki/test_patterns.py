@@ -1,0 +1,285 @@
+"""`NkiTensor.ap` and the views with dynamic offsets ("NKI Access Patterns", v2.32.0)."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NkiError,
+    OutOfBoundsError,
+    ShapeError,
+    launch,
+)
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored
+
+DATA = np.arange(16 * 32, dtype=np.float32).reshape(16, 32)
+FLAT = DATA.ravel()
+
+
+def strided(pattern, offset=0):
+    """The elements that a pattern names, by the pseudo-code of AWS's page."""
+    counts = [n for _, n in pattern]
+    result = np.empty(counts, np.float32)
+    for place in np.ndindex(*counts):
+        result[place] = FLAT[offset + sum(i * s for i, (s, _) in zip(place, pattern, strict=True))]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("pattern", "offset"),
+    [
+        ([[32, 16], [1, 32]], 0),
+        ([[32, 16], [1, 8]], 8),
+        ([(32, 4), (8, 2), (2, 4)], 5 * 32),
+        ([[32, 16], [0, 3], [1, 4]], 1),
+        ([[32, 2], [3, 5], [1, 6]], 2 * 32 + 3),
+        ([[32, 16], [-1, 8]], 7),
+        ([[1, 1], [1, 32]], 3 * 32),
+    ],
+)
+def test_a_pattern_on_chip(pattern, offset):
+    result = on_nki_tiles(lambda x: x.ap(pattern=pattern, offset=offset), DATA)
+    np.testing.assert_array_equal(result, strided(pattern, offset))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "offset"),
+    [
+        ([[64, 8], [1, 32]], 0),
+        ([[0, 5], [1, 32]], 32),
+        ([[1, 30], [1, 3]], 7),
+        ([[2, 4], [32, 16]], 1),
+    ],
+)
+def test_a_pattern_in_hbm_has_any_strides(pattern, offset):
+    def kernel(x):
+        return stored(nl.load(x.ap(pattern, offset)))
+
+    np.testing.assert_array_equal(launch(kernel, (DATA,)).outputs[0], strided(pattern, offset))
+
+
+def test_a_pattern_is_written_through():
+    def write(x):
+        nisa.memset(x.ap([[32, 4], [8, 4]], offset=8 * 32 + 3), -1.0)
+        return x
+
+    expected = DATA.copy()
+    expected[8:12, 3::8] = -1
+    np.testing.assert_array_equal(on_nki_tiles(write, DATA), expected)
+
+
+def test_a_pattern_addresses_storage_whatever_the_view():
+    def compute(x):
+        inner = x.ap([[32, 16], [2, 16]])
+        assert inner.get_pattern() == [[32, 16], [2, 16]]
+        outer = inner.ap([[32, 16], [1, 8]])
+        permuted = x.reshape((16, 4, 8)).permute((0, 2, 1)).ap([[32, 16], [1, 8]])
+        inherited = x[4:8, 8:16].ap([[32, 2], [1, 4]])
+        assert inherited.offset == 4 * 32 + 8
+        return outer, permuted, inherited
+
+    outer, permuted, inherited = on_nki_tiles(compute, DATA)
+    np.testing.assert_array_equal(outer, DATA[:, :8])
+    np.testing.assert_array_equal(permuted, DATA[:, :8])
+    np.testing.assert_array_equal(inherited, DATA[4:6, 8:12])
+
+
+@pytest.mark.parametrize(
+    ("compute", "kind", "text"),
+    [
+        (lambda x: x.ap([[64, 8], [1, 32]]), nisa.NkiValidationError, "partition stride 64"),
+        (lambda x: x.ap([[32, 17], [1, 32]]), LimitError, "partition dimension 17 exceeds maximum"),
+        (lambda x: x.ap([[32, 8], [1, 32]], 9 * 32), LimitError, "partitions 9 to 16"),
+        (lambda x: x.ap([[32, 16], [1, 33]]), OutOfBoundsError, "elements 0 to 32 of each"),
+        (lambda x: x.ap([[32, 15], [1, 32]], 1), OutOfBoundsError, "elements 1 to 32 of each"),
+        (lambda x: x.ap([[32, 16], [-1, 3]], 1), OutOfBoundsError, "elements -1 to 1"),
+        (lambda x: x.ap([[32, 16], [1, 0]]), ShapeError, "at least 1"),
+        (lambda x: x.ap([32, 16]), KernelError, "[stride, count] pairs"),
+        (lambda x: x[:, 8:].ap([[32, 16], [1, 4]], offset=0), KernelError, "whole tensor"),
+        (lambda x: x.ap([[32, 16], [1, 4]], scalar_offset=x, vector_offset=x), KernelError, "both"),
+        (lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=x[0, 0]), DtypeError, "holds integers"),
+        (lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=3), KernelError, "tensor of integers"),
+    ],
+)
+def test_a_wrong_pattern_is_an_error(compute, kind, text):
+    message = raised(kind, compute, DATA)
+    assert text in message
+    assert "lambda x: x" in message
+
+
+def test_a_pattern_outside_hbm_is_an_error():
+    with pytest.raises(OutOfBoundsError, match="elements 0 to 512 of the tensor"):
+        launch(lambda x: nl.load(x.ap([[1, 1], [1, 513]])), (DATA,))
+
+
+# -- dynamic offsets -------------------------------------------------------------------------------
+
+ROWS = np.array([[3], [0], [7], [3]], np.int32)
+
+
+def dma(source, shape, **options):
+    """A kernel that copies `source(x, index)` into SBUF and out again."""
+
+    def kernel(x, rows):
+        index = nl.load(rows)
+        tile = nl.full(shape, -1.0, nl.float32)
+        nisa.dma_copy(dst=tile, src=source(x, index), **options)
+        return stored(tile)
+
+    return lambda rows=ROWS: launch(kernel, (DATA, rows)).outputs[0]
+
+
+GATHERS = {
+    "ap": lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=0),
+    "vector_select": lambda x, i: x.vector_select(0, i),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_a_gather(name):
+    result = dma(GATHERS[name], (4, 32))()
+    np.testing.assert_array_equal(result, DATA[ROWS[:, 0]])
+
+
+def test_a_gather_of_parts_of_rows_ignores_the_leading_stride():
+    result = dma(lambda x, i: x.ap([[1, 4], [2, 8]], 3, vector_offset=i), (4, 8))()
+    np.testing.assert_array_equal(result, DATA[ROWS[:, 0], 3:19:2])
+
+
+def test_views_of_a_gather():
+    def source(x, i):
+        view = x.vector_select(0, i)
+        assert view.is_indirect()
+        assert view.shape == (4, 32)
+        return view.reshape((4, 8, 4)).permute((0, 2, 1))
+
+    expected = DATA[ROWS[:, 0]].reshape(4, 8, 4).transpose(0, 2, 1)
+    np.testing.assert_array_equal(dma(source, (4, 4, 8))(), expected)
+
+
+def test_rows_out_of_bounds_raise_or_are_skipped():
+    rows = np.array([[3], [16], [-1], [5]], np.int32)
+    with pytest.raises(OutOfBoundsError, match=r"offset 16 \(element 1 of"):
+        dma(GATHERS["ap"], (4, 32))(rows)
+    result = dma(GATHERS["ap"], (4, 32), oob_mode=nisa.oob_mode.skip)(rows)
+    np.testing.assert_array_equal(result[[0, 3]], DATA[[3, 5]])
+    assert (result[1:3] == -1).all()
+
+
+def test_skipped_rows_keep_an_integers_bits():
+    """AWS's simulator lost them before NKI 0.4."""
+    kept = np.full((2, 2), 2**31 - 1, np.int32)
+
+    def kernel(x, rows):
+        tile = nl.ndarray((2, 2), nl.int32)
+        nisa.memset(tile, 2**31 - 1)
+        source = x.ap([[2, 2], [1, 2]], vector_offset=nl.load(rows))
+        nisa.dma_copy(tile, source, oob_mode=nisa.oob_mode.skip)
+        return stored(tile)
+
+    data = np.array([[2**30 + 1, 5]], np.int32)
+    result = launch(kernel, (data, np.array([[0], [9]], np.int32))).outputs[0]
+    np.testing.assert_array_equal(result, [data[0], kept[1]])
+
+
+def test_a_scatter():
+    def kernel(x, rows, out):
+        tile = nl.load(x[0:4])
+        nisa.dma_copy(out.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows)), tile)
+
+    out = np.zeros_like(DATA)
+    rows = np.array([[9], [2], [0], [15]], np.int32)
+    launch(kernel, (DATA, rows, out))
+    expected = np.zeros_like(DATA)
+    expected[rows[:, 0]] = DATA[:4]
+    np.testing.assert_array_equal(out, expected)
+
+
+ONE = np.array([[5]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("source", "shape", "expected"),
+    [
+        (lambda x, i: x.ap([[32, 4], [1, 8]], scalar_offset=i), (4, 8), DATA[5:9, :8]),
+        (
+            lambda x, i: x.ap([[32, 16], [1, 8]], 2, scalar_offset=i, indirect_dim=1),
+            (16, 8),
+            DATA[:, 7:15],
+        ),
+        (lambda x, i: x.select(0, i), (32, 1), DATA[5][:, None]),
+        (lambda x, i: x.reshape((8, 2, 32)).select(0, i), (2, 32), DATA[10:12]),
+        (lambda x, i: x.select(1, i), (16, 1), DATA[:, 5:6]),
+    ],
+)
+def test_one_offset_moves_the_whole_pattern(source, shape, expected):
+    result = dma(source, shape)(ONE)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_one_offset_on_chip():
+    def compute(x, i):
+        tile = nl.ndarray((16, 4), nl.float32)
+        nisa.tensor_copy(tile, x.ap([[32, 16], [1, 4]], scalar_offset=i, indirect_dim=1))
+        column = nl.ndarray((16, 1), nl.float32)
+        nisa.tensor_copy(column, x.select(1, i))
+        nisa.tensor_copy(tile[:, 3:4], column)
+        return tile
+
+    expected = DATA[:, 5:9].copy()
+    expected[:, 3] = DATA[:, 5]
+    np.testing.assert_array_equal(on_nki_tiles(compute, DATA, ONE), expected)
+
+
+def test_an_instruction_reads_the_tile_that_holds_its_offset():
+    def kernel(x, one):
+        index, tile = nl.load(one), nl.ndarray((4, 8), nl.float32)
+        nisa.dma_copy(tile, x.ap([[32, 4], [1, 8]], scalar_offset=index))
+        nisa.tensor_copy(tile[:, 0:1], tile.select(1, nl.load(one)))
+        return stored(tile)
+
+    trace = launch(kernel, (DATA, ONE)).trace
+    roles = [{read.role for read in event.reads} for event in trace.events]
+    assert roles == [{"src"}, {"index", "src"}, {"src"}, {"index", "src"}, {"src"}]
+
+
+def test_one_offset_out_of_bounds_raises_or_is_skipped():
+    far = np.array([[13]], np.int32)
+    source = lambda x, i: x.ap([[32, 4], [1, 8]], scalar_offset=i)  # noqa: E731
+    with pytest.raises(OutOfBoundsError, match="offset 13"):
+        dma(source, (4, 8))(far)
+    assert (dma(source, (4, 8), oob_mode=nisa.oob_mode.skip)(far) == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "text"),
+    [
+        (lambda x, i: nl.load(x).vector_select(0, i), BufferError, "in HBM"),
+        (lambda x, i: nl.load(x).select(0, i[0, 0]), ShapeError, "free dimension"),
+        (lambda x, i: x.vector_select(0, i).vector_select(0, i), KernelError, "no further index"),
+        (lambda x, i: x.vector_select(0, i)[0], KernelError, "no further index"),
+        (lambda x, i: x.vector_select(1, i), ShapeError, "dimension 0"),
+        (lambda x, i: x.select(0, i), ShapeError, "one element in SBUF"),
+        (lambda x, i: x.ap([[32, 5], [1, 32]], vector_offset=i), ShapeError, "4 offsets for 5"),
+        (lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=1), KernelError, "0"),
+        (lambda x, i: x.ap([[32, 4]], scalar_offset=i, indirect_dim=2), ShapeError, "0 to 1"),
+    ],
+)
+def test_a_wrong_dynamic_view_is_an_error(source, kind, text):
+    with pytest.raises(kind) as error:
+        dma(source, (4, 32))()
+    assert text in str(error.value)
+
+
+def test_an_offset_for_each_row_is_for_dma():
+    def kernel(x, rows):
+        tile = nl.ndarray((4, 32), nl.float32)
+        nisa.tensor_copy(tile, x.vector_select(0, nl.load(rows)))
+
+    with pytest.raises(NkiError, match="for the DMA engines"):
+        launch(kernel, (DATA, ROWS))

@@ -1,0 +1,208 @@
+"""`NkiTensor`: attributes, indexing and its rank rules, views (NKI Language Guide, v2.32.0)."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import KernelError, NotModelledError, OutOfBoundsError, ShapeError
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, values
+
+
+def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
+    """What `compute` returns for an unwritten tensor of this shape."""
+    seen = []
+
+    def body(x):
+        seen.append(compute(nl.ndarray(shape, nl.float32, buffer=buffer, name="t")))
+        return x
+
+    on_nki_tiles(body, np.zeros((1, 1), np.float32))
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        ((0, 0, 10), (1, 1)),
+        ((slice(None), 0), (64, 64)),
+        ((slice(None), 0, 10), (64, 1)),
+        ((slice(None), slice(None), slice(None, None, 2)), (64, 64, 32)),
+        (0, (1, 64, 64)),
+        ((..., 0), (64, 64)),
+        ((..., -1, slice(0, 3)), (64, 3)),
+        (nl.ds(3, 5), (5, 64, 64)),
+        ((slice(-4, None), slice(None, -60)), (4, 4, 64)),
+        (..., (64, 64, 64)),
+    ],
+)
+def test_ranks_on_chip(key, shape):
+    assert shapes(lambda t: t[key].shape) == shape
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))],
+)
+def test_ranks_in_hbm(key, shape):
+    assert shapes(lambda t: t[key].shape, buffer=nl.hbm) == shape
+
+
+def test_attributes():
+    def look(t):
+        part = t[8:24, 2:4, ::4]
+        assert part.strides == (4096, 64, 4)
+        assert part.offset == 8 * 4096 + 2 * 64
+        assert part.ndim == 3
+        assert part.size == 16 * 2 * 16
+        assert part.get_pattern() == [[4096, 16], [64, 2], [4, 16]]
+        assert not part.is_contiguous()
+        assert t[0:4].is_contiguous()
+        assert not t.is_indirect()
+        assert t.dtype == nl.float32
+        assert t.buffer is nl.sbuf
+        assert t.name == "t"
+        return t.shape == (64, 64, 64)
+
+    assert shapes(look)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "text"),
+    [
+        (64, OutOfBoundsError, "index 64 at dimension 0"),
+        ((0, slice(60, 65)), OutOfBoundsError, "elements 60 to 64 at dimension 1"),
+        ((0, slice(5, 5)), ShapeError, "at least one element"),
+        (slice(None, None, -1), KernelError, "positive step"),
+        ((0, 0, 0, 0), ShapeError, "one item for each dimension"),
+        ((..., ...), ShapeError, "one '...' at most"),
+        (None, KernelError, r"expand_dim"),
+        (1.5, KernelError, "integers, slices, nl.ds"),
+    ],
+)
+def test_a_wrong_index_is_an_error(key, kind, text):
+    with pytest.raises(kind) as error:
+        shapes(lambda t: t[key])
+    assert text in str(error.value)
+
+
+def test_a_tensor_as_an_index_names_the_dynamic_views():
+    text = raised(KernelError, lambda x: x[x], values(2, 2))
+    assert "vector_select" in text
+    assert "scalar_offset" in text
+
+
+def placed(array, compute):
+    """The elements that a view of `array` in SBUF names, and NumPy's view."""
+    return on_nki_tiles(lambda x: compute(x), array)
+
+
+DATA = np.arange(4 * 24, dtype=np.float32).reshape(4, 2, 3, 4)
+
+VIEWS = {
+    "slice": (lambda t: t.slice(2, 1, 3), lambda a: a[:, :, 1:3]),
+    "slice with a step": (lambda t: t.slice(dim=3, start=0, end=4, step=2), lambda a: a[..., ::2]),
+    "select": (lambda t: t.select(1, 1), lambda a: a[:, 1]),
+    "select from the end": (lambda t: t.select(-1, 2), lambda a: a[..., 2]),
+    "permute": (lambda t: t.permute((0, 3, 1, 2)), lambda a: a.transpose(0, 3, 1, 2)),
+    "broadcast": (
+        lambda t: t[:, 0:1].broadcast(1, 5),
+        lambda a: np.broadcast_to(a[:, 0:1], (4, 5, 3, 4)),
+    ),
+    "expand": (lambda t: t.expand_dim(2), lambda a: a[:, :, None]),
+    "squeeze": (lambda t: t[:, 0:1].squeeze_dim(1), lambda a: a[:, 0]),
+    "split": (lambda t: t.reshape_dim(3, (2, -1)), lambda a: a.reshape(4, 2, 3, 2, 2)),
+    "trivial split of partitions": (lambda t: t.reshape_dim(0, (4,)), lambda a: a),
+    "flatten": (lambda t: t.flatten_dims(1, 2), lambda a: a.reshape(4, 6, 4)),
+    "flatten a slice": (
+        lambda t: t[:, :, :, 1:2].flatten_dims(1, 2),
+        lambda a: a[..., 1:2].reshape(4, 6, 1),
+    ),
+    "reshape": (lambda t: t.reshape((4, 4, 6)), lambda a: a.reshape(4, 4, 6)),
+    "reshape, 0.4": (lambda t: t.reshape(new_shape=(4, 24)), lambda a: a.reshape(4, 24)),
+    "reshape with -1": (lambda t: t.reshape((4, -1, 12)), lambda a: a.reshape(4, 2, 12)),
+    "reshape a permuted": (
+        lambda t: t.permute((0, 2, 3, 1)).reshape((4, 12, 2)),
+        lambda a: a.transpose(0, 2, 3, 1).reshape(4, 12, 2),
+    ),
+    "reshape with ones": (lambda t: t.reshape((4, 1, 6, 1, 4)), lambda a: a.reshape(4, 1, 6, 1, 4)),
+    "rearrange": (
+        lambda t: t.rearrange(("b", "x", ("h", "k"), "w"), ("b", "w", ("x", "h"), "k"), {"k": 1}),
+        lambda a: a.transpose(0, 3, 1, 2).reshape(4, 4, 6, 1),
+    ),
+    "chained": (lambda t: t[1, ...][:, 0:1][..., 0:2], lambda a: a[1:2, 0:1, :, 0:2]),
+    "view of the same dtype": (lambda t: t.view(nl.float32), lambda a: a),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_names_what_numpys_does(name):
+    view, expected = VIEWS[name]
+    result = placed(DATA, view)
+    np.testing.assert_array_equal(result, expected(DATA))
+    assert result.shape == expected(DATA).shape
+
+
+def test_a_view_is_no_copy():
+    def write_through(x):
+        view = x.permute((0, 3, 1, 2)).slice(1, 1, 2).squeeze_dim(1)
+        assert view.storage is x.storage
+        nisa.memset(view, 7.0)
+        return x
+
+    expected = DATA.copy()
+    expected[..., 1] = 7
+    np.testing.assert_array_equal(placed(DATA, write_through), expected)
+
+
+@pytest.mark.parametrize(
+    ("view", "kind", "text"),
+    [
+        (lambda t: t.permute((1, 0, 2, 3)), ShapeError, "partition dimension first"),
+        (lambda t: t.permute((0, 1, 1, 2)), ShapeError, "each dimension once"),
+        (lambda t: t.broadcast(1, 4), ShapeError, "size 1"),
+        (lambda t: t[0].broadcast(0, 4), ShapeError, "free dimension"),
+        (lambda t: t.expand_dim(0), ShapeError, "partition dimension"),
+        (lambda t: t.squeeze_dim(1), ShapeError, "size 1"),
+        (lambda t: t.reshape_dim(0, (2, 2)), ShapeError, "partition dimension"),
+        (lambda t: t.reshape_dim(3, (3, -1)), ShapeError, "a product of 4"),
+        (lambda t: t.flatten_dims(0, 1), ShapeError, "free dimension"),
+        (lambda t: t.permute((0, 2, 1, 3)).flatten_dims(1, 2), ShapeError, "contiguous"),
+        (lambda t: t.reshape((2, 48)), ShapeError, "shape[0] == 4"),
+        (lambda t: t.reshape((4, 25)), ShapeError, "96 to 100 elements"),
+        (lambda t: t.permute((0, 2, 1, 3)).reshape((4, 24)), ShapeError, "contiguous"),
+        (lambda t: t.slice(1, 1, 1), ShapeError, "start < end"),
+        (lambda t: t.slice(1, 0, 3), OutOfBoundsError, "elements 0 to 2"),
+        (lambda t: t.select(1, 2), OutOfBoundsError, "index 2"),
+        (lambda t: t.rearrange(("a", "b"), ("a", "b")), ShapeError, "each dimension"),
+        (lambda t: t.view(nl.bfloat16), NotModelledError, "another dtype"),
+        (lambda t: t.indirect(t), NotModelledError, "indirect"),
+        (lambda t: t.slice(1, 0), TypeError, "missing 1 required positional argument: 'end'"),
+    ],
+)
+def test_a_wrong_view_is_an_error(view, kind, text):
+    assert text in raised(kind, view, DATA)
+
+
+def test_an_assignment_copies():
+    def fill(x):
+        tile = nl.ndarray((4, 24), nl.float32)
+        tile[...] = x.reshape((4, 24))
+        tile[:, 0:2] = 5.0
+        return tile
+
+    expected = DATA.reshape(4, 24).copy()
+    expected[:, :2] = 5
+    np.testing.assert_array_equal(placed(DATA, fill), expected)
+
+
+def test_an_assignment_to_hbm_is_refused():
+    def fill(x):
+        nl.ndarray((4, 24), nl.float32, buffer=nl.hbm)[...] = x
+
+    assert "written by DMA" in raised(KernelError, fill, DATA)
+
+
+def test_a_tensor_is_no_condition_and_no_array():
+    assert "control flow" in raised(KernelError, lambda x: 1 if x else 2, DATA)
+    assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
