@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, TFLOAT32, Array
+from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
@@ -41,12 +41,7 @@ def _bias(call: Call) -> None:
                 remedy="fill a [P, 1] tile with it",
             )
         return
-    if bias is None:
-        return
-    if call.into_existing:
-        if bias.dtype == TFLOAT32:
-            raise DtypeError("activation takes no bias of tfloat32", received=f"bias = {bias!r}")
-    elif bias.dtype not in BIAS_DTYPES:
+    if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
         raise DtypeError(
             "activation takes bias of certain dtypes",
             received=f"bias = {bias!r}",
@@ -68,7 +63,12 @@ def _adds_up(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="bias", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+        Role(
+            name="bias",
+            takes=Takes.VECTOR_OR_NUMBER,
+            dtypes=tuple(dtype for dtype in DTYPES if dtype != TFLOAT32),
+            optional=True,
+        ),
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),

@@ -234,7 +234,7 @@ tensor_tensor(
     "same number of partitions",
 )
 tensor_tensor(
-    "same_rank(data1, data2)",
+    "_one_rank",
     binary(data1=tile(4, 4, 8), data2=tile(4, 1, 8)),
     binary(data1=tile(4, 4, 8)),
     ShapeError,
@@ -327,9 +327,7 @@ def scalar_tensor_tensor(rule, legal, illegal, error, text):
     limit("scalar_tensor_tensor", rule, legal, illegal, error, text)
 
 
-scalar_tensor_tensor(
-    "same_shape(data, operand1)", both(), both(operand1=tile(4, 1)), ShapeError, "of one shape"
-)
+scalar_tensor_tensor("_one_shape", both(), both(operand1=tile(4, 1)), ShapeError, "of one shape")
 scalar_tensor_tensor(
     "not_both_in_psum(data, operand1)",
     both(operand1=IN_PSUM),
@@ -426,6 +424,14 @@ limit(
     dataclasses.replace(activated("add", Accumulate.IDLE), others=(tile(4, 1),)),
     KernelError,
     "only if it uses them",
+)
+limit(
+    "activation",
+    "_bias",
+    Use({"data": A_TILE, "scale": 1.0, "bias": None}, activated("add").options, others=(None,)),
+    Use({"data": A_TILE, "scale": 1.0, "bias": 1.0}, activated("add").options, others=(None,)),
+    KernelError,
+    "one element in each partition",
 )
 WITHOUT_OPERATOR = {"data": A_TILE, "operand0": 1.0, "operand1": 1.0}
 tensor_scalar(

@@ -429,9 +429,9 @@ limit(
 )
 
 
-def chosen(*shape):
+def chosen(*shape, compare="greater_equal"):
     operands = {"on_true_tile": A_TILE, "pred": placed(*shape), "on_false_value": 0.0}
-    return Use(operands, (A["greater_equal"],))
+    return Use(operands, (A[compare],))
 
 
 for shape in ((4, 7), (5, 8), (2, 8)):
@@ -443,6 +443,14 @@ for shape in ((4, 7), (5, 8), (2, 8)):
         ShapeError,
         "one that repeats in it",
     )
+limit(
+    "affine_select",
+    "_compares",
+    chosen(1, 8),
+    chosen(1, 8, compare="add"),
+    KernelError,
+    "takes a comparison",
+)
 limit(
     "select_reduce",
     "reads_what_it_uses",
