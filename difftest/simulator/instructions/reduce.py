@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
@@ -217,7 +217,13 @@ def _with_tensor_scalar(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, optional=True),
+        Role(
+            name="reduce_init",
+            takes=Takes.VECTOR_OR_NUMBER,
+            dtypes=(FLOAT32,),
+            newer=True,
+            optional=True,
+        ),
     ),
     options=("op0", "reduce_op", "command", "negate"),
     destinations=(DST, REDUCE_RES),

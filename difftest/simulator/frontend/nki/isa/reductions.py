@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import FLOAT32
-from difftest.simulator.errors import DtypeError, KernelError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
@@ -98,8 +97,6 @@ def _command(cmd: Any, start: Any, into: Any, where: str) -> Accumulate:
             f"{where} takes reduce_init with reduce_cmd.load_reduce, and only then",
             received=f"reduce_init={start!r:.60}, reduce_cmd.{member.name}",
         )
-    if isinstance(start, Tile) and start.dtype != FLOAT32:
-        raise DtypeError(f"{where} takes reduce_init in float32", received=f"{start!r}")
     if member is _CMD.load_reduce:
         return Accumulate.RESET_REDUCE
     if member in (_CMD.idle, _CMD.reset):

@@ -183,8 +183,40 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (lambda: nisa.dma_transpose(tile((8, 2, 2)), tile((4, 8))), ShapeError, "shape [8, 4]"),
         (
             lambda: nisa.nc_stream_shuffle(tile((96, 4))[32:96], tile((64, 4)), list(range(32))),
-            KernelError,
+            LimitError,
             "begins at partition 32",
+        ),
+        (
+            lambda: nisa.tensor_scalar_reduce(
+                tile((4, 8)),
+                tile((4, 8)),
+                nl.add,
+                1.0,
+                nl.add,
+                reduce_cmd=nisa.reduce_cmd.load_reduce,
+                reduce_init=tile((4, 1), nl.int32),
+            ),
+            DtypeError,
+            "takes reduce_init of certain dtypes",
+        ),
+        (
+            lambda: nisa.tensor_scalar_reduce(
+                tile((4, 8)), tile((4, 8)), nl.add, 1.0, nl.add, reduce_init=0.0
+            ),
+            KernelError,
+            "reduce_init with reduce_cmd.load_reduce",
+        ),
+        (
+            lambda: nisa.tensor_scalar_reduce(
+                tile((4, 8)),
+                tile((4, 8)),
+                nl.add,
+                1.0,
+                nl.add,
+                reduce_cmd=nisa.reduce_cmd.idle,
+            ),
+            KernelError,
+            "always reduces",
         ),
         (lambda: nisa.activation(tile((4, 8)), nl.add, tile((4, 8))), KernelError, "activation"),
         (
