@@ -170,7 +170,6 @@ def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
         "nki.language.dtypes": dtypes,
         "nki.tensor": package("nki.tensor", NkiTensor=language.NkiTensor),
         **_compiler(modules["nki"].simulate),
-        "nki.collectives": absent("nki.collectives"),
         "nki.builtin": package("nki.builtin"),
     }
     return {name: part for name, part in parts.items() if name not in modules}

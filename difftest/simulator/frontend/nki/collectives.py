@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.unmodelled import unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.alu import alu_op
@@ -39,21 +40,22 @@ _REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "minimum": np.minimum,
     "maximum": np.maximum,
 }
-_DOCUMENTED = frozenset(
+_UNMODELLED = unmodelled(
+    "nki.collectives",
     [
         "all_gather_v",
         "all_to_all_v",
         "collective_permute_implicit",
         "collective_permute_implicit_current_processing_rank_id",
         "collective_permute_implicit_reduce",
-    ]
+    ],
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
-def __getattr__(name: str) -> NoReturn:
-    if name in _DOCUMENTED:
-        raise not_modelled(f"nki.collectives.{name}", "its use")
+def __getattr__(name: str) -> Any:
+    if name in _UNMODELLED:
+        return _UNMODELLED[name]
     raise AttributeError(f"module 'nki.collectives' has no attribute {name!r}")
 
 
