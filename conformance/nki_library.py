@@ -131,8 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, RuntimeError) as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    shown = " ".join(["python -m conformance.nki_library PATH", *_quoted(rest)])
-    text = section("nki-library", shown, checkout, results)
+    shown = _quoted(rest or DEFAULT)
+    command = f"python -m conformance.nki_library PATH {shown}"
+    text = section(f"nki-library: {shown}", command, checkout, results)
     if known.write:
         place(text)
     else:
@@ -140,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(outcome.result == FAILED for outcome in results))
 
 
-def _quoted(arguments: Sequence[str]) -> list[str]:
-    return [f"'{argument}'" if " " in argument else argument for argument in arguments]
+def _quoted(arguments: Sequence[str]) -> str:
+    return " ".join(f"'{word}'" if " " in word else word for word in arguments)
 
 
 if __name__ == "__main__":
