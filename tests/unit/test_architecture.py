@@ -177,6 +177,7 @@ LAYERS = (
     "index",
     "brackets",
     "walk",
+    "baton",
     "core",
     "indexing",
     "views",
@@ -193,6 +194,7 @@ LAYERS = (
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
     "launch",
+    "ranks",
     "",  # the package itself, which gathers its public names
 )
 
