@@ -198,8 +198,10 @@ class Tile:
         offset, shape, strides = self.pattern
         if space is Space.PSUM:
             place: object = (offset, strides, storage.start, storage.dtype)
-        else:
+        elif offset:
             place = self._first_partition()
+        else:
+            place = storage.start[0]
         return (space, self.dtype, shape, self.partition_axis, place)
 
     def descriptor(self, *, blocks: bool = False) -> Descriptor:

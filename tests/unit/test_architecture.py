@@ -188,6 +188,7 @@ LAYERS = (
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
     "launch",
+    "ranks",
     "",  # the package itself, which gathers its public names
 )
 

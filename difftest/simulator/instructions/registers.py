@@ -67,7 +67,14 @@ def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate)
     if command is Accumulate.IDLE:
         return None
     if command is Accumulate.READ:
-        return current().accumulators[engine][: values.shape[0]].copy()
+        held = current().accumulators.get(engine)
+        if held is None:
+            raise KernelError(
+                "an instruction reads reduction registers into which nothing was reduced",
+                received=f"reduce_cmd.read of the {engine} engine's",
+                remedy="reduce into them first: reduce_cmd=nisa.reduce_cmd.reset_reduce",
+            )
+        return held[: values.shape[0]].copy()
     name = "maximum" if op is not None and op.name == "maximum" else "add"
     reduced = None
     if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):

@@ -314,8 +314,9 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
 
 
 def _first_partition(tile: PlainTensor) -> int:
-    shape, axis = tile.storage.shape, tile.storage.partition
-    return int(np.unravel_index(tile.positions.flat[0], shape)[axis])
+    storage = tile.storage
+    element = int(tile.positions.flat[0]) * tile.dtype.itemsize // storage.dtype.itemsize
+    return int(np.unravel_index(element, storage.shape)[storage.partition])
 
 
 @means(

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
@@ -113,7 +114,7 @@ class NkiTensor(Tile, NKIObject):
     @public
     def select(self, dim: int, index: Any) -> Any:
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
-        if not is_integer(index):
+        if isinstance(index, DeviceValue) or not is_integer(index):
             return select_one(self, dim, index)
         layout = self._layout()
         axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim

@@ -21,10 +21,14 @@ from difftest.simulator.frontend.nki.language.creation import (
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.nki.language.device_loops import (
+    dynamic_range,
+    fori_loop,
+    while_loop,
+)
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
 from difftest.simulator.frontend.nki.language.loops import (
     affine_range,
-    dynamic_range,
     num_programs,
     program_id,
     program_ndim,
@@ -55,7 +59,7 @@ from difftest.simulator.frontend.nki.language.reductions import (
     sum,
     var,
 )
-from difftest.simulator.frontend.nki.language.tiles import (
+from difftest.simulator.frontend.nki.language.shapes import (
     broadcast_to,
     dropout,
     expand_dims,
@@ -68,6 +72,7 @@ from difftest.simulator.frontend.nki.language.tiles import (
 )
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
 
 float32 = np.dtype(np.float32)
 float16 = np.dtype(np.float16)
@@ -90,12 +95,9 @@ _DOCUMENTED = frozenset(
         "float8_e4m3fn_x4",
         "float8_e5m2_x4",
         "float8_e8m0fnu",
-        "fori_loop",
-        "while_loop",
         "alloc_tiles",
         "blocks",
         "tiles",
-        "NkiScalar",
     ]
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
@@ -112,6 +114,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "MemoryRegion",
     "NKIObject",
+    "NkiScalar",
     "NkiTensor",
     "affine_range",
     "all",
@@ -128,6 +131,7 @@ __all__ = [
     "float8_e5m2",
     "float16",
     "float32",
+    "fori_loop",
     "full",
     "gather_flattened",
     "hbm",
@@ -173,6 +177,7 @@ __all__ = [
     "uint32",
     "var",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

@@ -246,7 +246,10 @@ CASES = {
         selected,
         lambda x, p, y: vector(
             nisa.select_reduce,
-            on_true=x, predicate=p, on_false=y, reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            on_true=x,
+            predicate=p,
+            on_false=y,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
         ),
     ),
     "max8": ((X,), lambda x: cisa.max8(src=x), lambda x: into(nisa.max8, x, shape=(32, 8))),

@@ -278,7 +278,7 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.load(x), BufferError, "a tensor in hbm"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
         (lambda x: nl.program_id(1), KernelError, "0 to 0"),
-        (lambda x: nl.fori_loop(0, 1, None), NotModelledError, "fori_loop"),
+        (lambda x: nl.tiles(x, tile_shape=(1, 1)), NotModelledError, "tiles"),
         (lambda x: nl.no_such, AttributeError, "no_such"),
         (lambda x: list(nl.affine_range(1.5)), KernelError, "takes integers"),
     ],
@@ -292,7 +292,7 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
 
 def test_loops():
     def compute():
-        for loop in (nl.affine_range, nl.sequential_range, nl.static_range, nl.dynamic_range):
+        for loop in (nl.affine_range, nl.sequential_range, nl.static_range):
             assert list(loop(3)) == [0, 1, 2]
             assert list(loop(1, 3)) == [1, 2]
             assert list(loop(start=5, stop=0, step=-2)) == [5, 3, 1]

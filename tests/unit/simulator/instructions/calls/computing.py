@@ -6,10 +6,11 @@ import numpy as np
 
 from difftest.simulator import Engine, Space
 from difftest.simulator.dtypes import FLOAT32, FLOATS, is_float, is_integer
+from difftest.simulator.instructions.activation import BIAS_DTYPES
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import (
-    COMMANDS,
+    CLASSIC_COMMANDS,
     Drawing,
     DrawnCall,
     Operand,
@@ -155,20 +156,18 @@ def activation(d: Drawing) -> DrawnCall:
         data = d.tile("data", shape, space=data.space, dtype=data.dtype, values=halves)
     low = 1 if curved else -2
     scale = d.vector("scale", shape[0], low=low, high=2)
-    bias = None
-    if "bias" in d.forced or d.flag():
-        bias = d.tile("bias", (shape[0], 1), low=max(low, 0), high=2)
+    bias, wanted = None, d.forced.get("bias")
+    if wanted is not None or d.flag():
+        dtype = d.pick(BIAS_DTYPES) if not isinstance(wanted, np.dtype) else wanted
+        bias = d.tile("bias", (shape[0], 1), dtype=dtype, low=max(low, 0), high=2)
     reduce_res = d.other("reduce_res", (shape[0], 1))
     command = Accumulate.IDLE
     if reduce_res is not None:
-        command = d.pick(COMMANDS[1:])
+        command = d.pick([c for c in CLASSIC_COMMANDS if c is not Accumulate.IDLE])
     op = ALU_OPS["add"]
-    return DrawnCall(
-        d.record,
-        {"data": data, "scale": scale, "bias": bias},
-        (name, op, command),
-        {"dst": dst, "reduce_res": reduce_res},
-        lambda t: nisa.activation(
+
+    def spell(t):
+        return nisa.activation(
             getattr(nl, name),
             t.data,
             bias=t.bias,
@@ -177,7 +176,14 @@ def activation(d: Drawing) -> DrawnCall:
             reduce_res=t.reduce_res,
             reduce_cmd=nisa.reduce_cmd(command.value),
             dtype=t.dtype,
-        ),
+        )
+
+    return DrawnCall(
+        d.record,
+        {"data": data, "scale": scale, "bias": bias},
+        (name, op, command),
+        {"dst": dst, "reduce_res": reduce_res},
+        spell if bias is None or bias.dtype in BIAS_DTYPES else None,
         close=curved,
     )
 

@@ -37,11 +37,13 @@ ENGINES = {engine: getattr(nisa.engine, engine.value, None) for engine in Engine
 WIDE_ULPS = 16
 """Units in the last place between two computations of one curved function (activation alone)."""
 
-COMMANDS = tuple(one for one in Accumulate if one is not Accumulate.READ)
-"""What the classic calls can do with registers: nothing first."""
 ADDING = ("activation", "bn_aggr", "bn_stats", "nc_matmul", "tensor_partition_reduce")
 ADDING += ("tensor_reduce", "tensor_scalar_reduce")
 """A sum of zeros has the sign that its order gives it, of which no page says anything."""
+
+
+CLASSIC_COMMANDS = tuple(one for one in Accumulate if one is not Accumulate.READ)
+"""What the classic dialect can have the reduction registers do."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,15 @@ class DrawnCall:
     """A call: operands and destinations by role, options in the record's order, and a spelling.
 
     ``spell`` gets the tiles by role, ``dtype`` and ``engine``, and returns the new tile, or None
-    where the classic call writes to its ``dst``.
+    where the classic call writes to its ``dst``. It is None where the classic dialect has no such
+    call.
     """
 
     record: Instruction
     operands: dict[str, Any]
     options: tuple[Any, ...]
     destinations: dict[str, Operand | None]
-    spell: Callable[[SimpleNamespace], Any]
+    spell: Callable[[SimpleNamespace], Any] | None
     engine: Engine = Engine.UNKNOWN
     close: bool = False
     """Of a curved function: equal within some last places instead of bit for bit."""
@@ -133,6 +136,7 @@ class DrawnCall:
         names = [role.name for role in self.record.destinations]
         first = self.destinations[names[0]]
         tiles.dtype, tiles.engine = _spelled(first.dtype), ENGINES[self.engine]
+        assert self.spell is not None
         result = self.spell(tiles)
         results = [(names[0] if result is None else "", tiles.dst if result is None else result)]
         rest = [(name, getattr(tiles, name)) for name in names[1:]]

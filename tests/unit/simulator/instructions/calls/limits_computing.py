@@ -419,19 +419,19 @@ limit(
 )
 limit(
     "activation",
-    "_bias",
-    Use({"data": A_TILE, "scale": 1.0, "bias": 2.0}, activated("add").options, A_TILE),
-    Use({"data": A_TILE, "scale": 1.0, "bias": 2.0}, activated("add").options),
-    KernelError,
-    "bias as a vector",
-)
-limit(
-    "activation",
     "reads_what_it_uses",
     dataclasses.replace(activated("add"), others=(tile(4, 1),)),
     dataclasses.replace(activated("add", Accumulate.IDLE), others=(tile(4, 1),)),
     KernelError,
     "only if it uses them",
+)
+limit(
+    "activation",
+    "_bias",
+    Use({"data": A_TILE, "scale": 1.0, "bias": None}, activated("add").options, others=(None,)),
+    Use({"data": A_TILE, "scale": 1.0, "bias": 1.0}, activated("add").options, others=(None,)),
+    KernelError,
+    "one element in each partition",
 )
 WITHOUT_OPERATOR = {"data": A_TILE, "operand0": 1.0, "operand1": 1.0}
 tensor_scalar(

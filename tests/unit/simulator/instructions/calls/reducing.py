@@ -13,7 +13,7 @@ from tests.unit.simulator.instructions.calls.computing import (
     spelled,
 )
 from tests.unit.simulator.instructions.calls.drawn import (
-    COMMANDS,
+    CLASSIC_COMMANDS,
     Drawing,
     DrawnCall,
     all_integers,
@@ -79,19 +79,25 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     most = 1 if reduce_op.name == "multiply" else 4
     data = d.tile("data", shape, low=-most, high=most)
     operand0 = d.vector("operand0", shape[0], low=-most, high=most)
-    return DrawnCall(
-        d.record,
-        {"data": data, "operand0": operand0, "reduce_init": None},
-        (op0, reduce_op, Accumulate.RESET_REDUCE, False),
-        {"dst": d.dst(shape), "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False)},
-        lambda t: nisa.tensor_scalar_reduce(
+    loaded = "reduce_init" in d.forced  # which the classic dialect cannot
+    start = d.tile("reduce_init", (shape[0], 1)) if loaded else None
+
+    def spell(t):
+        return nisa.tensor_scalar_reduce(
             data=t.data,
             op0=spelled(op0),
             operand0=t.operand0,
             reduce_op=spelled(reduce_op),
             reduce_res=t.reduce_res,
             dtype=t.dtype,
-        ),
+        )
+
+    return DrawnCall(
+        d.record,
+        {"data": data, "operand0": operand0, "reduce_init": start},
+        (op0, reduce_op, Accumulate.RESET_REDUCE, False),
+        {"dst": d.dst(shape), "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False)},
+        None if loaded else spell,
     )
 
 
@@ -162,8 +168,8 @@ def affine_select(d: Drawing) -> DrawnCall:
 
     tile = d.tile("on_true_tile", shape)
     operands = {"on_true_tile": tile, "pred": distance, "on_false_value": other}
-    options = (ALU_OPS["greater_equal"],)
-    return DrawnCall(d.record, operands, options, {"dst": d.dst(shape)}, spell)
+    at_least = ALU_OPS["greater_equal"]
+    return DrawnCall(d.record, operands, (at_least,), {"dst": d.dst(shape)}, spell)
 
 
 @draws("range_select")
@@ -171,7 +177,7 @@ def range_select(d: Drawing) -> DrawnCall:
     shape = d.shape()
     low, high = (d.pick(RANGE_COMPARISONS) for _ in range(2))
     start, least = d.integer(0, 3), float(np.finfo(np.float32).min)
-    command, largest = d.pick(COMMANDS), ALU_OPS["maximum"]
+    command, largest = d.pick(CLASSIC_COMMANDS), ALU_OPS["maximum"]
     return DrawnCall(
         d.record,
         {
@@ -200,7 +206,7 @@ def select_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
     spaces = d.not_both_in_psum("on_true", "predicate")
     reduce_res = d.other("reduce_res", (shape[0], 1))
-    commands = COMMANDS if reduce_res is None else COMMANDS[1:]
+    commands = [c for c in CLASSIC_COMMANDS if reduce_res is None or c is not Accumulate.IDLE]
     command, reverse = d.pick(commands), d.flag()
 
     def spell(t):
