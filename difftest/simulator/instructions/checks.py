@@ -48,11 +48,11 @@ def check(
     """
     described: dict[str, Any] = {}
     for role, operand in zip(instruction.operands, operands, strict=True):
-        described[role.name] = _describe(instruction, role, operand, dst is not None)
+        described[role.name] = _describe(instruction, role, operand)
     destinations = {}
     for role, tile in zip(instruction.destinations, (dst, *others), strict=False):
         if tile is not None:
-            destinations[role.name] = _describe(instruction, role, tile, True)
+            destinations[role.name] = _describe(instruction, role, tile)
     call = Call(
         instruction,
         machine,
@@ -90,7 +90,7 @@ def _foresee_event(
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
-def _describe(instruction: Instruction, role: Role, operand: Any, into_existing: bool) -> Any:
+def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     """A descriptor for a tile, the type for a number, None for an operand left out."""
     where, name = instruction.name, role.name
     if operand is None and role.optional:
@@ -107,15 +107,12 @@ def _describe(instruction: Instruction, role: Role, operand: Any, into_existing:
         )
     if operand.space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
-    dtypes = role.dtypes
-    if dtypes is not None and into_existing:
-        dtypes += role.widened
-    if dtypes is not None and operand.dtype not in dtypes:
+    if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
             happened=f"{where} got {name} of a dtype that it does not take",
             received=f"{name} = {operand!r}",
-            limit=", ".join(name_of(dtype) for dtype in dtypes),
+            limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
     if isinstance(operand, Tile):

@@ -58,7 +58,7 @@ from difftest.simulator.frontend.nki.language.reductions import (
     sum,
     var,
 )
-from difftest.simulator.frontend.nki.language.tiles import (
+from difftest.simulator.frontend.nki.language.shapes import (
     broadcast_to,
     dropout,
     expand_dims,
