@@ -166,7 +166,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         ),
         (lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8)), priority=1), KernelError, "v4"),
         (
-            lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8)), oob_mode=1),
+            lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8)), oob_mode=7),
             KernelError,
             "member of nki.isa.oob_mode",
         ),
