@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array
-from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
 from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
@@ -28,24 +28,13 @@ BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
 
 
 def _bias(call: Call) -> None:
-    """``bias`` is a vector of float32, float16 or bfloat16.
-
-    Today's dialect takes a bias of other dtypes, and a number from NeuronCore-v3 on (v2.32.0).
-    """
+    """A number goes into an existing dst alone, from NeuronCore-v3 on (v2.32.0)."""
     bias = call["bias"]
-    if isinstance(bias, type):
-        if not call.into_existing or call.machine.nc_version < 3:
-            raise KernelError(
-                "activation takes bias as a vector with one element in each partition",
-                received=f"bias of type {bias.__name__} on {call.machine.name}",
-                remedy="fill a [P, 1] tile with it",
-            )
-        return
-    if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
-        raise DtypeError(
-            "activation takes bias of certain dtypes",
-            received=f"bias = {bias!r}",
-            limit="float32, float16, bfloat16",
+    if isinstance(bias, type) and (not call.into_existing or call.machine.nc_version < 3):
+        raise KernelError(
+            "activation takes bias as a vector with one element in each partition",
+            received=f"bias of type {bias.__name__} on {call.machine.name}",
+            remedy="fill a [P, 1] tile with it",
         )
 
 
@@ -66,7 +55,8 @@ def _adds_up(call: Call) -> None:
         Role(
             name="bias",
             takes=Takes.VECTOR_OR_NUMBER,
-            dtypes=tuple(dtype for dtype in DTYPES if dtype != TFLOAT32),
+            dtypes=BIAS_DTYPES,
+            widened=tuple(dtype for dtype in DTYPES if dtype not in (*BIAS_DTYPES, TFLOAT32)),
             optional=True,
         ),
     ),

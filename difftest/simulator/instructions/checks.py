@@ -48,11 +48,11 @@ def check(
     """
     described: dict[str, Any] = {}
     for role, operand in zip(instruction.operands, operands, strict=True):
-        described[role.name] = _describe(instruction, role, operand)
+        described[role.name] = _describe(instruction, role, operand, dst is not None)
     destinations = {}
     for role, tile in zip(instruction.destinations, (dst, *others), strict=False):
         if tile is not None:
-            destinations[role.name] = _describe(instruction, role, tile)
+            destinations[role.name] = _describe(instruction, role, tile, True)
     call = Call(
         instruction,
         machine,
@@ -90,7 +90,7 @@ def _foresee_event(
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 
-def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
+def _describe(instruction: Instruction, role: Role, operand: Any, into_existing: bool) -> Any:
     """A descriptor for a tile, the type for a number, None for an operand left out."""
     where, name = instruction.name, role.name
     if operand is None and role.optional:
@@ -107,12 +107,15 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         )
     if operand.space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
-    if role.dtypes is not None and operand.dtype not in role.dtypes:
+    dtypes = role.dtypes
+    if dtypes is not None and into_existing:
+        dtypes += role.widened
+    if dtypes is not None and operand.dtype not in dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
             happened=f"{where} got {name} of a dtype that it does not take",
             received=f"{name} = {operand!r}",
-            limit=", ".join(name_of(dtype) for dtype in role.dtypes),
+            limit=", ".join(name_of(dtype) for dtype in dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
     if isinstance(operand, Tile):

@@ -57,6 +57,10 @@ class Role:
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
     """The dtypes that it takes; None for all."""
+    widened: tuple[DType, ...] = ()
+    """Those that it takes besides where the kernel names a ``dst`` (AWS's stubs at v2.32.0)."""
+    newer: bool = False
+    """Only today's dialect has it (AWS's stubs at v2.32.0)."""
     optional: bool = False
     blocks: bool = False
     """It may have block dimensions before its partitions."""

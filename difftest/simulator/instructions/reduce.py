@@ -217,7 +217,13 @@ def _with_tensor_scalar(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
+        Role(
+            name="reduce_init",
+            takes=Takes.VECTOR_OR_NUMBER,
+            dtypes=(FLOAT32,),
+            newer=True,
+            optional=True,
+        ),
     ),
     options=("op0", "reduce_op", "command", "negate"),
     destinations=(DST, REDUCE_RES),

@@ -36,7 +36,7 @@ def agree(call):
 def promises(record):
     """Each buffer and dtype that the record allows, with its role."""
     for role in (*record.operands, *record.destinations):
-        if role.takes not in WITHOUT_DATA:
+        if role.takes not in WITHOUT_DATA and not role.newer:  # the plain mode is classic
             yield from ((role.name, one) for one in role.buffers)
             yield from ((role.name, one) for one in role.dtypes or DTYPES)
 

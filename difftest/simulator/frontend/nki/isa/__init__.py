@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.constants import (
     dge_mode,
@@ -65,6 +64,7 @@ from difftest.simulator.frontend.nki.isa.selections import (
 )
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
+from difftest.simulator.frontend.nki.unmodelled import unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 tensor_engine = engine.tensor
@@ -73,7 +73,8 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 
-_DOCUMENTED = frozenset(
+_DOCUMENTED = unmodelled(
+    "nki.isa",
     [
         "activate2",
         "dma_compute",
@@ -89,14 +90,14 @@ _DOCUMENTED = frozenset(
         "set_rng_seed",
         "tensor_scalar_cumulative",
         "topk",
-    ]
+    ],
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
     if name in _DOCUMENTED:
-        raise not_modelled(f"nki.isa.{name}", "its use")
+        return _DOCUMENTED[name]
     raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
 
 

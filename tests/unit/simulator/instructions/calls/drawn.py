@@ -37,6 +37,8 @@ ENGINES = {engine: getattr(nisa.engine, engine.value, None) for engine in Engine
 WIDE_ULPS = 16
 """Units in the last place between two computations of one curved function (activation alone)."""
 
+COMMANDS = tuple(one for one in Accumulate if one is not Accumulate.READ)
+"""What the classic calls can do with registers: nothing first."""
 ADDING = ("activation", "bn_aggr", "bn_stats", "nc_matmul", "tensor_partition_reduce")
 ADDING += ("tensor_reduce", "tensor_scalar_reduce")
 """A sum of zeros has the sign that its order gives it, of which no page says anything."""

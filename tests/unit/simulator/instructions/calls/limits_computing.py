@@ -419,6 +419,14 @@ limit(
 )
 limit(
     "activation",
+    "_bias",
+    Use({"data": A_TILE, "scale": 1.0, "bias": 2.0}, activated("add").options, A_TILE),
+    Use({"data": A_TILE, "scale": 1.0, "bias": 2.0}, activated("add").options),
+    KernelError,
+    "bias as a vector",
+)
+limit(
+    "activation",
     "reads_what_it_uses",
     dataclasses.replace(activated("add"), others=(tile(4, 1),)),
     dataclasses.replace(activated("add", Accumulate.IDLE), others=(tile(4, 1),)),
