@@ -123,9 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/nki-library")
     parser.add_argument("--write", action="store_true", help="put the table in docs/conformance.md")
-    parser.add_argument(
-        "--limit", type=float, default=60, help="seconds for one test (%(default)s)"
-    )
+    parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
     known, rest = parser.parse_known_args(arguments)
     checkout = known.path.resolve()
     try:
@@ -133,8 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, RuntimeError) as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    shown = " ".join(["python -m conformance.nki_library PATH", *_quoted(rest)])
-    text = section("nki-library", shown, checkout, results)
+    shown = _quoted(rest or DEFAULT)
+    command = f"python -m conformance.nki_library PATH {shown}"
+    text = section(f"nki-library: {shown}", command, checkout, results)
     if known.write:
         place(text)
     else:
@@ -142,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(outcome.result == FAILED for outcome in results))
 
 
-def _quoted(arguments: Sequence[str]) -> list[str]:
-    return [f"'{argument}'" if " " in argument else argument for argument in arguments]
+def _quoted(arguments: Sequence[str]) -> str:
+    return " ".join(f"'{word}'" if " " in word else word for word in arguments)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,8 @@ class Core:
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
         """The number of this program to the baton."""
+        self.level: str | None = None
+        """The level of NKI that the kernel is for; None for all of them."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []
@@ -122,7 +124,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
-        core._shared, core.rank = self._shared, self.rank
+        core._shared, core.rank, core.level = self._shared, self.rank, self.level
         core.program = program
         return core
 

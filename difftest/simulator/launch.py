@@ -27,6 +27,7 @@ from difftest.simulator.frontend.nki.kernel import (
     is_nki,
     warn_of_private,
 )
+from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
@@ -83,6 +84,7 @@ def launch(
     machine: Machine | None = None,
     record: bool = True,
     plain: bool = False,
+    level: str | None = None,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
@@ -99,6 +101,8 @@ def launch(
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
+    level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
+        exist, and those that have ended warn.
 
     Raises
     ------
@@ -106,7 +110,7 @@ def launch(
     AssertionError, and whatever else the kernel itself raises.
     """
     return run_kernel(
-        kernel, args, kwargs, grid=grid, machine=machine, record=record, plain=plain
+        kernel, args, kwargs, grid=grid, machine=machine, record=record, plain=plain, level=level
     ).result()
 
 
@@ -119,6 +123,7 @@ def run_kernel(
     machine: Machine | None = None,
     record: bool = True,
     plain: bool = False,
+    level: str | None = None,
     rank: Rank | None = None,
 ) -> Finished:
     """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
@@ -139,7 +144,7 @@ def run_kernel(
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
-    core.rank = rank
+    core.rank, core.level = rank, known_level(level)
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():

@@ -7,6 +7,7 @@ from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenErr
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.levels import LEVELS, LevelWarning
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
 from difftest.simulator.trace import LoopKind
 
@@ -59,8 +60,6 @@ def copied(a, loop):
         (lambda body: nl.fori_loop(register(2), register(4), body), [2, 3]),
         (lambda body: nl.fori_loop(0, scalar(3), body), [0, 1, 2]),
         (lambda body: nl.fori_loop(5, 5, body), []),
-        (lambda body: [body(i) for i in nl.dynamic_range(3)], [0, 1, 2]),
-        (lambda body: [body(i) for i in nl.dynamic_range(register(1), 8, 5)], [1, 6]),
     ],
 )
 def test_a_loop_on_the_device_gives_its_variable_as_an_offset(loop, chosen):
@@ -262,3 +261,46 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
         launch(jit(lambda: call()))
     assert text in str(caught.value)
     assert caught.value.location.file == __file__
+
+
+# -- levels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bounds", "chosen"), [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
+def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
+    def loop(body):
+        for i in nl.dynamic_range(*bounds):
+            body(i)
+
+    expected = np.zeros_like(A)
+    expected[0, chosen] = A[0, chosen]
+    with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
+        result = launch(jit(copied), (A, loop))
+    np.testing.assert_array_equal(result.outputs[0], expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("use", "levels"),
+    [
+        (lambda: nl.fori_loop(0, 1, lambda i: None), ("0.6", "0.7")),
+        (lambda: nl.while_loop(register(0), lambda r: r), ("0.6", "0.7")),
+        (lambda: list(nl.dynamic_range(1)), ("0.3", "0.4", "0.5", "0.6")),
+        (lambda: scalar(1), ("0.7",)),
+        (lambda: register(1), LEVELS),
+    ],
+)
+def test_a_level_has_its_names_alone(level, use, levels):
+    kernel = jit(lambda: [use(), None][1])
+    if level in levels:
+        launch(kernel, level=level)
+        return
+    with pytest.raises(KernelError, match="exists") as caught:
+        launch(kernel, level=level)
+    assert f"at level {level}" in caught.value.received
+    assert caught.value.location.file == __file__
+
+
+def test_a_level_that_there_is_not():
+    with pytest.raises(KernelError, match="a level of NKI"):
+        launch(jit(lambda: None), level="0.8")
