@@ -175,10 +175,9 @@ class NkiTensor(Tile, NKIObject):
 
     @public
     def view(self: Self, dtype: object) -> Self:
-        """The same bits as another dtype."""
-        if as_dtype(dtype) == self.dtype:
-            return self
-        raise not_modelled("NkiTensor.view with another dtype", f"{self!r} as {dtype!r}")
+        """The same bits as another dtype; the last dimension is scaled."""
+        wanted = as_dtype(dtype)
+        return self if wanted == self.dtype else self.reinterpret(wanted)
 
     reinterpret_cast = view
 
@@ -198,6 +197,6 @@ class NkiTensor(Tile, NKIObject):
         dtype: object = None,
     ) -> Any:
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
-        if dtype is not None and as_dtype(dtype) != self.dtype:
-            raise not_modelled("NkiTensor.ap with another dtype", f"{self!r} as {dtype!r}")
-        return patterns.access(self, pattern, offset, scalar_offset, vector_offset, indirect_dim)
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        dynamic = (scalar_offset, vector_offset, indirect_dim)
+        return patterns.access(self, pattern, offset, *dynamic, wanted)

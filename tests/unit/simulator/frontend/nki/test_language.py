@@ -9,10 +9,12 @@ from difftest.simulator import (
     TRN2,
     BufferError,
     KernelError,
+    LimitError,
     NotModelledError,
     ShapeError,
     launch,
 )
+from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
@@ -87,9 +89,35 @@ def test_random_numbers_repeat_with_a_seed():
     assert ((first >= 0) & (first < 1)).all()
 
 
-def test_an_address_is_not_modelled():
-    text = raised(NotModelledError, lambda x: nl.ndarray((1, 1), nl.int8, address=(0, 0)), NONE)
-    assert "address" in text
+def test_tensors_of_overlapping_addresses_share_their_bytes():
+    """The free offset is in bytes: two float32 further on is byte 8."""
+
+    def compute(x):
+        first = nl.ndarray((4, 8), nl.float32, address=(0, 64))
+        other = nl.ndarray((4, 4), nl.int32, address=(0, 64 + 8))
+        nisa.tensor_copy(first, x)
+        nisa.memset(other, 0)
+        return first
+
+    expected = A[:4, :8].copy()
+    expected[:, 2:6] = 0
+    np.testing.assert_array_equal(on_nki_tiles(compute, A[:4, :8]), expected)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "address", "kind", "text"),
+    [
+        (nl.psum, (0, 4), KernelError, "the first of a bank"),
+        (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
+        (nl.sbuf, (128, 0), LimitError, "lies in sbuf"),
+        (nl.hbm, (0,), NotModelledError, "in HBM"),
+    ],
+)
+def test_a_wrong_address_is_an_error(buffer, address, kind, text):
+    def compute(x):
+        return nl.ndarray((1, 1), nl.float32, buffer=buffer, address=address)
+
+    assert text in raised(kind, compute, NONE)
 
 
 @pytest.mark.parametrize(("machine", "sbuf"), [(TRN1, 192), (TRN2, 224)])
