@@ -274,7 +274,7 @@ class Tile:
     def __getitem__(self: T, key: Any) -> T:
         if key is Ellipsis:
             return self
-        items = key if type(key) is tuple else (key,)
+        items = key if isinstance(key, tuple) else (key,)
         named = indexing.within(self.pattern, self.partition_axis, items)
         if named is None:
             kinds = (Index, Tile, DynamicIndex)
