@@ -139,7 +139,7 @@ def run_kernel(
         )
     target, tensor = _target(kernel)
     if plain and tensor is NkiTensor:
-        raise not_modelled("the plain mode of the newer dialect", repr(target))
+        raise not_modelled("the plain mode of today's dialect", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
