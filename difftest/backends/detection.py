@@ -148,6 +148,8 @@ def detect() -> Detection:
 
 
 def _detect_newer() -> Detection:
+    if "nki" in sys.modules and is_embedded(sys.modules["nki"]):
+        return Detection(None, "the embedded modules stand for nki in this process")
     if importlib.util.find_spec("nki") is None:
         return Detection(None, "no package nki")
     try:

@@ -29,11 +29,11 @@ def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
     Of a PSUM tensor with block dimensions one block: how many are live at once is the compiler's
     choice. In SBUF all of them, for there an excess is a matter of speed.
     """
-    quadrants = -(-allocation.partitions // quadrant)
-    blocks = 1
-    if allocation.space is Space.PSUM:
-        blocks = math.prod(allocation.shape[: allocation.partition_axis])
-    return allocation.partition_bytes // blocks * quadrants * quadrant
+    rows = -(-allocation.partitions // quadrant) * quadrant
+    axis = allocation.partition_axis
+    if axis and allocation.space is Space.PSUM:
+        return allocation.partition_bytes // math.prod(allocation.shape[:axis]) * rows
+    return allocation.partition_bytes * rows
 
 
 def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
@@ -62,8 +62,8 @@ class Occupancy:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.live = {space.value: 0 for space in ON_CHIP}
-        self.peak = {space.value: 0 for space in ON_CHIP}
+        self.live = dict.fromkeys(ON_CHIP, 0)
+        self.peak = dict.fromkeys(ON_CHIP, 0)
 
     def _bytes(self, allocation: Allocation) -> int:
         return occupied_bytes(allocation, self.machine.start_partition_step)
@@ -73,7 +73,7 @@ class Occupancy:
 
     def add(self, allocation: Allocation) -> None:
         """Count a tensor that begins to live."""
-        space = allocation.space.value
+        space = allocation.space
         live = self.live[space] + self._bytes(allocation)
         self.live[space] = live
         if live > self.peak[space]:
@@ -81,7 +81,7 @@ class Occupancy:
 
     def remove(self, allocation: Allocation) -> None:
         """Count a tensor whose data are gone."""
-        self.live[allocation.space.value] -= self._bytes(allocation)
+        self.live[allocation.space] -= self._bytes(allocation)
 
     def limit(self, space: Space) -> int:
         """Bytes that a kernel's tensors can have of ``space``."""
@@ -97,7 +97,7 @@ class Occupancy:
         LimitError : they exceed PSUM. Beyond SBUF a :class:`SpillWarning` is given.
         """
         for space in ON_CHIP:
-            if self.peak[space.value] > self.limit(space):
+            if self.peak[space] > self.limit(space):
                 self._check_live_ranges([a for a in allocations if a.space is space], space)
 
     def _check_live_ranges(self, allocations: list[Allocation], space: Space) -> None:

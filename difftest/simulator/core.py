@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from difftest.simulator.trace import (
 )
 
 if TYPE_CHECKING:
+    from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
@@ -60,6 +61,14 @@ def is_running() -> bool:
     return _CURRENT.get(None) is not None
 
 
+class Rank(NamedTuple):
+    """The place of a launch among those of :func:`difftest.simulator.launch_ranks`."""
+
+    number: int
+    ranks: int
+    baton: Baton
+
+
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
@@ -86,6 +95,15 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
+        self.baton: Baton | None = None
+        """Of the programs that run side by side; None where one runs alone."""
+        self.seat = 0
+        """The number of this program to the baton."""
+        self.level: str | None = None
+        """The level of NKI that the kernel is for; None for all of them."""
+        self.rank: Rank | None = None
+        """Among several ranks; None where a kernel is launched alone."""
+        self._on_chip: list[Allocation] = []
         self._shared: list[Storage] = []
         self._shared_next = 0
 
@@ -98,6 +116,22 @@ class Core:
                 yield self
         finally:
             _CURRENT.reset(token)
+
+    def beside(self, program: Shape) -> Core:
+        """The core of another instance of the grid: on-chip memories and registers of its own.
+
+        HBM, the trace and the random numbers are those of the launch.
+        """
+        core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
+        core.trace, core.moved, core.random = self.trace, self.moved, self.random
+        core._shared, core.rank, core.level = self._shared, self.rank, self.level
+        core.program = program
+        return core
+
+    def follow(self, other: Core) -> None:
+        """Go on with the numbers where another core of this launch has stopped."""
+        self.instructions = other.instructions
+        self.loop_count = other.loop_count
 
     def start_program(self, program: Shape) -> None:
         """Begin one instance of the SPMD grid; its shared_hbm tensors are the grid's."""
@@ -159,6 +193,7 @@ class Core:
             allocation.address = address
             memory.check(allocation)
         self.trace.allocations.append(allocation)
+        self._on_chip.append(allocation)
         self.occupancy.add(allocation)
         data = empty_on_chip(shape, dtype)
         if memory is not None:
@@ -180,6 +215,10 @@ class Core:
                 remedy="create shared_hbm tensors at the top of the kernel, with one shape",
             )
         return storage
+
+    def check_capacity(self) -> None:
+        """Whether the tensors live at one time fit this core's memories."""
+        self.occupancy.check(self._on_chip)
 
     def adopt(self, array: Array, *, name: str, mutable: bool, written: bool = True) -> Storage:
         """An argument of the kernel as an HBM tensor; its data are not copied."""

@@ -14,7 +14,8 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LAUNCH = _PACKAGE + "launch.py"
+_LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
+"""Whence kernels are called."""
 
 
 class _Code:
@@ -25,7 +26,7 @@ class _Code:
     def __init__(self, code: CodeType) -> None:
         self.code = code  # keeps it alive, so that its id stays its own
         self.inside = code.co_filename.startswith(_PACKAGE)
-        self.in_launch = code.co_filename == _LAUNCH
+        self.in_launch = code.co_filename in _LAUNCH
         self.lines: dict[int, Location] = {}
         """Offset of a bytecode instruction -> its line. CPython would count through a table."""
 

@@ -32,7 +32,7 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
         if source is not None and fused and not joined and _made(fused[-1], source):
             _join(fused[-1], event)
             joined = True
-        elif not event.writes[0].allocation.is_absorbed:
+        elif not event.writes or not event.writes[0].allocation.is_absorbed:
             fused.append(event)
             joined = False
     return fused

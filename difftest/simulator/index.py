@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, SupportsIndex, Union
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, NkiError, ShapeError
 
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
@@ -32,6 +32,8 @@ def as_integer(value: object, what: str) -> int:
     if isinstance(value, SupportsIndex):
         try:
             return value.__index__()
+        except NkiError:  # a register, which says more
+            raise
         except TypeError:  # an array of several elements has __index__ too
             pass
     raise KernelError(

@@ -6,7 +6,7 @@ dimension, and a mask may still cut it back (``frontend/classic/masking.py``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 
-class Named(NamedTuple):
-    """What an index names of a tile."""
-
-    pattern: Pattern
-    partition_axis: int | None
-    axes: tuple[Axis, ...] | None
-    """The walks of the tile's dimensions, if one of them leaves its dimension."""
+Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
+"""What an index names of a tile: the pattern, its partition axis, and the walks of the tile's
+dimensions if one of them leaves its dimension."""
 
 
 def within(pattern: Pattern, partition_axis: int | None, items: tuple[Any, ...]) -> Named | None:
@@ -64,7 +60,7 @@ def within(pattern: Pattern, partition_axis: int | None, items: tuple[Any, ...])
     if partition_axis is not None and partition_axis >= axis:
         partition = len(counts) + partition_axis - axis
     named = Pattern(offset, (*counts, *shape[axis:]), (*steps, *strides[axis:]))
-    return Named(named, partition, None)
+    return named, partition, None
 
 
 def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
@@ -101,7 +97,7 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
             Axis(size, start, tuple(step if k == where else 0 for k in range(at)))
             for size, start, where, step in walks
         )
-    return Named(pattern, partition, axes)
+    return pattern, partition, axes
 
 
 def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
@@ -163,7 +159,7 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named:
     if not tile.in_hbm:
         _check_partition_walk(tile, axes, shape)
     over = any(leaves(axis, shape) for axis in axes)
-    return Named(Pattern(offset, shape, tuple(totals)), 0, tuple(axes) if over else None)
+    return Pattern(offset, shape, tuple(totals)), 0, tuple(axes) if over else None
 
 
 def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.core import Core, is_running
+from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -25,7 +27,9 @@ from difftest.simulator.frontend.nki.kernel import (
     is_nki,
     warn_of_private,
 )
+from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
@@ -51,6 +55,26 @@ class LaunchResult:
     trace: Trace
 
 
+class Finished(NamedTuple):
+    """A kernel that has run, before the caller's arrays change."""
+
+    core: Core
+    arguments: _Arguments
+    outputs: tuple[tuple[Array, Array | None], ...]
+
+    def result(self) -> LaunchResult:
+        """Give mutable arguments their new values; what the launch gives back."""
+        self.arguments.copy_back()
+        trace = self.core.trace
+        trace.events = fuse_moves(trace.events, self.core.moved)
+        trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+        return LaunchResult(
+            tuple(array for array, _ in self.outputs),
+            tuple(gaps for _, gaps in self.outputs),
+            trace,
+        )
+
+
 def launch(
     kernel: Kernel | NkiKernel | Callable[..., Any],
     args: Sequence[Any] = (),
@@ -60,8 +84,12 @@ def launch(
     machine: Machine | None = None,
     record: bool = True,
     plain: bool = False,
+    level: str | None = None,
 ) -> LaunchResult:
-    """Run ``kernel`` once for each instance of ``grid``, one after the other.
+    """Run ``kernel`` once for each instance of ``grid``.
+
+    The instances run one after the other; in today's dialect they take turns where they meet in
+    ``nisa.core_barrier`` and ``nisa.sendrecv``.
 
     Parameters
     ----------
@@ -73,11 +101,34 @@ def launch(
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
+    level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
+        exist, and those that have ended warn.
 
     Raises
     ------
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     AssertionError, and whatever else the kernel itself raises.
+    """
+    return run_kernel(
+        kernel, args, kwargs, grid=grid, machine=machine, record=record, plain=plain, level=level
+    ).result()
+
+
+def run_kernel(
+    kernel: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    *,
+    grid: tuple[int, ...] = (),
+    machine: Machine | None = None,
+    record: bool = True,
+    plain: bool = False,
+    level: str | None = None,
+    rank: Rank | None = None,
+) -> Finished:
+    """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
+
+    ``rank`` is its place among several launches that talk to each other.
     """
     if is_running():
         raise KernelError(
@@ -88,11 +139,12 @@ def launch(
         )
     target, tensor = _target(kernel)
     if plain and tensor is NkiTensor:
-        raise not_modelled("the plain mode of the newer dialect", repr(target))
+        raise not_modelled("the plain mode of today's dialect", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
+    core.rank, core.level = rank, known_level(level)
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
@@ -100,21 +152,20 @@ def launch(
         arguments = _Arguments(mode, function, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
-        returned = None
-        for program in itertools.product(*(range(size) for size in grid)):
-            mode.start_program(program)
-            returned = function(*call.args, **call.kwargs)
-        mode.check_capacity()
+        kernel_call = functools.partial(function, *call.args, **call.kwargs)
+        if tensor is NkiTensor and math.prod(grid) > 1:
+            returned = run_side_by_side(core, kernel_call)
+        else:
+            returned = None
+            for program in itertools.product(*(range(size) for size in grid)):
+                mode.start_program(program)
+                returned = kernel_call()
+            mode.check_capacity()
         leaves = _flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
-    arguments.copy_back()
-    core.trace.events = fuse_moves(core.trace.events, core.moved)
-    core.trace.allocations = [a for a in core.trace.allocations if not a.is_temporary]
-    return LaunchResult(
-        tuple(array for array, _ in outputs), tuple(gaps for _, gaps in outputs), core.trace
-    )
+    return Finished(core, arguments, outputs)
 
 
 def _launch_kernel(
@@ -161,6 +212,7 @@ class _Fast:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.start_program = core.start_program
+        self.check_capacity = core.check_capacity
 
     def running(self) -> contextlib.AbstractContextManager[object]:
         """The functions of the API run fast where nothing else is said."""
@@ -169,10 +221,6 @@ class _Fast:
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
         """An array as an HBM tensor; it is not copied."""
         return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
-
-    def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit their memories."""
-        self.core.occupancy.check(self.core.trace.allocations)
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""

@@ -140,8 +140,9 @@ class Storage:
 
         A dtype other than the tensor's own needs :meth:`hold_bits` before.
         """
-        own = dtype is self.dtype or dtype == self.dtype
-        return pattern_view(self.data, pattern, self.kept if own else dtype)
+        if dtype is self.dtype or dtype == self.dtype:
+            dtype = self.kept
+        return pattern_view(self.data, pattern, dtype)
 
     def replace(self, values: Array) -> bool:
         """Let an array that nobody else has be the data of the whole tensor, if it can be.
@@ -202,12 +203,16 @@ class Storage:
             return
         if self.written is None:
             self.written = np.zeros(self.units(), dtype=np.bool_)
-        region = pattern_view(self.written, pattern.finer(parts), BOOL)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
         # What is named twice is counted once: in the tensor, not in the pattern.
         counted = self.written if repeated else region
         before = int(np.count_nonzero(counted))
-        region[() if where is None else np.broadcast_to(where, pattern.shape)] = True
-        self.unwritten -= int(np.count_nonzero(counted)) - before
+        if where is None:
+            region[...] = True
+        else:
+            region[np.broadcast_to(where, pattern.shape)] = True
+        after = region.size if counted is region and where is None else np.count_nonzero(counted)
+        self.unwritten -= int(after) - before
         if self.unwritten == 0:
             self.written = None
 
@@ -236,8 +241,11 @@ class Storage:
             return None
         if self.written is None:
             return np.ones(pattern.shape, dtype=np.bool_)
-        region = pattern_view(self.written, pattern.finer(self._parts(dtype)), BOOL)
-        return None if region.all() else ~region.all(axis=-1)
+        parts = self._parts(dtype)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        if region.all():
+            return None
+        return ~region if parts == 1 else ~region.all(axis=-1)
 
     def _parts(self, dtype: DType | None) -> int:
         """How many units an element of ``dtype`` has."""

@@ -198,8 +198,10 @@ class Tile:
         offset, shape, strides = self.pattern
         if space is Space.PSUM:
             place: object = (offset, strides, storage.start, storage.dtype)
-        else:
+        elif offset:
             place = self._first_partition()
+        else:
+            place = storage.start[0]
         return (space, self.dtype, shape, self.partition_axis, place)
 
     def descriptor(self, *, blocks: bool = False) -> Descriptor:
@@ -272,7 +274,7 @@ class Tile:
     def __getitem__(self: T, key: Any) -> T:
         if key is Ellipsis:
             return self
-        items = key if type(key) is tuple else (key,)
+        items = key if isinstance(key, tuple) else (key,)
         named = indexing.within(self.pattern, self.partition_axis, items)
         if named is None:
             kinds = (Index, Tile, DynamicIndex)

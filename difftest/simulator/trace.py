@@ -196,7 +196,7 @@ class LoopKind(Enum):
     SEQUENTIAL = "sequential"
     STATIC = "static"
     DYNAMIC = "dynamic"
-    """Reserved: a loop that runs on the device. Nothing makes one yet."""
+    """A loop that runs on the device: its bounds may be known only then."""
 
 
 class Loop(NamedTuple):

@@ -150,7 +150,8 @@ def _compare_arguments(program: Program, outcome: Outcome) -> None:
 
 
 def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
-    if any(str(outcome.refusal).startswith(CAPACITY) for outcome in (a, b)):
+    refusals = [outcome.refusal for outcome in (a, b) if outcome.refusal is not None]
+    if any(refusal.rule.startswith(CAPACITY) for refusal in refusals):
         return
     if a.refusal is None or b.refusal is None:
         refused, mode = (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)

@@ -17,6 +17,7 @@ from hypothesis import Phase, settings
 from difftest.simulator import LimitError, ShapeError
 from difftest.simulator.instructions import reduce as reductions
 from difftest.simulator.instructions import writing
+from difftest.simulator.memory import Storage
 from difftest.simulator.tile import Tile
 from tests.fuzz import comparison
 from tests.fuzz.campaign import Campaign
@@ -90,8 +91,6 @@ def test_what_counts_as_written_is_compared(monkeypatch):
     check(WHOLE)
     monkeypatch.setitem(MODES, "plain", {})
     check(WHOLE)
-    from difftest.simulator.memory import Storage
-
     original = Storage.unwritten_in
     monkeypatch.setattr(
         Storage,
@@ -101,6 +100,27 @@ def test_what_counts_as_written_is_compared(monkeypatch):
     monkeypatch.setitem(MODES, "plain", {"plain": True})
     with pytest.raises(AssertionError, match="unwritten in fast"):
         check(WHOLE)
+
+
+SEEN_AS_BITS = Program(
+    (Input("a", (2, 4), "bfloat16", "np.arange(8) - 3"),),
+    (
+        Line("t = nl.load(a)", "nl.load"),
+        Line("t[:, 0:1].view(nl.uint8)[...] = nl.full((2, 2), 64, nl.uint8)", "view"),
+        Line("h = nl.ndarray((2, 4), nl.uint16, buffer=nl.shared_hbm)", "nl.ndarray"),
+        Line("nl.store(h, t.view(nl.uint16))", "nl.store"),
+    ),
+    (Output("h", loose=False, opcode="nl.store"),),
+)
+"""A kernel that writes and reads the bits of a narrow float on chip."""
+
+
+def test_the_bits_of_a_view_are_compared(monkeypatch):
+    check(SEEN_AS_BITS)
+    original = Storage.bits
+    monkeypatch.setattr(Storage, "bits", lambda self: np.zeros_like(original(self)))
+    with pytest.raises(AssertionError, match="5 of 8 elements differ"):
+        check(SEEN_AS_BITS)
 
 
 MUTABLE = Program(

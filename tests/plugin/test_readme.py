@@ -30,6 +30,12 @@ def test_the_example_passes(repository):
     result.assert_outcomes(passed=1)
 
 
+def test_the_example_in_todays_dialect_passes(repository):
+    (repository.path / "scale.py").write_text(block("import nki\n"))
+    result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    result.assert_outcomes(passed=1)
+
+
 def test_the_broken_example_fails_as_shown(repository):
     kernel = repository.path / "scale.py"
     source = kernel.read_text()

@@ -114,7 +114,7 @@ def test_a_refusal_shows_the_kernels_line(project):
     result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
     result.stdout.fnmatch_lines(
         [
-            "E*embedded:    the kernel refuses what its reference accepts: LimitError: the part*",
+            "E*embedded:    the kernel refuses what its reference accepts: LimitError: a tile has*",
             "E*where:    *kernel.py:*",
         ]
     )

@@ -152,8 +152,13 @@ PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=Tru
 NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
+# A suite of others meets the simulator as any host of foreign code does.
+CONFORMANCE = Rule(
+    "conformance/**/*.py", ("numpy", "ml_dtypes", "pytest", "conformance", "difftest.host")
+)
 
 RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, API, PLUGIN, NRTPY_HOST, PROBES]
+RULES += [CONFORMANCE]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -172,6 +177,7 @@ LAYERS = (
     "index",
     "brackets",
     "walk",
+    "baton",
     "core",
     "indexing",
     "views",
@@ -188,6 +194,7 @@ LAYERS = (
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
     "launch",
+    "ranks",
     "",  # the package itself, which gathers its public names
 )
 
@@ -221,7 +228,7 @@ def ways_back(root: Path) -> list[str]:
 
 # What stands beside difftest in the source tree. The commands that show or grade it ask
 # difftest.host.shipped for it by name; the harness itself never does.
-TREE = ("reference", "kernels", "tests", "benchmarks")
+TREE = ("reference", "kernels", "tests", "benchmarks", "conformance")
 ASK_FOR_SHIPPED = ("difftest.cli", "difftest.course")
 
 
@@ -299,6 +306,12 @@ def planted(root: Path, file: str, source: str) -> Path:
 @pytest.mark.parametrize(
     ("rule", "file", "source", "name"),
     [
+        (
+            CONFORMANCE,
+            "conformance/a.py",
+            "from difftest.simulator import launch",
+            "difftest.simulator.launch",
+        ),
         (
             REFERENCE,
             "reference/a.py",

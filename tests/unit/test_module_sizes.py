@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("reference", "kernels", "difftest", "tests", "benchmarks")
+FOLDERS = ("reference", "kernels", "difftest", "tests", "benchmarks", "conformance")
 LIMIT = 500
 
 

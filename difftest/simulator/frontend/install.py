@@ -56,11 +56,13 @@ def modules(predictor: Predictor | None = None) -> dict[str, ModuleType]:
     nki = _nki(predictor)
     root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
     root.nki = nki  # type: ignore[attr-defined]
-    root.__difftest_embedded__ = True  # type: ignore[attr-defined]
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     for name, part in _PARTS.items():
         names[f"{ROOT}.nki.{name}"] = part
-    return {**names, **newer.modules()}
+    names |= newer.modules()
+    for package in ROOTS:
+        names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
+    return names
 
 
 def _stood_for(name: str) -> bool:
@@ -69,7 +71,7 @@ def _stood_for(name: str) -> bool:
 
 
 def is_embedded(module: ModuleType) -> bool:
-    """Whether a ``neuronxcc`` module is the embedded simulator's."""
+    """Whether a module ``neuronxcc`` or ``nki`` is the embedded simulator's."""
     return bool(getattr(module, "__difftest_embedded__", False))
 
 

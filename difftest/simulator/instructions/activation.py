@@ -67,7 +67,7 @@ def _bias(call: Call) -> None:
 def scaled(values: Array, scale: Any, bias: Any) -> Array:
     """``values * scale + bias``, rounded once.
 
-    That devices fuse the two is on record from trn2, by the authors of nki-autotune.
+    That devices fuse the two is on public record from trn2.
     """
     factor = column(scale, values.ndim) if isinstance(scale, np.ndarray) else np.float32(scale)
     multiplied = isinstance(factor, np.ndarray) or factor != 1

@@ -16,6 +16,7 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     TFLOAT32,
     Array,
+    from_bits,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.operands import wrong_buffer
@@ -159,7 +160,10 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     assert storage.products is not None
     started = pattern_view(storage.products, dst.pattern, BOOL)
     product = product.reshape(dst.shape)
-    write(dst, np.where(started, dst.values() + product, product), where)
+    held = dst.elements()  # of which only what a matmul wrote is taken
+    if dst.holds_bits:
+        held = from_bits(held, dst.dtype)
+    write(dst, np.where(started, held + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:

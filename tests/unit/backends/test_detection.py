@@ -49,6 +49,9 @@ def test_a_package_without_nki_is_not_the_sdk(site):
 def test_the_embedded_modules_are_not_the_sdk(site):
     with embedded():
         assert detect().found == "the embedded modules stand for neuronxcc in this process"
+        newer = detect_sdk().newer
+    assert newer.module is None
+    assert newer.found == "the embedded modules stand for nki in this process"
 
 
 def test_an_sdk_is_found_with_its_version(site):

@@ -47,8 +47,8 @@ def test_the_bound_follows_pythons_lifetimes():
     for allocation in tensors:
         occupancy.add(allocation)
     occupancy.remove(tensors[0])
-    assert occupancy.live["psum"] == 128 * 40
-    assert occupancy.peak["psum"] == 128 * 80
+    assert occupancy.live[Space.PSUM] == 128 * 40
+    assert occupancy.peak[Space.PSUM] == 128 * 80
 
 
 def banks(count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import Enum
 from typing import Any
 
@@ -81,14 +82,25 @@ def engine_of(value: object, where: str) -> Engine:
 
 
 def member_of(kind: Any, value: object, where: str) -> Any:
-    """``value`` if it is a member of one of the enumerations of ``nki.isa``.
+    """``value`` as a member of one of the enumerations of ``nki.isa``.
+
+    The number of a member is accepted with a warning: it ended with NKI 0.3 (migration guide), and
+    kernels of aws-neuron/nki-library still write it (``dge_mode=3``, commit of 2026-04-13).
 
     Raises
     ------
-    KernelError : it is none; raw integers ended with NKI 0.3 (migration guide).
+    KernelError : it is none.
     """
     if isinstance(value, kind):
         return value
+    numbered = [member for member in kind if type(value) is int and member.value == value]
+    if numbered:
+        warnings.warn(
+            f"{where} takes {kind.__name__}={value} as {numbered[0]}: NKI 0.3 ended raw integers "
+            "for enumerations",
+            stacklevel=3,
+        )
+        return numbered[0]
     raise KernelError(
         f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
         received=f"{kind.__name__}={value!r}",

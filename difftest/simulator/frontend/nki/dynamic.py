@@ -21,6 +21,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.nki import views
 from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
@@ -50,7 +51,13 @@ class DynamicView(IndirectTile):
     __slots__ = ("index", "layout", "owner", "rows", "whole")
 
     def __init__(
-        self, owner: NkiTensor, layout: Layout, index: Tile, rows: Rows, *, whole: bool
+        self,
+        owner: NkiTensor,
+        layout: Layout,
+        index: Tile | DeviceValue,
+        rows: Rows,
+        *,
+        whole: bool,
     ) -> None:
         size = owner.storage.data.size
         base = type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
@@ -88,8 +95,8 @@ class DynamicView(IndirectTile):
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
-        """The tile that holds the offsets."""
-        return (self.index,)
+        """The tile that holds the offsets; a register is none."""
+        return (self.index,) if isinstance(self.index, Tile) else ()
 
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: yes."""
@@ -238,6 +245,8 @@ def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
 
 def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> DynamicView:
     """A pattern that one element, held in SBUF, moves as a whole."""
+    if isinstance(index, DeviceValue):
+        return DynamicView(tensor, layout, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
     if held.size != 1:
         raise ShapeError(

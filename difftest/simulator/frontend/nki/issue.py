@@ -39,7 +39,9 @@ def issue(
     if type(dst) is DynamicView:
         dst, indices = settle(dst), dst.index_tiles
     if DynamicView in map(type, operands):
-        indices += tuple(op.index for op in operands if type(op) is DynamicView)
+        indices += tuple(
+            tile for op in operands if type(op) is DynamicView for tile in op.index_tiles
+        )
         operands = tuple(settle(op) if type(op) is DynamicView else op for op in operands)
     gate.issue(
         instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices

@@ -6,7 +6,7 @@ import types
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from difftest.simulator.frontend.nki import constants, isa, kernel, language, typing
+from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language, typing
 
 ROOT = "nki"
 
@@ -20,6 +20,7 @@ def modules() -> dict[str, ModuleType]:
         ROOT: root,
         f"{ROOT}.language": language,
         f"{ROOT}.isa": isa,
+        f"{ROOT}.collectives": collectives,
         f"{ROOT}.isa.constants": constants,
         f"{ROOT}.typing": typing,
     }
@@ -28,6 +29,7 @@ def modules() -> dict[str, ModuleType]:
         "simulate": kernel.simulate,
         "language": language,
         "isa": isa,
+        "collectives": collectives,
         "typing": typing,
         "__difftest_embedded__": True,
     }.items():

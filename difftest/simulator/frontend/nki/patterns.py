@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from difftest.simulator.errors import (
-    KernelError,
-    LimitError,
-    NkiError,
-    OutOfBoundsError,
-    ShapeError,
-)
+from difftest.simulator.dtypes import DType, name_of
+from difftest.simulator.errors import KernelError, NkiError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki.dynamic import Rows, one_offset, row_offsets
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
@@ -34,20 +29,22 @@ def access(
     scalar_offset: Any,
     vector_offset: Any,
     indirect_dim: int,
+    dtype: DType,
 ) -> Any:
-    """``tensor.ap(...)``.
+    """``tensor.ap(...)``, strides and offset in elements of ``dtype``.
 
     Raises
     ------
     NkiValidationError : on chip the pattern's first stride is not the tensor's own.
-    OutOfBoundsError : the pattern leaves the storage.
+    OutOfBoundsError : the pattern leaves its tensor, or on chip its partitions.
     KernelError : ``offset`` on a sliced view, of which AWS's pages say two things; two dynamic
         offsets.
     """
-    layout = _layout(tensor, pattern, offset)
+    layout = _layout(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
-        _check_extent(tensor, layout)
-        return tensor._view(layout)
+        return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
+    if dtype != tensor.storage.dtype:
+        raise not_modelled("ap with a dynamic offset and another dtype", f"{tensor!r}")
     if scalar_offset is not None and vector_offset is not None:
         raise KernelError(
             "ap takes scalar_offset or vector_offset, not both", received=f"both, on {tensor!r}"
@@ -69,7 +66,9 @@ def access(
     return one_offset(tensor, layout, scalar_offset, rows)
 
 
-def _layout(tensor: NkiTensor, pattern: Sequence[Sequence[int]], offset: int | None) -> Layout:
+def _layout(
+    tensor: NkiTensor, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
+) -> Layout:
     """The pattern as a layout, its numbers checked, its extent not yet."""
     try:
         pairs = [
@@ -86,7 +85,7 @@ def _layout(tensor: NkiTensor, pattern: Sequence[Sequence[int]], offset: int | N
     storage = tensor.storage
     if not storage.in_hbm:
         stride, count = pairs[0]
-        step = storage.partition_step
+        step = storage.partition_step * storage.dtype.itemsize // dtype.itemsize
         if stride != step and count > 1:
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "
@@ -103,42 +102,18 @@ def _layout(tensor: NkiTensor, pattern: Sequence[Sequence[int]], offset: int | N
             received=f"ap(offset={offset}) of {tensor!r}, which begins at element {tensor.offset}",
             remedy="call ap on the tensor that was sliced, or leave offset out",
         )
-    start = tensor.offset if offset is None else as_integer(offset, "ap with offset")
+    if offset is None:
+        start, rest = divmod(tensor.offset * tensor.itemsize, dtype.itemsize)
+        if rest:
+            raise ShapeError(
+                "an access pattern of another dtype begins at one of its elements",
+                received=f"{tensor!r} with offset {tensor.offset} as {name_of(dtype)}",
+            )
+    else:
+        start = as_integer(offset, "ap with offset")
     return Layout(
         start,
         tuple(count for _, count in pairs),
         tuple(stride for stride, _ in pairs),
         not storage.in_hbm,
-    )
-
-
-def _check_extent(tensor: NkiTensor, layout: Layout) -> None:
-    """Raise unless the pattern stays inside its storage, and on chip inside its partitions."""
-    storage = tensor.storage
-    reach = [stride * (n - 1) for stride, n in zip(layout.strides, layout.shape, strict=True)]
-    start, total = layout.offset, storage.data.size
-    if layout.on_chip:
-        partitions = storage.allocation.partitions
-        first, start = divmod(layout.offset, storage.partition_step)
-        if layout.shape[0] > partitions - first or first < 0:
-            raise _too_many(tensor, first, layout.shape[0], partitions)
-        total, reach = storage.partition_step, reach[1:]
-    low = start + sum(step for step in reach if step < 0)
-    high = start + sum(step for step in reach if step > 0)
-    if low < 0 or high >= total:
-        where = "of each partition" if layout.on_chip else "of the tensor"
-        raise OutOfBoundsError(
-            "an access pattern stays inside its tensor",
-            received=f"elements {low} to {high} {where} {storage.allocation}",
-            limit=f"0 to {total - 1}",
-            remedy="correct the pattern's counts, strides or offset",
-        )
-
-
-def _too_many(tensor: NkiTensor, first: int, count: int, partitions: int) -> LimitError:
-    return LimitError(
-        "an access pattern stays inside its tensor's partitions",
-        received=f"partitions {first} to {first + count - 1} of {tensor.storage.allocation}: "
-        f"partition dimension {first + count} exceeds maximum {partitions}",
-        limit=f"0 to {partitions - 1}",
     )

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
@@ -113,7 +114,7 @@ class NkiTensor(Tile, NKIObject):
     @public
     def select(self, dim: int, index: Any) -> Any:
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
-        if not is_integer(index):
+        if isinstance(index, DeviceValue) or not is_integer(index):
             return select_one(self, dim, index)
         layout = self._layout()
         axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim
@@ -174,10 +175,9 @@ class NkiTensor(Tile, NKIObject):
 
     @public
     def view(self: Self, dtype: object) -> Self:
-        """The same bits as another dtype."""
-        if as_dtype(dtype) == self.dtype:
-            return self
-        raise not_modelled("NkiTensor.view with another dtype", f"{self!r} as {dtype!r}")
+        """The same bits as another dtype; the last dimension is scaled."""
+        wanted = as_dtype(dtype)
+        return self if wanted == self.dtype else self.reinterpret(wanted)
 
     reinterpret_cast = view
 
@@ -197,6 +197,6 @@ class NkiTensor(Tile, NKIObject):
         dtype: object = None,
     ) -> Any:
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
-        if dtype is not None and as_dtype(dtype) != self.dtype:
-            raise not_modelled("NkiTensor.ap with another dtype", f"{self!r} as {dtype!r}")
-        return patterns.access(self, pattern, offset, scalar_offset, vector_offset, indirect_dim)
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        dynamic = (scalar_offset, vector_offset, indirect_dim)
+        return patterns.access(self, pattern, offset, *dynamic, wanted)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.constants import (
     dge_mode,
@@ -35,11 +34,20 @@ from difftest.simulator.frontend.nki.isa.moves import (
     tensor_copy,
     tensor_copy_predicated,
 )
+from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
 from difftest.simulator.frontend.nki.isa.reductions import (
     tensor_partition_reduce,
     tensor_reduce,
     tensor_scalar_reduce,
+)
+from difftest.simulator.frontend.nki.isa.registers import (
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    scalar_load,
+    scalar_store,
 )
 from difftest.simulator.frontend.nki.isa.searches import (
     local_gather,
@@ -56,6 +64,8 @@ from difftest.simulator.frontend.nki.isa.selections import (
 )
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
+from difftest.simulator.frontend.nki.unmodelled import unmodelled
+from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -63,10 +73,10 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 
-_DOCUMENTED = frozenset(
+_DOCUMENTED = unmodelled(
+    "nki.isa",
     [
         "activate2",
-        "core_barrier",
         "dma_compute",
         "exponential",
         "nc_matmul_mx",
@@ -76,26 +86,18 @@ _DOCUMENTED = frozenset(
         "rand2",
         "rand_get_state",
         "rand_set_state",
-        "register_alloc",
-        "register_load",
-        "register_move",
-        "register_store",
         "rng",
-        "scalar_load",
-        "scalar_store",
-        "sendrecv",
         "set_rng_seed",
         "tensor_scalar_cumulative",
         "topk",
-        "VirtualRegister",
-    ]
+    ],
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
     if name in _DOCUMENTED:
-        raise not_modelled(f"nki.isa.{name}", "its use")
+        return _DOCUMENTED[name]
     raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
 
 
@@ -112,12 +114,14 @@ def get_nc_sub_version() -> int:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "VirtualRegister",
     "activation",
     "activation_reduce",
     "affine_select",
     "bn_aggr",
     "bn_stats",
     "constants",
+    "core_barrier",
     "dge_mode",
     "dma_copy",
     "dma_engine",
@@ -142,9 +146,16 @@ __all__ = [
     "range_select",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sendrecv",
     "sequence_bounds",
     "tensor_copy",
     "tensor_copy_predicated",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32, is_float
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import elementwise, scan
 from difftest.simulator.instructions.alu import AluOp, alu_op
 from difftest.simulator.tile import Tile
@@ -18,22 +19,6 @@ from difftest.simulator.trace import Engine, Space
 
 UNKNOWN = constants.engine.unknown
 _MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
-
-
-def same_elements(where: str, **tiles: Any) -> None:
-    """Raise :class:`ShapeError` unless the tiles have as many elements in each partition.
-
-    Tiles do not broadcast in today's dialect (stub of ``nisa.tensor_tensor``, v2.32.0).
-    """
-    given = {name: tile for name, tile in tiles.items() if isinstance(tile, Tile)}
-    sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
-    if len(sizes) > 1:
-        raise ShapeError(
-            f"{where} takes tiles of the same partitions and elements in each",
-            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
-            remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
-            "nisa.tensor_scalar for one value in each partition",
-        )
 
 
 @public

@@ -22,7 +22,7 @@ _WITH_REGISTERS = ("add", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (its stub, v2.32.0)."""
 
 
-def _ascending(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
+def ascending(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
     """``axis`` as axis numbers from the front, ascending."""
     ndim = len(data.tile_shape())
     axes = as_integers(axis, f"{where} with axis")
@@ -40,7 +40,7 @@ def tensor_reduce(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
-    axes = _ascending(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    axes = ascending(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
     options = (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False)
     return issue(instructions.tensor_reduce, dst, (data,), options)
 

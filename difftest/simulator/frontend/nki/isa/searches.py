@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import search
-from difftest.simulator.tile import Tile
 
 
 @public
@@ -57,27 +54,8 @@ def nc_stream_shuffle(
     dst: Any, src: Any, shuffle_mask: Any, name: str | None = None
 ) -> NkiInstruction:
     """``dst[q + i] = src[q + shuffle_mask[i]]`` in each quadrant of 32 partitions."""
-    _check_starts(dst, src)
     order = as_integers(shuffle_mask, "shuffle_mask")
     return issue(search.nc_stream_shuffle, dst, (src,), (order,))
-
-
-def _check_starts(dst: Any, src: Any) -> None:
-    """The first partitions that go with the number of active ones (stub, v2.32.0)."""
-    if not (isinstance(dst, Tile) and isinstance(src, Tile)):
-        return  # the record says what is wrong
-    quadrant, partitions = current().machine.shuffle_quadrant, current().machine.partitions
-    described = {"src": src.descriptor(), "dst": dst.descriptor()}
-    most = max(tile.partitions for tile in described.values())
-    active = -(-most // quadrant) * quadrant
-    step = active if active <= partitions // 2 else partitions
-    for role, tile in described.items():
-        if tile.start % step:
-            raise KernelError(
-                f"nc_stream_shuffle of {active} active partitions begins at certain ones",
-                received=f"{role} = {tile!r}, which begins at partition {tile.start}",
-                limit=", ".join(str(k) for k in range(0, partitions, step)),
-            )
 
 
 @public

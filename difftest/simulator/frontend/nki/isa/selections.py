@@ -8,11 +8,10 @@ import numpy as np
 
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.isa.elementwise import same_elements
 from difftest.simulator.frontend.nki.isa.moves import affine
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.language.functions import BINARY
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.operands import OperatorName, same_elements
 from difftest.simulator.frontend.nki.registers import command_of
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import select as instructions
@@ -21,6 +20,8 @@ from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.trace import Space
 
 _CMD = constants.reduce_cmd
+_EQUAL = OperatorName("equal")
+_MAXIMUM = OperatorName("maximum")
 _FP32_MIN = float(np.finfo(np.float32).min)
 
 
@@ -31,7 +32,7 @@ def affine_select(
     channel_multiplier: int,
     on_true_tile: Any,
     on_false_value: Any,
-    cmp_op: Any = BINARY["equal"],
+    cmp_op: Any = _EQUAL,
     offset: int = 0,
     name: str | None = None,
 ) -> NkiInstruction:
@@ -53,7 +54,7 @@ def range_select(
     bound1: Any,
     reduce_cmd: Any = _CMD.reset_reduce,
     reduce_res: Any = None,
-    reduce_op: Any = BINARY["maximum"],
+    reduce_op: Any = _MAXIMUM,
     range_start: int = 0,
     on_false_value: Any = _FP32_MIN,
     name: str | None = None,
@@ -81,7 +82,7 @@ def select_reduce(
     on_false: Any,
     reduce_res: Any = None,
     reduce_cmd: Any = _CMD.idle,
-    reduce_op: Any = BINARY["maximum"],
+    reduce_op: Any = _MAXIMUM,
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> NkiInstruction:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, INT32, TFLOAT32
-from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.language.creation import (
     ds,
@@ -21,10 +20,14 @@ from difftest.simulator.frontend.nki.language.creation import (
     zeros,
     zeros_like,
 )
+from difftest.simulator.frontend.nki.language.device_loops import (
+    dynamic_range,
+    fori_loop,
+    while_loop,
+)
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
 from difftest.simulator.frontend.nki.language.loops import (
     affine_range,
-    dynamic_range,
     num_programs,
     program_id,
     program_ndim,
@@ -44,8 +47,32 @@ from difftest.simulator.frontend.nki.language.memories import (
     tile_size,
 )
 from difftest.simulator.frontend.nki.language.moves import device_print, load, no_reorder, store
+from difftest.simulator.frontend.nki.language.reductions import (
+    all,
+    max,
+    mean,
+    min,
+    prod,
+    rms_norm,
+    softmax,
+    sum,
+    var,
+)
+from difftest.simulator.frontend.nki.language.shapes import (
+    broadcast_to,
+    dropout,
+    expand_dims,
+    gather_flattened,
+    load_transpose2d,
+    matmul,
+    random_seed,
+    transpose,
+    where,
+)
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.frontend.nki.unmodelled import unmodelled
+from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
 
 float32 = np.dtype(np.float32)
 float16 = np.dtype(np.float16)
@@ -61,38 +88,18 @@ uint16 = np.dtype(np.uint16)
 uint32 = np.dtype(np.uint32)
 bool_ = BOOL
 
-_DOCUMENTED = frozenset(
+_DOCUMENTED = unmodelled(
+    "nki.language",
     [
-        "all",
-        "broadcast_to",
-        "dropout",
-        "expand_dims",
         "float4_e2m1fn_x4",
         "float8_e4m3fn",
         "float8_e4m3fn_x4",
         "float8_e5m2_x4",
         "float8_e8m0fnu",
-        "fori_loop",
-        "gather_flattened",
-        "load_transpose2d",
-        "matmul",
-        "max",
-        "mean",
-        "min",
-        "prod",
-        "random_seed",
-        "rms_norm",
-        "softmax",
-        "sum",
-        "transpose",
-        "var",
-        "where",
-        "while_loop",
         "alloc_tiles",
         "blocks",
         "tiles",
-        "NkiScalar",
-    ]
+    ],
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
@@ -101,26 +108,33 @@ def __getattr__(name: str) -> Any:
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in _DOCUMENTED:
-        raise not_modelled(f"nki.language.{name}", "its use")
+        return _DOCUMENTED[name]
     raise AttributeError(f"module 'nki.language' has no attribute {name!r}")
 
 
 __all__ = [
     "MemoryRegion",
     "NKIObject",
+    "NkiScalar",
     "NkiTensor",
     "affine_range",
+    "all",
     "bfloat16",
     "bool_",
+    "broadcast_to",
     "device_print",
+    "dropout",
     "ds",
     "dynamic_range",
     "empty_like",
+    "expand_dims",
     "float8_e4m3",
     "float8_e5m2",
     "float16",
     "float32",
+    "fori_loop",
     "full",
+    "gather_flattened",
     "hbm",
     "int8",
     "int16",
@@ -130,27 +144,41 @@ __all__ = [
     "is_psum",
     "is_sbuf",
     "load",
+    "load_transpose2d",
+    "matmul",
+    "max",
+    "mean",
+    "min",
     "ndarray",
     "no_reorder",
     "num_programs",
     "ones",
     "private_hbm",
+    "prod",
     "program_id",
     "program_ndim",
     "psum",
     "rand",
+    "random_seed",
+    "rms_norm",
     "sbuf",
     "sequential_range",
     "shared_constant",
     "shared_hbm",
     "shared_identity_matrix",
+    "softmax",
     "static_range",
     "store",
+    "sum",
     "tfloat32",
     "tile_size",
+    "transpose",
     "uint8",
     "uint16",
     "uint32",
+    "var",
+    "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

@@ -19,6 +19,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.memory import Shape
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
 
 SBUF = MemoryRegion.sbuf
 UINT8 = np.dtype(np.uint8)
@@ -33,7 +34,9 @@ def _shape(shape: Any, where: str) -> Shape:
     return sizes
 
 
-def _new(shape: Any, dtype: object, buffer: object, name: str, where: str) -> NkiTensor:
+def _new(
+    shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
+) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
     core, space, sizes = current(), space_of(buffer, where), _shape(shape, where)
     if not space.is_hbm and sizes[0] > core.machine.partitions:
@@ -44,8 +47,32 @@ def _new(shape: Any, dtype: object, buffer: object, name: str, where: str) -> Nk
             limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
             remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
         )
-    storage = core.allocate(sizes, as_dtype(dtype, where), space, name=str(name or ""))
+    place = None if address is None else _address(address, space)
+    storage = core.allocate(
+        sizes, as_dtype(dtype, where), space, name=str(name or ""), address=place
+    )
     return NkiTensor.whole(storage)
+
+
+def _address(address: Any, space: Space) -> tuple[int, int]:
+    """An address on chip: partition, and byte in each; in PSUM a bank's first.
+
+    Raises
+    ------
+    KernelError : it is no such pair, or lies inside a PSUM bank.
+    """
+    place = as_integers(address, "nl.ndarray with address")
+    if space.is_hbm:
+        raise not_modelled("nl.ndarray's address in HBM", f"address={address!r}")
+    bank = current().machine.psum_bank_bytes
+    inside = space is Space.PSUM and len(place) == 2 and place[1] % bank
+    if len(place) != 2 or min(place) < 0 or inside:
+        raise KernelError(
+            "an address is (partition, byte in each partition), in PSUM the first of a bank",
+            received=f"address={address!r} in {space.value}",
+            limit=f"multiples of {bank} bytes in PSUM",
+        )
+    return place[0], place[1]
 
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
@@ -64,10 +91,12 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
 def ndarray(
     shape: Any, dtype: object, buffer: Any = SBUF, name: str = "", address: Any = None
 ) -> NkiTensor:
-    """A new tensor; its contents are undefined until they are written."""
-    if address is not None:
-        raise not_modelled("nl.ndarray's argument 'address'", f"address={address!r}")
-    return _new(shape, dtype, buffer, name, "nl.ndarray")
+    """A new tensor; its contents are undefined until they are written.
+
+    ``address`` places it: the first partition, and the first byte in each. Tensors that overlap
+    share what they hold.
+    """
+    return _new(shape, dtype, buffer, name, "nl.ndarray", address)
 
 
 @public

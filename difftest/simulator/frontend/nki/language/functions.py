@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.dtypes import as_dtype
+import numpy as np
+
+from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.isa.elementwise import same_elements
+from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import elementwise, gate
+from difftest.simulator.instructions import elementwise as vector_engine
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
+
+_LARGEST_ANGLE = np.nextafter(np.float32(np.pi), np.float32(0))
+"""The largest float32 in the range of the Scalar Engine's sin."""
 
 Function = Callable[..., Any]
 
@@ -40,7 +46,7 @@ def _named(function: Function, name: str, summary: str) -> Function:
     return made
 
 
-def _elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
+def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     op, where = ALU_OPS[name], f"nl.{name}"
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
@@ -58,18 +64,18 @@ def _elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         number = y if tiles[0] is x else x
         options = (op, tiles[0] is y, None, False)
         return gate.issue(
-            elementwise.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
+            vector_engine.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
         )
     same_elements(where, x=x, y=y)
     wide = all(tile.dtype.kind in "iu" and tile.dtype.itemsize == 4 for tile in tiles)
     in_psum = any(tile.space is Space.PSUM for tile in tiles)
     engine = Engine.VECTOR if wide and in_psum else Engine.UNKNOWN
-    return gate.issue(elementwise.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
+    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
 
 
 def _binary(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
-        return _elementwise(name, x, y, dtype)
+        return elementwise(name, x, y, dtype)
 
     return _named(function, name, f"``{name}(x, y)``, element by element.")
 
@@ -79,7 +85,7 @@ def _unary(name: str) -> Function:
         tile = need_tile(x, "x", f"nl.{name}")
         options = (ALU_OPS[name], False, None, False)
         return gate.issue(
-            elementwise.tensor_scalar, (tile, 0, None), options, dtype=_wanted(dtype, tile)
+            vector_engine.tensor_scalar, (tile, 0, None), options, dtype=_wanted(dtype, tile)
         )
 
     return _named(function, name, f"``{name}(x)``, element by element.")
@@ -107,7 +113,7 @@ def _absent(name: str) -> Function:
 
 
 _ABSENT = (
-    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "cos", "tan", "ceil", "floor", "trunc"),
+    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "tan", "ceil", "floor", "trunc"),
     *("average", "prelu", "bypass"),
 )
 
@@ -124,16 +130,41 @@ def _copied(x: Any, dtype: object = None) -> Any:
 
 def _inverted(x: Any, dtype: object = None) -> Any:
     tile = need_tile(x, "x", "nl.reciprocal")
-    return gate.issue(elementwise.reciprocal, (tile,), dtype=_wanted(dtype, tile))
+    return gate.issue(vector_engine.reciprocal, (tile,), dtype=_wanted(dtype, tile))
+
+
+def _sine(x: Any, shift: float, dtype: object, where: str) -> Any:
+    """``sin(x + shift)``, with the angle brought into the range that the Scalar Engine takes."""
+    tile = need_tile(x, "x", where)
+    turned: Any = tile
+    for first, value, second, other in (
+        ("add", shift + np.pi, "mod", 2 * np.pi),
+        ("add", -np.pi, "minimum", _LARGEST_ANGLE),
+        ("maximum", -_LARGEST_ANGLE, "add", 0.0),
+    ):
+        options = (ALU_OPS[first], False, ALU_OPS[second], False)
+        operands = (turned, float(value), float(other))
+        turned = gate.issue(vector_engine.tensor_scalar, operands, options, dtype=FLOAT32)
+    return ACTIVATION["sin"](turned, _wanted(dtype, tile))
+
+
+def _sin(x: Any, dtype: object = None) -> Any:
+    return _sine(x, 0.0, dtype, "nl.sin")
+
+
+def _cos(x: Any, dtype: object = None) -> Any:
+    return _sine(x, np.pi / 2, dtype, "nl.cos")
 
 
 def _negated(x: Any, dtype: object = None) -> Any:
-    return _elementwise("multiply", x, -1.0, dtype)
+    return elementwise("multiply", x, -1.0, dtype)
 
 
 OTHERS = {
     "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
     "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),
+    "sin": _named(_sin, "sin", "``sin(x)``, in radians of any size, element by element."),
+    "cos": _named(_cos, "cos", "``cos(x)``, in radians of any size, element by element."),
     "negative": _named(_negated, "negative", "``-x``, element by element."),
 }
 FUNCTIONS: dict[str, Function] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}

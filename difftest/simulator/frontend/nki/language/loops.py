@@ -41,12 +41,6 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[int]:
 
 
 @public
-def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[int]:
-    """A loop on the device, with bounds known when the kernel is built; ended with NKI 0.7."""
-    return _iterate(LoopKind.SEQUENTIAL, start, stop, step)
-
-
-@public
 def program_id(axis: int = 0) -> int:
     """The number of this program along an axis of the launch grid; 0 without one."""
     core = current()

@@ -466,3 +466,16 @@ def test_numpys_functions_do_not_take_tiles():
     for function in (np.sort, np.ravel, np.array):
         with pytest.raises(KernelError, match="a tile is not an array"):
             on_tiles(function, A)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_whole_grid_is_an_index(plain):
+    """AWS's example of nisa.reciprocal indexes with ``nl.mgrid[...]`` itself, not its parts."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x[nl.mgrid[0:6, 0:8]])
+        nl.store(out[nl.mgrid[0:6, 0:8]], tile)
+        return out
+
+    assert_array_equal(launch(kernel, [A], plain=plain).outputs[0], A)

@@ -47,3 +47,10 @@ def raised(kind: type[Exception], compute: Callable[..., Any], *arrays: Any, **o
 def values(*shape: int, seed: int = 0) -> Any:
     """Normal float32 values."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def tile(shape: Any, dtype: Any = nl.float32, buffer: Any = nl.sbuf) -> Any:
+    """A tile of ones."""
+    made = nl.ndarray(shape, dtype, buffer=buffer)
+    nisa.memset(made, 1)
+    return made

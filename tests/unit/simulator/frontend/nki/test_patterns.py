@@ -7,7 +7,6 @@ from difftest.simulator import (
     BufferError,
     DtypeError,
     KernelError,
-    LimitError,
     NkiError,
     OutOfBoundsError,
     ShapeError,
@@ -93,10 +92,10 @@ def test_a_pattern_addresses_storage_whatever_the_view():
     ("compute", "kind", "text"),
     [
         (lambda x: x.ap([[64, 8], [1, 32]]), nisa.NkiValidationError, "partition stride 64"),
-        (lambda x: x.ap([[32, 17], [1, 32]]), LimitError, "partition dimension 17 exceeds maximum"),
-        (lambda x: x.ap([[32, 8], [1, 32]], 9 * 32), LimitError, "partitions 9 to 16"),
-        (lambda x: x.ap([[32, 16], [1, 33]]), OutOfBoundsError, "elements 0 to 32 of each"),
-        (lambda x: x.ap([[32, 15], [1, 32]], 1), OutOfBoundsError, "elements 1 to 32 of each"),
+        (lambda x: x.ap([[32, 17], [1, 32]]), OutOfBoundsError, "partitions 0 to 16"),
+        (lambda x: x.ap([[32, 8], [1, 32]], 9 * 32), OutOfBoundsError, "partitions 9 to 16"),
+        (lambda x: x.ap([[32, 16], [1, 33]]), OutOfBoundsError, "elements 0 to 32 of a"),
+        (lambda x: x.ap([[32, 15], [1, 32]], 1), OutOfBoundsError, "elements 1 to 32 of a"),
         (lambda x: x.ap([[32, 16], [-1, 3]], 1), OutOfBoundsError, "elements -1 to 1"),
         (lambda x: x.ap([[32, 16], [1, 0]]), ShapeError, "at least 1"),
         (lambda x: x.ap([32, 16]), KernelError, "[stride, count] pairs"),
@@ -112,8 +111,23 @@ def test_a_wrong_pattern_is_an_error(compute, kind, text):
     assert "lambda x: x" in message
 
 
+def test_a_pattern_of_another_dtype():
+    """The page's example: int32 as bfloat16, strides and counts in elements of the new dtype."""
+    words = np.arange(4 * 8, dtype=np.int32).reshape(4, 8) * 77777
+
+    def compute(x):
+        whole = x.ap([[16, 4], [1, 16]], offset=0, dtype=nl.uint16)
+        odd = x[:, 2:].ap([[16, 4], [2, 3]], dtype=nl.uint16)
+        assert odd.offset == 4
+        return whole, odd
+
+    whole, odd = on_nki_tiles(compute, words)
+    np.testing.assert_array_equal(whole, words.view(np.uint16))
+    np.testing.assert_array_equal(odd, words.view(np.uint16)[:, 4:10:2])
+
+
 def test_a_pattern_outside_hbm_is_an_error():
-    with pytest.raises(OutOfBoundsError, match="elements 0 to 512 of the tensor"):
+    with pytest.raises(OutOfBoundsError, match="elements 0 to 512"):
         launch(lambda x: nl.load(x.ap([[1, 1], [1, 513]])), (DATA,))
 
 

@@ -143,6 +143,24 @@ def test_a_view_names_what_numpys_does(name):
     assert result.shape == expected(DATA).shape
 
 
+def test_views_of_another_dtype():
+    def compute(x):
+        bits = x.view(nl.int32)
+        narrow = x.view(nl.uint16)
+        assert (bits.shape, narrow.shape, narrow.strides) == (
+            *((4, 2, 3, 4), (4, 2, 3, 8), (48, 24, 8, 1)),
+        )
+        nisa.memset(x.reinterpret_cast(nl.uint8)[:, 0:1, 0:1, 0:4], 0)
+        return bits, narrow, narrow.view(nl.float32)
+
+    expected = DATA.copy()
+    expected[:, 0, 0, 0] = 0
+    bits, narrow, back = placed(DATA, compute)
+    np.testing.assert_array_equal(bits, expected.view(np.int32))
+    np.testing.assert_array_equal(narrow, expected.view(np.uint16))
+    np.testing.assert_array_equal(back, expected)
+
+
 def test_a_view_is_no_copy():
     def write_through(x):
         view = x.permute((0, 3, 1, 2)).slice(1, 1, 2).squeeze_dim(1)
@@ -175,7 +193,7 @@ def test_a_view_is_no_copy():
         (lambda t: t.slice(1, 0, 3), OutOfBoundsError, "elements 0 to 2"),
         (lambda t: t.select(1, 2), OutOfBoundsError, "index 2"),
         (lambda t: t.rearrange(("a", "b"), ("a", "b")), ShapeError, "each dimension"),
-        (lambda t: t.view(nl.bfloat16), NotModelledError, "another dtype"),
+        (lambda t: t.view(nl.int8)[..., 0:3].view(nl.int32), ShapeError, "scales the last"),
         (lambda t: t.indirect(t), NotModelledError, "indirect"),
         (lambda t: t.slice(1, 0), TypeError, "missing 1 required positional argument: 'end'"),
     ],

@@ -1,0 +1,1 @@
+"""Other people's test suites and examples, run on the embedded simulator (README.md)."""

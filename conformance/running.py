@@ -1,0 +1,102 @@
+"""A suite's tests, run by pytest in this process, and what came of each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import pytest
+
+from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome
+
+
+class Recorder:
+    """A pytest plugin that keeps an :class:`Outcome` of each test and each file not collected."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test's outcome is that of its call, or of the phase that kept it from its call."""
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            self._keep(report, report.nodeid)
+        elif report.when == "teardown" and report.failed:
+            self.outcomes = [known for known in self.outcomes if known.name != report.nodeid]
+            self._keep(report, report.nodeid)
+
+    @pytest.hookimpl
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._keep(report, report.nodeid)
+
+    def _keep(self, report: pytest.TestReport | pytest.CollectReport, nodeid: str) -> None:
+        result = PASSED if report.passed else FAILED if report.failed else SKIPPED
+        why = "" if report.passed else reason(report)
+        self.outcomes.append(Outcome(nodeid.partition("::")[0], nodeid, result, why))
+
+
+class Limit:
+    """A pytest plugin that ends a test which takes longer than ``seconds`` with an error."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        def end(number: int, frame: FrameType | None) -> NoReturn:
+            raise TimeoutError(f"the test took longer than {self.seconds:g} s")
+
+        before = signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """The text of the error that a report carries: its message, not the traceback."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        return str(crash.message)
+    lines = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")]
+    return lines[-1].removeprefix("E ") if lines else str(report.longrepr)
+
+
+def run(
+    checkout: Path,
+    options: Sequence[str],
+    paths: Sequence[Path] = (),
+    plugins: Sequence[object] = (),
+) -> list[Outcome]:
+    """Run pytest in ``checkout``, as its own people do, and return what came of each test.
+
+    ``paths`` go in front of ``sys.path`` meanwhile, ``plugins`` are pytest's for this run. The
+    working folder is the checkout's, so that node ids and files among the options are its own.
+    This project's plugin is left out: the suite's own hooks decide what is installed.
+
+    Raises
+    ------
+    RuntimeError
+        If pytest refused the options, found no test or was interrupted: then there is nothing to
+        count.
+    """
+    recorder = Recorder()
+    before = os.getcwd(), list(sys.path)
+    os.chdir(checkout)
+    sys.path[:0] = [str(path) for path in paths]
+    try:
+        code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder, *plugins])
+    finally:
+        os.chdir(before[0])
+        sys.path[:] = before[1]
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}: see its output")
+    return recorder.outcomes

@@ -1,0 +1,200 @@
+"""Modules that AWS's wheels bring and a suite imports beside the simulator, as far as it asks.
+
+Each is installed in ``sys.modules`` for the run. What they hold are dtypes, casts between them and
+names: nothing here computes what a test compares with.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+import ml_dtypes
+import numpy as np
+
+TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+"""The environment variable by which our simulator is told the machine, AWS's own."""
+GENERATION = "NKI_NC_VERSION"
+"""The one by which the suite tells its simulator (test/utils/simulation_setup.py)."""
+
+_NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+_PACKED = ("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4")
+
+
+def package(name: str, **names: Any) -> ModuleType:
+    """A module that may have submodules, with ``names`` in it."""
+    module = types.ModuleType(name, "A stand-in of nki-difftest's conformance runs.")
+    module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
+    module.__path__ = []
+    vars(module).update(names)
+    return module
+
+
+class Absent:
+    """A name that kernels import and that is not modelled: an import passes, a use does not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{self.name} is not modelled")
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Absent(f"{self.name}.{name}")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, not modelled>"
+
+
+def absent(name: str) -> ModuleType:
+    """A module all of whose names are :class:`Absent`."""
+    module = package(name)
+
+    def attribute(wanted: str) -> Absent:
+        if wanted.startswith("__"):
+            raise AttributeError(wanted)
+        return Absent(f"{name}.{wanted}")
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+    return module
+
+
+def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """``array`` with its values rounded to ``dtype``.
+
+    Raises
+    ------
+    NotImplementedError : ``dtype`` is one of the packed ones (x4).
+    """
+    if isinstance(dtype, Absent):
+        raise NotImplementedError(f"a cast to {dtype.name} is not modelled")
+    return np.asarray(array).astype(np.dtype(dtype))
+
+
+def is_float_type(dtype: Any) -> bool:
+    """Whether a dtype holds floating-point numbers, ml_dtypes' among them."""
+    found = np.dtype(dtype)
+    if np.issubdtype(found, np.floating):
+        return True
+    try:
+        ml_dtypes.finfo(found)
+    except ValueError:
+        return False
+    return True
+
+
+def neuron_dtypes() -> ModuleType:
+    """``neuron_dtypes``: dtypes that NumPy lacks, and casts."""
+    return package(
+        "neuron_dtypes",
+        static_cast=static_cast,
+        is_float_type=is_float_type,
+        sizeinbytes=lambda dtype: np.dtype(dtype).itemsize,
+        finfo=ml_dtypes.finfo,
+        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NEURON_DTYPES},
+        **{name: Absent(f"neuron_dtypes.{name}") for name in _PACKED},
+    )
+
+
+@contextmanager
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """The environment variable ``name`` set to ``value`` meanwhile, as it is where that is None."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
+
+
+class CpuSimulation:
+    """``nki.cpu_simulate(kernel)[cores](**arrays)``, as the suite calls its simulator.
+
+    ``simulate`` is ``nki.simulate`` of the embedded modules.
+    """
+
+    def __init__(self, simulate: Any, kernel: Any, cores: int | None = None) -> None:
+        self._simulate, self._kernel, self._cores = simulate, kernel, cores
+
+    def __getitem__(self, cores: int) -> CpuSimulation:
+        return CpuSimulation(self._simulate, self._kernel, cores)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        simulation = self._simulate(self._kernel)
+        if self._cores is not None:
+            simulation = simulation[self._cores]
+        with _environment(TARGET, os.environ.get(GENERATION)):
+            return simulation(*args, **kwargs)
+
+
+class TraceFrontend:
+    """``ParserFrontend`` of ``nki.compiler.frontend``: to trace a kernel is to run it here.
+
+    Tests that only trace compare nothing: the kernel itself asserts, or must raise.
+    """
+
+    simulate: Any
+    """``nki.simulate`` of the embedded modules; on the class, as the suite makes the object."""
+
+    def compile(
+        self, kernel: Any, *, inputs: dict[str, Any], target: str, lnc: int, **_: Any
+    ) -> None:
+        """Run ``kernel`` on ``lnc`` cores of ``target``; what the compiler would write is not."""
+        with _environment(TARGET, target):
+            type(self).simulate(kernel)[lnc](**inputs)
+
+
+def _compiler(simulate: Any) -> dict[str, ModuleType]:
+    parser = type("ParserFrontend", (TraceFrontend,), {"simulate": staticmethod(simulate)})
+    frontend = package("nki.compiler.frontend", NKIFrontend=TraceFrontend, ParserFrontend=parser)
+    return {"nki.compiler": absent("nki.compiler"), frontend.__name__: frontend}
+
+
+def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """The submodules of ``nki`` that the suite imports and the embedded ``nki`` has not."""
+    language, isa = modules["nki.language"], modules["nki.isa"]
+    dtypes = package("nki.dtype", **_dtypes_of(language))
+    parts = {
+        "nki.isa.constants": getattr(isa, "constants", isa),
+        "nki.dtype": dtypes,
+        "nki.language.dtypes": dtypes,
+        "nki.tensor": package("nki.tensor", NkiTensor=language.NkiTensor),
+        **_compiler(modules["nki"].simulate),
+        "nki.builtin": package("nki.builtin"),
+    }
+    return {name: part for name, part in parts.items() if name not in modules}
+
+
+def _dtypes_of(language: ModuleType) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(language).items()
+        if isinstance(value, np.dtype) or name in _PACKED
+    }
+
+
+def as_cpu_simulator(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """``nki`` and its parts once more, under the names that the suite's hook imports.
+
+    ``modules`` are the embedded ones by name, ``nki_parts`` among them.
+    """
+    nki = modules["nki"]
+    simulate = nki.simulate
+    nki.cpu_simulate = lambda kernel: CpuSimulation(simulate, kernel)  # type: ignore[attr-defined]
+    root = "nki_cpu_simulator"
+    named = {f"{root}.{name}": module for name, module in modules.items() if _of_nki(name)}
+    return {root: package(root, nki=nki), **named}
+
+
+def _of_nki(name: str) -> bool:
+    return name.partition(".")[0] == "nki"

@@ -1,0 +1,161 @@
+"""Programs that run side by side: threads, of which one runs at a time, in an order of its own.
+
+A baton is handed on only where a program waits for others, or ends: program 0 runs up to its first
+such point, then program 1, and so on. So a launch does the same each time, and without points of
+communication its programs run one after the other.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from difftest.simulator.errors import KernelError, Location, kernel_location
+
+
+class DeadlockError(KernelError):
+    """Programs wait for each other, or for one that has ended."""
+
+
+class ProgramStopped(BaseException):
+    """Ends a program whose launch is over; not an Exception, so that kernels do not catch it."""
+
+
+class Arrival(NamedTuple):
+    """A program that waits at a point of communication."""
+
+    point: Hashable
+    members: tuple[int, ...]
+    given: Any
+    call: str
+    location: Location | None
+
+
+class Baton:
+    """Who runs, and who waits for whom.
+
+    Parameters
+    ----------
+    names : of the programs, for errors.
+    handed_on : called with two programs' numbers when the second one goes on after the first.
+    """
+
+    def __init__(self, names: Sequence[str], handed_on: Callable[[int, int], None]) -> None:
+        self.names = names
+        self._handed_on = handed_on
+        self._changed = threading.Condition()
+        self._turn = 0
+        self._arrivals: dict[int, Arrival] = {}
+        self._met: dict[int, dict[int, Any]] = {}
+        self._ended: set[int] = set()
+        self._failure: BaseException | None = None
+
+    def run(self, programs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run the programs, each in a thread and a context of its own; what they return.
+
+        Raises
+        ------
+        DeadlockError : they wait for each other. Whatever a program raises ends all of them.
+        """
+        returned: list[Any] = [None] * len(programs)
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(self._run_one, number, program, returned),
+                name=self.names[number],
+                daemon=True,
+            )
+            for number, program in enumerate(programs)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # an interrupt, in the thread that waits
+            self._fail(error)
+            raise
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return returned
+
+    def meet(
+        self, me: int, point: Hashable, members: tuple[int, ...], given: Any, call: str
+    ) -> Mapping[int, Any]:
+        """Wait until all members are at a point; what each has given there, by number.
+
+        The last one to arrive goes on first.
+
+        Parameters
+        ----------
+        point : what the members have to agree on.
+        call : the call, for the error if they never meet.
+        """
+        with self._changed:
+            self._arrivals[me] = Arrival(point, members, given, call, kernel_location())
+            here = [n for n in members if n in self._arrivals and self._arrivals[n].point == point]
+            if len(here) == len(members):
+                all_given = {n: self._arrivals.pop(n).given for n in members}
+                self._met.update(dict.fromkeys(members, all_given))
+            else:
+                self._hand_on(me)
+                self._await_turn(me)
+            return self._met.pop(me)
+
+    def _run_one(self, me: int, program: Callable[[], Any], returned: list[Any]) -> None:
+        try:
+            with self._changed:
+                self._await_turn(me)
+            returned[me] = program()
+        except ProgramStopped:
+            return
+        except BaseException as error:
+            self._fail(error)
+            return
+        with self._changed:
+            self._ended.add(me)
+            if len(self._ended) < len(self.names):
+                self._hand_on(me)
+
+    def _await_turn(self, me: int) -> None:
+        while self._turn != me and self._failure is None:
+            self._changed.wait()
+        if self._failure is not None:
+            raise ProgramStopped
+
+    def _hand_on(self, me: int) -> None:
+        """Let the next program that can run do so; where there is none, the launch fails."""
+        count = len(self.names)
+        for number in ((me + step) % count for step in range(1, count)):
+            if number not in self._arrivals and number not in self._ended:
+                self._handed_on(me, number)
+                self._turn = number
+                self._changed.notify_all()
+                return
+        self._fail(self._deadlock())
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            if self._failure is None:
+                self._failure = error
+            self._changed.notify_all()
+
+    def _deadlock(self) -> DeadlockError:
+        lines = []
+        for number, name in enumerate(self.names):
+            arrival = self._arrivals.get(number)
+            if arrival is None:
+                lines.append(f"{name} has ended")
+            else:
+                lines.append(f"{name} waits in {arrival.call} at {arrival.location}")
+        first = min(self._arrivals)
+        return DeadlockError(
+            "programs that communicate meet at the same calls, equally often",
+            received="; ".join(lines),
+            remedy="give every program the same control flow around these calls: the same trip "
+            "counts, and the same arguments",
+            location=self._arrivals[first].location,
+        )

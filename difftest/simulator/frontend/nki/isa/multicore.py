@@ -1,0 +1,180 @@
+"""``nki.isa``: what the two cores of a logical NeuronCore say to each other.
+
+Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from difftest.simulator.baton import Baton
+from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    LimitError,
+    ShapeError,
+)
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import engine_of, member_of
+from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Attributes, Engine, Space
+
+CORES = (0, 1)
+"""Of a logical NeuronCore with two cores: the only ones that meet."""
+_GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
+"""By bytes of an element, the most bytes a partition that GpSimd's own DMA moves."""
+
+
+class _Sent(NamedTuple):
+    """What a core gives in a sendrecv: its values, as they were when it came there."""
+
+    values: Array
+    src: Tile
+    to: int
+    source: int
+
+
+def _pair(where: str) -> tuple[Core, Baton]:
+    """The core that runs and the baton of its logical NeuronCore.
+
+    Raises
+    ------
+    KernelError : there is no second core.
+    """
+    core = current()
+    if core.machine.nc_version < 3:
+        raise KernelError(
+            f"{where} is available on NeuronCore-v3 and newer", received=core.machine.name
+        )
+    if core.baton is None or core.grid != (len(CORES),):
+        raise KernelError(
+            f"{where} is for two programs side by side",
+            received=f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}",
+            limit="kernel[2]",
+            remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
+        )
+    return core, core.baton
+
+
+@public
+def core_barrier(
+    data: Any, cores: Any, engine: Any = constants.engine.gpsimd, name: str | None = None
+) -> NkiInstruction:
+    """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
+
+    Raises
+    ------
+    KernelError : the launch has not two programs, ``cores`` is not (0, 1), or the machine is
+        older than NeuronCore-v3. BufferError : ``data`` is not in shared HBM. DeadlockError : the
+        other core never comes to a barrier on the same tensor.
+    """
+    core, baton = _pair("core_barrier")
+    shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM,))
+    if as_integers(cores, "core_barrier of cores") != CORES:
+        raise KernelError(
+            "core_barrier synchronizes both cores", received=f"cores={cores!r}", limit="(0, 1)"
+        )
+    chosen = engine_of(engine, "core_barrier")
+    allocation = shared.storage.allocation
+    call = f"nisa.core_barrier of {allocation}"
+    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call)
+    # Read and written: what comes before it and what comes after depend on each other through it.
+    core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
+    return ISSUED
+
+
+@public
+def sendrecv(
+    src: Any,
+    dst: Any,
+    send_to_rank: int,
+    recv_from_rank: int,
+    pipe_id: int,
+    dma_engine: Any = constants.dma_engine.dma,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF.
+
+    Raises
+    ------
+    BufferError, DtypeError, ShapeError : ``src`` and ``dst`` are not two SBUF tiles of one dtype
+        and shape. LimitError : too many bytes a partition for ``dma_engine.gpsimd_dma``.
+    KernelError : a rank is not 0 or 1, or who sends and who receives do not agree. DeadlockError :
+        the other core never calls it with the same ``pipe_id``.
+    """
+    core, baton = _pair("sendrecv")
+    _check_sides(src, dst)
+    by_gpsimd = member_of(constants.dma_engine, dma_engine, "sendrecv").name == "gpsimd_dma"
+    if by_gpsimd:
+        _check_gpsimd(src)
+    to, source = _rank(send_to_rank, "send_to_rank"), _rank(recv_from_rank, "recv_from_rank")
+    pipe = as_integer(pipe_id, "sendrecv with pipe_id")
+    check_destination(dst)
+    mine = _Sent(src.engine_values().copy(), src, to, source)
+    met = baton.meet(
+        core.seat, ("sendrecv", pipe), CORES, mine, f"nisa.sendrecv with pipe_id={pipe}"
+    )
+    sent: _Sent = met[source]
+    _check_agreement(core.seat, source, sent, dst)
+    write(dst, sent.values)
+    engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
+    core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
+    return ISSUED
+
+
+def _rank(value: Any, name: str) -> int:
+    rank = as_integer(value, f"sendrecv with {name}")
+    if rank not in CORES:
+        raise KernelError(
+            f"sendrecv's {name} is a core of the logical NeuronCore",
+            received=f"{name}={rank}",
+            limit="0 or 1",
+        )
+    return rank
+
+
+def _check_sides(src: Any, dst: Any) -> None:
+    for role, side in (("src", src), ("dst", dst)):
+        need_tile(side, role, "sendrecv", (Space.SBUF,))
+    if src.dtype != dst.dtype:
+        raise DtypeError(
+            "sendrecv takes src and dst of the same dtype",
+            received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
+        )
+    if src.shape != dst.shape:
+        raise ShapeError(
+            "sendrecv takes src and dst of the same shape",
+            received=f"src {list(src.shape)}, dst {list(dst.shape)}",
+        )
+
+
+def _check_gpsimd(src: Tile) -> None:
+    each = src.size // src.shape[0] * src.dtype.itemsize
+    most = _GPSIMD_BYTES[src.dtype.itemsize]
+    if each > most:
+        raise LimitError(
+            "sendrecv by GpSimd's own DMA moves few bytes a partition",
+            received=f"{each} bytes a partition of {name_of(src.dtype)}",
+            limit=f"{most} bytes",
+            remedy="leave dma_engine out, or send it in parts",
+        )
+
+
+def _check_agreement(me: int, source: int, sent: _Sent, dst: Tile) -> None:
+    if sent.to != me:
+        raise KernelError(
+            "in a sendrecv each core sends to the one that receives from it",
+            received=f"core {me} receives from core {source}, which sends to core {sent.to}",
+        )
+    if sent.src.shape != dst.shape or sent.src.dtype != dst.dtype:
+        raise ShapeError(
+            "both cores of a sendrecv move tiles of the same shape and dtype",
+            received=f"src {sent.src!r} of core {source}, dst {dst!r} of core {me}",
+        )

@@ -1,0 +1,123 @@
+"""``nki.isa``: registers, which hold bounds of loops and offsets, and scalars.
+
+Moves between registers leave no event in a trace: AWS's compiler places them on the engines'
+sequencers. Source: the stubs of ``nki.isa`` at v2.32.0; scalars as NKI 0.7 documents them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.virtual_registers import (
+    NkiScalar,
+    VirtualRegister,
+    thirty_two_bits,
+)
+from difftest.simulator.index import as_integer
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.record import DMA_SPACES
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Attributes, Engine
+
+
+@public
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """A register; written with ``x`` unless that is None."""
+    if x is None:
+        return VirtualRegister(None)
+    return VirtualRegister(thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc"))
+
+
+@public
+def register_move(dst: Any, src: Any) -> NkiInstruction:
+    """``dst = src``, an integer that the kernel knows or another register."""
+    target = _register(dst, "dst", "register_move")
+    known = isinstance(src, VirtualRegister)
+    value = src.device_value() if known else as_integer(src, "register_move of")
+    target.set(value, "register_move")
+    return ISSUED
+
+
+@public
+def register_load(dst: Any, src: Any) -> NkiInstruction:
+    """``dst = src``, a tensor of one integer in HBM or SBUF."""
+    target = _register(dst, "dst", "register_load")
+    source = _one_element(src, "src", "register_load", most_bytes=4)
+    target.set(int(source.values().reshape(-1)[0]), "register_load")
+    _emit("register_load", (), source)
+    return ISSUED
+
+
+@public
+def register_store(dst: Any, src: Any) -> NkiInstruction:
+    """Write a register to a tensor of one element in HBM or SBUF."""
+    _store(dst, _register(src, "src", "register_store").device_value(), "register_store", 4)
+    return ISSUED
+
+
+@public
+def scalar_load(src: Any) -> NkiScalar:
+    """An int32 or int64 in HBM or SBUF as a scalar."""
+    check_level("nisa.scalar_load")
+    source = _one_element(src, "src", "scalar_load", most_bytes=8)
+    wide = source.dtype.itemsize == 8
+    value = int(source.values().reshape(-1)[0])
+    _emit("scalar_load", (), source)
+    return NkiScalar(value, np.dtype(np.int64 if wide else np.int32))
+
+
+@public
+def scalar_store(dst: Any, s: Any) -> NkiInstruction:
+    """Write a scalar to a tensor of one element in HBM or SBUF."""
+    check_level("nisa.scalar_store")
+    if not isinstance(s, NkiScalar):
+        raise KernelError("scalar_store takes s as an nl.NkiScalar", received=f"{s!r:.60}")
+    _store(dst, s.device_value(), "scalar_store", s.dtype.itemsize)
+    return ISSUED
+
+
+def _register(value: Any, role: str, where: str) -> VirtualRegister:
+    if not isinstance(value, VirtualRegister):
+        raise KernelError(
+            f"{where} takes {role} as a register",
+            received=f"{type(value).__name__} {value!r:.60}",
+            remedy="make one with nisa.register_alloc()",
+        )
+    return value
+
+
+def _one_element(tensor: Any, role: str, where: str, *, most_bytes: int) -> Tile:
+    tile = need_tile(tensor, role, where, DMA_SPACES)
+    if tile.size != 1:
+        raise ShapeError(
+            f"{where} takes {role} of one element", received=repr(tile), limit="[1] or [1, 1]"
+        )
+    if tile.dtype.kind not in "iu" or tile.dtype.itemsize > most_bytes:
+        raise DtypeError(
+            f"{where} takes {role} as an integer",
+            received=repr(tile),
+            limit=f"integers of up to {8 * most_bytes} bits",
+        )
+    return tile
+
+
+def _store(dst: Any, value: int, where: str, most_bytes: int) -> None:
+    target = _one_element(dst, "dst", where, most_bytes=most_bytes)
+    bits = np.array(value, dtype=np.int64).astype(target.dtype)
+    write(target, np.full(target.shape, bits))
+    _emit(where, (target,), None)
+
+
+def _emit(opcode: str, writes: tuple[Tile, ...], source: Tile | None) -> None:
+    """Note what touched memory."""
+    reads = () if source is None else (source,)
+    roles = ("dst",) * len(writes) + ("src",) * len(reads)
+    current().emit(opcode, Engine.UNKNOWN, writes, reads, roles, Attributes())

@@ -1,0 +1,137 @@
+"""``nki.language``: loops that run on the device, whose bounds may be registers.
+
+Source: the stubs ``nl.fori_loop``, ``nl.while_loop`` and ``nl.dynamic_range`` at v2.32.0. Here
+they run as the kernel runs; their variable is a register, which Python's control flow refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.errors import KernelError, Location, kernel_location
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.virtual_registers import (
+    DeviceValue,
+    NkiScalar,
+    VirtualRegister,
+)
+from difftest.simulator.index import as_integer
+from difftest.simulator.trace import Iteration, Loop, LoopKind
+
+
+@public
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
+    """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, exclusive; bounds may be registers.
+
+    Raises
+    ------
+    KernelError : a bound is neither integer nor register, ``step`` is not a positive integer, or
+        the body returns a value.
+    """
+    check_level("nl.fori_loop")
+    values = _range(lower, upper, step, "nl.fori_loop")
+    scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
+    with _turns(kernel_location()) as turn:
+        for value in values:
+            turn(value)
+            _check_nothing(body_fun(_variable(value, scalar=scalar)))
+
+
+@public
+def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
+    """``r = init``, then ``r = body_fun(r)`` while ``r`` is not 0.
+
+    Raises
+    ------
+    KernelError : ``init``, or what the body returns, is no register.
+    """
+    check_level("nl.while_loop")
+    register = _condition(init, "init")
+    with _turns(kernel_location()) as turn:
+        while (value := register.device_value()) != 0:
+            turn(value)
+            register = _condition(body_fun(VirtualRegister(value)), "what body_fun returns")
+
+
+@public
+def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
+    """A loop on the device over registers; deprecated in NKI 0.6, and ended with 0.7."""
+    check_level("nl.dynamic_range")
+    first, last = (0, start) if stop is None else (start, stop)
+    return _walk(_range(first, last, step, "nl.dynamic_range"))
+
+
+def _walk(values: range) -> Iterator[VirtualRegister]:
+    with _turns(kernel_location()) as turn:
+        for value in values:
+            turn(value)
+            yield VirtualRegister(value, frozen=True)
+
+
+def _variable(value: int, *, scalar: bool) -> DeviceValue:
+    if scalar:
+        return NkiScalar(value, np.dtype(np.int32))
+    return VirtualRegister(value, frozen=True)
+
+
+def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
+    if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
+        raise KernelError(
+            f"{where} takes step as a positive integer that is known when the kernel is built",
+            received=f"step={step!r}",
+        )
+    return range(_bound(lower, where), _bound(upper, where), step)
+
+
+def _bound(value: Any, where: str) -> int:
+    return value.device_value() if isinstance(value, DeviceValue) else as_integer(value, where)
+
+
+def _condition(value: Any, what: str) -> VirtualRegister:
+    if not isinstance(value, VirtualRegister):
+        raise KernelError(
+            f"nl.while_loop takes {what} as a register",
+            received=f"{type(value).__name__} {value!r:.60}",
+            remedy="make one with nisa.register_alloc(), and return it from the body",
+        )
+    return value
+
+
+def _check_nothing(returned: object) -> None:
+    if returned is not None and not isinstance(returned, NkiInstruction):
+        raise KernelError(
+            "the body of nl.fori_loop returns nothing",
+            received=f"{type(returned).__name__} {returned!r:.60}",
+            remedy="keep what goes from turn to turn in SBUF or HBM",
+        )
+
+
+@contextlib.contextmanager
+def _turns(location: Location | None) -> Iterator[Callable[[int], None]]:
+    """Note a loop in the launch while it lasts; the function that is given notes each turn."""
+    core = current()
+    loop = Loop(core.loop_count, LoopKind.DYNAMIC, location)
+    core.loop_count += 1
+    outer = core.loops
+    try:
+        yield _noting(core, loop)
+    finally:
+        core.loops = outer
+
+
+def _noting(core: Core, loop: Loop) -> Callable[[int], None]:
+    outer, number = core.loops, -1
+
+    def turn(value: int) -> None:
+        nonlocal number
+        number += 1
+        core.loops = (*outer, Iteration(loop, number, value))
+
+    return turn

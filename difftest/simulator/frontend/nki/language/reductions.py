@@ -1,0 +1,124 @@
+"""``nki.language``: reductions along the last free axes, and what is made of them.
+
+Results are new tiles in SBUF; a reduced axis goes unless ``keepdims``, and two dimensions stay at
+least. Source: the stubs of ``nki.language`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.isa.reductions import ascending
+from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
+from difftest.simulator.instructions import elementwise as vector_engine
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions import reduce as instructions
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.operands import need_tile
+
+
+def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
+    """The reduction of ``x`` by an operator along its last axes."""
+    tile = need_tile(x, "x", f"nl.{name}")
+    options = (ALU_OPS[op], ascending(axis, tile, f"nl.{name}"), False, bool(keepdims), False)
+    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    return gate.issue(instructions.tensor_reduce, (tile,), options, dtype=wanted)
+
+
+def _spread(vector: Any, like: Any) -> Any:
+    """A reduction that kept its axes, repeated along them."""
+    for dim, size in enumerate(like.shape):
+        if vector.shape[dim] != size:
+            vector = vector.broadcast(dim, size)
+    return vector
+
+
+def _scaled(tile: Any, factor: float, shift: float, dtype: Any) -> Any:
+    """``tile * factor + shift``."""
+    options = (ALU_OPS["multiply"], False, ALU_OPS["add"], False)
+    return gate.issue(vector_engine.tensor_scalar, (tile, factor, shift), options, dtype=dtype)
+
+
+@public
+def sum(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The sum along the last axes, in float32."""
+    return _reduced("sum", "add", x, axis, dtype, keepdims)
+
+
+@public
+def prod(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The product along the last axes, in float32."""
+    return _reduced("prod", "multiply", x, axis, dtype, keepdims)
+
+
+@public
+def max(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The largest element along the last axes."""
+    return _reduced("max", "maximum", x, axis, dtype, keepdims)
+
+
+@public
+def min(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The smallest element along the last axes."""
+    return _reduced("min", "minimum", x, axis, dtype, keepdims)
+
+
+@public
+def all(x: Any, axis: Any, dtype: object = None) -> Any:
+    """Whether all elements along the last axes are other than 0: 1 or 0."""
+    return _reduced("all", "logical_and", x, axis, dtype, False)
+
+
+@public
+def mean(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The mean along the last axes: a float32 sum, scaled and rounded once."""
+    total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
+    wanted = x.dtype if dtype is None else as_dtype(dtype)
+    return _scaled(total, total.size / x.size, 0.0, wanted)
+
+
+@public
+def var(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+    """The variance along the last axes, in float32; the axes are kept (AWS ignores keepdims)."""
+    wanted = need_tile(x, "x", "nl.var").dtype if dtype is None else dtype
+    centre = mean(x, axis, FLOAT32, True)
+    centred = elementwise("subtract", x, _spread(centre, x), FLOAT32)
+    squared = elementwise("multiply", centred, centred, FLOAT32)
+    return mean(squared, axis, wanted, True)
+
+
+@public
+def softmax(x: Any, axis: Any = -1, dtype: object = None) -> Any:
+    """``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
+    wanted = need_tile(x, "x", "nl.softmax").dtype if dtype is None else dtype
+    peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
+    shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
+    exponent = ACTIVATION["exp"](shifted)
+    total = _reduced("softmax", "add", exponent, axis, FLOAT32, True)
+    return elementwise("multiply", exponent, _spread(FUNCTIONS["reciprocal"](total), x), wanted)
+
+
+@public
+def rms_norm(
+    x: Any,
+    w: Any,
+    axis: Any,
+    n: int,
+    epsilon: float = 1e-06,
+    dtype: object = None,
+    compute_dtype: object = None,
+) -> Any:
+    """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
+    tile = need_tile(x, "x", "nl.rms_norm")
+    work = FLOAT32 if compute_dtype is None else as_dtype(compute_dtype)
+    squared = elementwise("multiply", tile, tile, work)
+    total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)
+    scale = ACTIVATION["rsqrt"](_scaled(total, 1.0 / n, epsilon, FLOAT32))
+    normal = elementwise("multiply", tile, _spread(scale, tile), work)
+    return elementwise("multiply", normal, w, tile.dtype if dtype is None else dtype)
+
+
+for _name, _function in {"sum": sum, "prod": prod, "max": max, "min": min}.items():
+    _function.nki_name = _name  # type: ignore[attr-defined]  # they are operators too

@@ -1,0 +1,118 @@
+"""``nki.language``: products, selections, and tiles in other shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.nki import accumulation
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.isa.moves import dma_transpose
+from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions import gate, scan, search, select
+from difftest.simulator.instructions import matmul as products
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+
+@public
+def transpose(x: Any, dtype: object = None) -> Any:
+    """``x.T`` of a 2-D tile in SBUF, in PSUM."""
+    tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
+    if tile.ndim != 2:
+        raise ShapeError("nl.transpose takes a 2-D tile", received=repr(tile))
+    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    return gate.issue(products.nc_transpose, (tile,), dtype=wanted, engine=Engine.TENSOR)
+
+
+@public
+def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
+    """``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
+    stationary = x
+    if not transpose_x:
+        stationary = gate.issue(copies.tensor_copy, (transpose(x),))
+    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), ()))
+    accumulation.mark(made)
+    return made
+
+
+@public
+def where(condition: Any, x: Any, y: Any, dtype: object = None) -> Any:
+    """``x`` where ``condition`` is not 0, else ``y``, element by element."""
+    wanted = None if dtype is None else as_dtype(dtype)
+    return gate.issue(select.where, (condition, x, y), dtype=wanted)
+
+
+@public
+def dropout(x: Any, rate: Any, dtype: object = None) -> Any:
+    """``x`` with elements replaced by 0 at the given probability."""
+    wanted = None if dtype is None else as_dtype(dtype)
+    return gate.issue(scan.dropout, (x, rate), dtype=wanted)
+
+
+@public
+def random_seed(seed: Any) -> None:
+    """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
+    tile = need_tile(seed, "seed", "nl.random_seed")
+    if tile.size != 1:
+        raise ShapeError("nl.random_seed takes a (1, 1) tensor", received=repr(tile))
+    value = int(np.asarray(tile.values()).reshape(-1)[0])
+    current().random = np.random.default_rng(value % 2**32)
+
+
+@public
+def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = None) -> Any:
+    """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
+    if axis != 0:
+        raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
+    wanted = None if dtype is None else as_dtype(dtype)
+    return gate.issue(search.gather_flattened, (indices, data), dtype=wanted)
+
+
+@public
+def expand_dims(x: Any, axis: int) -> Any:
+    """A view with a dimension of size 1 at ``axis``."""
+    if not isinstance(x, Tile):
+        raise KernelError("nl.expand_dims takes a tile", received=f"{x!r:.60}")
+    view: Any = x
+    return view.expand_dim(axis)
+
+
+@public
+def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
+    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape."""
+    tile: Any = need_tile(x, "x", "nl.broadcast_to")
+    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    sizes = as_integers(shape, "nl.broadcast_to with shape")
+    if sizes == tile.shape and wanted == tile.dtype:
+        return tile
+    if len(sizes) != tile.ndim:
+        raise ShapeError(
+            "nl.broadcast_to keeps the number of dimensions",
+            received=f"{tile!r} to {list(sizes)}",
+        )
+    for dim, size in enumerate(sizes):
+        if size != tile.shape[dim]:
+            tile = tile.broadcast(dim, size)
+    return gate.issue(copies.tensor_copy, (tile,), dtype=wanted)
+
+
+@public
+def load_transpose2d(src: Any, dtype: object = None) -> Any:
+    """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
+    if not isinstance(src, Tile) or not src.in_hbm or src.ndim != 2:
+        raise BufferError(
+            "nl.load_transpose2d takes a 2-D tensor in hbm", received=f"src = {src!r:.80}"
+        )
+    tile = ndarray(src.shape[::-1], src.dtype)
+    dma_transpose(tile, src)
+    if dtype is None or as_dtype(dtype) == src.dtype:
+        return tile
+    return gate.issue(copies.tensor_copy, (tile,), dtype=as_dtype(dtype))

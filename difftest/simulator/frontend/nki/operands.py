@@ -1,0 +1,30 @@
+"""What calls of this dialect share: operators by name, and operands that must go together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.tile import Tile
+
+
+class OperatorName(NamedTuple):
+    """An operator that a signature has as its default: ``nl.maximum``, and ``nl.equal``."""
+
+    nki_name: str
+
+
+def same_elements(where: str, **tiles: Any) -> None:
+    """Raise :class:`ShapeError` unless the tiles have as many elements in each partition.
+
+    Tiles do not broadcast in today's dialect (stub of ``nisa.tensor_tensor``, v2.32.0).
+    """
+    given = {name: tile for name, tile in tiles.items() if isinstance(tile, Tile)}
+    sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
+    if len(sizes) > 1:
+        raise ShapeError(
+            f"{where} takes tiles of the same partitions and elements in each",
+            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
+            remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
+            "nisa.tensor_scalar for one value in each partition",
+        )

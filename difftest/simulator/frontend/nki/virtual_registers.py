@@ -1,0 +1,160 @@
+"""Registers of the engines, whose values a kernel's Python does not know: loops and offsets.
+
+A :class:`VirtualRegister` is a variable of 32 bits; an :class:`NkiScalar` a value, which can be
+added, subtracted and multiplied. Source: the stub ``nisa.VirtualRegister`` at v2.32.0; scalars as
+NKI 0.7 documents them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
+from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.index import is_integer
+
+
+class RegisterError(NkiError, TypeError):
+    """A register in Python's control flow: its value is known only when the kernel runs."""
+
+
+class DeviceValue(NKIObject):
+    """An integer on the device. In ``if``, ``while``, ``range`` and ``int`` it raises TypeError."""
+
+    __slots__ = ("_value", "frozen")
+
+    _value: int | None
+    frozen: bool
+
+    def __init__(self, value: int | None, *, frozen: bool = False) -> None:
+        self._value = value
+        self.frozen = frozen
+        """Whether it cannot be written: a loop's variable."""
+
+    def device_value(self) -> int:
+        """What the device would see.
+
+        Raises
+        ------
+        UnwrittenError : the register was never written.
+        """
+        if self._value is None:
+            raise UnwrittenError(
+                "a register is written before it is read",
+                received="a register from nisa.register_alloc()",
+                remedy="nisa.register_alloc(0), nisa.register_move or nisa.register_load first",
+            )
+        return self._value
+
+    def snapshot(self) -> DeviceValue:
+        """The value as it is now: a view keeps it while the register changes."""
+        return DeviceValue(self.device_value(), frozen=True)
+
+    def values(self) -> Array:
+        """The value as an array of one element, int64."""
+        return np.array([self.device_value()], dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def _refuse(self, use: str) -> NoReturn:
+        raise RegisterError(
+            "a register's value is not known while the kernel is built",
+            received=f"{use} of {self!r}",
+            remedy="loop with nl.fori_loop or nl.while_loop, and index with ap(scalar_offset=...)",
+        )
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("if, while, and, or, not")
+
+    def __int__(self) -> NoReturn:
+        self._refuse("int()")
+
+    def __float__(self) -> NoReturn:
+        self._refuse("float()")
+
+    def __index__(self) -> NoReturn:
+        self._refuse("range() or an index")
+
+    def __lt__(self, other: object) -> NoReturn:
+        self._refuse("a comparison")
+
+    __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
+    __hash__ = object.__hash__
+
+
+class VirtualRegister(DeviceValue):
+    """``nisa.VirtualRegister``: a variable of 32 bits."""
+
+    __slots__ = ()
+
+    def set(self, value: int, where: str) -> None:
+        """Write the register.
+
+        Raises
+        ------
+        KernelError : it is a loop's variable (since NKI 0.4), or the value has more than 32 bits.
+        """
+        if self.frozen:
+            raise KernelError(
+                "a loop's variable is not written: the loop alone counts",
+                received=f"{where} of a loop variable",
+                remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
+            )
+        self._value = thirty_two_bits(value, where)
+
+
+def thirty_two_bits(value: int, where: str) -> int:
+    """``value`` if 32 bits hold it, signed or not.
+
+    Raises
+    ------
+    KernelError : they do not.
+    """
+    if not -(1 << 31) <= value < 1 << 32:
+        raise KernelError(
+            "registers have 32 bits", received=f"{value} in {where}", limit="-2**31 to 2**32 - 1"
+        )
+    return value
+
+
+class NkiScalar(DeviceValue):
+    """``nl.NkiScalar``: an int32 or int64 that can be calculated with; int32 wraps around."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, value: int, dtype: np.dtype[Any]) -> None:
+        super().__init__(int(np.array(value, dtype=np.int64).astype(dtype)), frozen=True)
+        self.dtype = dtype
+
+    def _with(self, other: Any, operate: Any) -> Any:
+        if isinstance(other, NkiScalar):
+            if other.dtype != self.dtype:
+                raise KernelError(
+                    "NkiScalars that are calculated with have one dtype",
+                    received=f"{self.dtype} and {other.dtype}",
+                )
+        elif not is_integer(other) or isinstance(other, DeviceValue):
+            return NotImplemented
+        right = other.device_value() if isinstance(other, NkiScalar) else int(other)
+        with np.errstate(all="ignore"):  # it wraps around
+            pair = np.array([self.device_value(), right], dtype=np.int64)
+            return NkiScalar(int(operate(pair[:1], pair[1:])[0]), self.dtype)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, np.add)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, np.subtract)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda right, left: np.subtract(left, right))
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, np.multiply)
+
+    __radd__ = __add__
+    __rmul__ = __mul__

@@ -1,0 +1,50 @@
+"""Several ranks: one kernel on machines of their own, which talk in ``nki.collectives``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from difftest.simulator.baton import Baton
+from difftest.simulator.core import Rank
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.nki.kernel import NkiKernel
+from difftest.simulator.launch import Finished, LaunchResult, run_kernel
+from difftest.simulator.machine import Machine
+
+
+def launch_ranks(
+    kernel: NkiKernel | Callable[..., Any],
+    args: Sequence[Sequence[Any]],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    machine: Machine | None = None,
+    record: bool = True,
+) -> tuple[LaunchResult, ...]:
+    """Run a kernel once on each rank; the ranks take turns where they meet in a collective.
+
+    Parameters
+    ----------
+    kernel : of today's dialect, without a grid if it calls collectives.
+    args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
+    kwargs, machine, record : as there, the same for all ranks.
+
+    Raises
+    ------
+    KernelError : there is no rank. DeadlockError : ranks wait for each other. Whatever one of
+        them raises ends all of them, and no rank's arguments are changed.
+    """
+    if not args or not all(isinstance(one, (list, tuple)) for one in args):
+        raise KernelError(
+            "launch_ranks takes a list of arguments for each rank", received=f"{args!r:.80}"
+        )
+    baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
+
+    def on_rank(number: int) -> Callable[[], Finished]:
+        rank = Rank(number, len(args), baton)
+        return lambda: run_kernel(
+            kernel, args[number], kwargs, machine=machine, record=record, rank=rank
+        )
+
+    finished: list[Finished] = baton.run([on_rank(number) for number in range(len(args))])
+    return tuple(one.result() for one in finished)

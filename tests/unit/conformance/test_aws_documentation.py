@@ -1,0 +1,85 @@
+"""The recipe for AWS's documentation on stand-ins: scripts by their exit code, tests by pytest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import aws_documentation
+from conformance.aws_documentation import error_of
+
+ROOT = Path(__file__).parents[3]
+
+EXAMPLE = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+import numpy as np
+
+@nki.jit
+def copy(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+x = np.ones((4, 4), np.float32)
+"""
+TESTS = f"""{EXAMPLE}
+def test_passes():
+    assert np.array_equal(nki.simulate_kernel(copy, x), x)
+
+def test_fails():
+    assert np.array_equal(nki.simulate_kernel(copy, x), x + 1), "not one more"
+"""
+
+
+def recipe(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "conformance.aws_documentation", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+def test_examples_go_by_their_exit_code(tmp_path):
+    folder = tmp_path / "nki" / "examples" / "copy"
+    folder.mkdir(parents=True)
+    (folder / "passes.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x)\n")
+    (folder / "fails.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x + 1), 'no'\n")
+    done = recipe(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "| nki/examples/copy | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
+    assert "| 1 | `AssertionError: no` | `nki/examples/copy/fails.py` |" in done.stdout
+    (folder / "fails.py").unlink()
+    assert recipe(tmp_path).returncode == 0
+
+
+def test_classic_tests_are_counted(tmp_path):
+    folder = tmp_path / "general" / "nki" / "test"
+    folder.mkdir(parents=True)
+    (folder / "test_copy.py").write_text(TESTS)
+    done = recipe(tmp_path, "--classic")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "| general/nki/test/test_copy.py | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
+    assert "not one more" in done.stdout
+    done = recipe(tmp_path, "--classic", "general/nki/test", "-k", "passes")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [([], "is this v2.32.0?"), (["--classic"], "is this v2.26.0?")]
+)
+def test_another_folder_is_refused(tmp_path, capsys, options, message):
+    assert aws_documentation.main([str(tmp_path), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stderr", "error"),
+    [
+        ("KernelError: no\n  received: x\n", "KernelError: no"),
+        ("warned\nTraceback (most recent call last):\n  File x\nE: y\n", "E: y"),
+        ("", "no message"),
+    ],
+)
+def test_the_error_is_found_in_what_was_printed(stderr, error):
+    assert error_of(stderr) == error

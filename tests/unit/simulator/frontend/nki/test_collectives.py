@@ -1,0 +1,311 @@
+"""Ranks, each with HBM of its own, and what `nki.collectives` moves between them."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    NotModelledError,
+    ShapeError,
+    launch,
+    launch_ranks,
+)
+from difftest.simulator.baton import DeadlockError
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.nki import collectives as ncc
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
+
+DATA = [np.arange(8, dtype=np.float32).reshape(4, 2) * 10**rank for rank in range(4)]
+ALL = [[0, 1, 2, 3]]
+PAIRS = [[0, 2], [3, 1]]
+
+
+def collective(call, shape, *, buffer=nl.shared_hbm):
+    """A kernel that calls a collective on its argument and returns what it gets."""
+
+    @jit
+    def kernel(a):
+        out = nl.ndarray(shape, a.dtype, buffer=nl.shared_hbm)
+        if buffer is nl.shared_hbm:
+            call([a], [out])
+            return out
+        src, dst = nl.ndarray(a.shape, a.dtype), nl.ndarray(shape, a.dtype)
+        nisa.dma_copy(src, a)
+        call([src], [dst])
+        nisa.dma_copy(out, dst)
+        return out
+
+    return kernel
+
+
+def results(kernel, data=DATA):
+    return [one.outputs[0] for one in launch_ranks(kernel, [(array,) for array in data])]
+
+
+@pytest.mark.parametrize("buffer", [nl.shared_hbm, nl.sbuf])
+@pytest.mark.parametrize("groups", [ALL, PAIRS])
+@pytest.mark.parametrize(
+    ("op", "reduced"),
+    [(nl.add, np.add), (nl.minimum, np.minimum), (nl.maximum, np.maximum)],
+)
+def test_all_reduce(buffer, groups, op, reduced):
+    def call(srcs, dsts):
+        ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup(groups), op)
+
+    for rank, result in enumerate(results(collective(call, (4, 2), buffer=buffer))):
+        (group,) = [members for members in groups if rank in members]
+        np.testing.assert_array_equal(result, reduced.reduce([DATA[n] for n in group]))
+
+
+@pytest.mark.parametrize(
+    ("groups", "dim", "buffer"),
+    [(ALL, 0, nl.shared_hbm), (PAIRS, 0, nl.shared_hbm), (PAIRS, 0, nl.sbuf), (PAIRS, 1, nl.sbuf)],
+)
+def test_all_gather(groups, dim, buffer):
+    def call(srcs, dsts):
+        ncc.all_gather(srcs, dsts, ncc.ReplicaGroup(groups), dim)
+
+    shape = [4, 2]
+    shape[dim] *= len(groups[0])
+    for rank, result in enumerate(results(collective(call, tuple(shape), buffer=buffer))):
+        (group,) = [members for members in groups if rank in members]
+        np.testing.assert_array_equal(result, np.concatenate([DATA[n] for n in group], axis=dim))
+
+
+@pytest.mark.parametrize("groups", [ALL, PAIRS])
+def test_reduce_scatter(groups):
+    def call(srcs, dsts):
+        ncc.reduce_scatter(srcs, dsts, ncc.ReplicaGroup(groups), 0, nl.add)
+
+    part = 4 // len(groups[0])
+    for rank, result in enumerate(results(collective(call, (part, 2)))):
+        (group,) = [members for members in groups if rank in members]
+        start = group.index(rank) * part
+        np.testing.assert_array_equal(result, sum(DATA[n] for n in group)[start : start + part])
+
+
+@pytest.mark.parametrize("groups", [ALL, PAIRS])
+def test_all_to_all(groups):
+    def call(srcs, dsts):
+        ncc.all_to_all(srcs, dsts, ncc.ReplicaGroup(groups), 0)
+
+    part = 4 // len(groups[0])
+    for rank, result in enumerate(results(collective(call, (4, 2)))):
+        (group,) = [members for members in groups if rank in members]
+        rows = slice(group.index(rank) * part, (group.index(rank) + 1) * part)
+        np.testing.assert_array_equal(result, np.concatenate([DATA[n][rows] for n in group]))
+
+
+def test_collective_permute():
+    @jit
+    def kernel(a):
+        out = nl.zeros((4, 2), a.dtype, buffer=nl.shared_hbm)
+        ncc.collective_permute([a], [out], [(0, 1), (1, 0), (2, 3)])
+        return out
+
+    zero = np.zeros((4, 2), np.float32)
+    for result, expected in zip(results(kernel), [DATA[1], DATA[0], zero, DATA[2]], strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_several_tensors_in_one_collective():
+    @jit
+    def kernel(a, b):
+        outs = [nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm) for _ in range(2)]
+        ncc.all_reduce([a, b], outs, ncc.ReplicaGroup([[0, 1]]), nl.add)
+        return tuple(outs)
+
+    ranks = launch_ranks(kernel, [(DATA[0], DATA[1]), (DATA[2], DATA[3])])
+    for rank in ranks:
+        np.testing.assert_array_equal(rank.outputs[0], DATA[0] + DATA[2])
+        np.testing.assert_array_equal(rank.outputs[1], DATA[1] + DATA[3])
+
+
+def test_a_bfloat16_sum_is_rounded_once():
+    values = [np.full((1, 1), value, np.float32).astype(nl.bfloat16) for value in (256, 1, 1)]
+
+    def call(srcs, dsts):
+        ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup([[0, 1, 2]]), nl.add)
+
+    assert [float(r[0, 0]) for r in results(collective(call, (1, 1)), values)] == [258] * 3
+
+
+def test_a_rank_gives_what_it_held_when_it_called():
+    @jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        ncc.collective_permute([a], [out], [(0, 1), (1, 0)])
+        nisa.dma_copy(a, nl.zeros(a.shape, a.dtype))
+        return out
+
+    first, second = results(kernel, [DATA[0].copy(), DATA[1].copy()])
+    np.testing.assert_array_equal(first, DATA[1])
+    np.testing.assert_array_equal(second, DATA[0])
+
+
+def test_each_rank_has_a_number_and_a_trace_of_its_own():
+    @jit
+    def kernel(a):
+        out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)
+        tile = nl.ndarray((1, 1), nl.int32)
+        nisa.register_store(tile, ncc.rank_id())
+        nisa.dma_copy(out, tile)
+        return out
+
+    ranks = launch_ranks(kernel, [(array,) for array in DATA])
+    assert [int(rank.outputs[0][0, 0]) for rank in ranks] == [0, 1, 2, 3]
+    assert [rank.trace.count("register_store") for rank in ranks] == [1] * 4
+    assert launch(kernel, (DATA[0],)).outputs[0] == 0
+
+
+def test_a_collective_is_in_the_trace():
+    def call(srcs, dsts):
+        ncc.all_gather(srcs, dsts, ncc.ReplicaGroup(ALL), 0)
+
+    for rank in launch_ranks(collective(call, (16, 2)), [(array,) for array in DATA]):
+        (event,) = rank.trace.events
+        assert event.opcode == "all_gather"
+        assert event.operand("src").shape == (4, 2)
+        assert event.operand("dst").shape == (16, 2)
+        assert [line.file for line in event.stack] == [__file__] * 2
+
+
+def test_kernels_import_it_as_nki_collectives():
+    with embedded():
+        import nki.collectives
+
+        assert nki.collectives is ncc
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_ranks_that_do_not_all_come_are_named():
+    @jit
+    def kernel(a, times):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        for _ in range(times):
+            ncc.all_reduce([a], [out], ncc.ReplicaGroup([[0, 1]]), nl.add)
+
+    before = threading.active_count()
+    with pytest.raises(DeadlockError) as caught:
+        launch_ranks(kernel, [(DATA[0], 2), (DATA[1], 1)])
+    assert "rank 0 waits in ncc.all_reduce among ranks [0, 1]" in caught.value.received
+    assert "rank 1 has ended" in caught.value.received
+    assert caught.value.location.file == __file__
+    assert threading.active_count() == before
+
+
+def test_one_ranks_error_changes_no_ranks_arguments():
+    @jit
+    def kernel(a, guilty):
+        nisa.dma_copy(a, nl.zeros(a.shape, a.dtype))
+        if guilty:
+            raise LookupError("rank 1")
+
+    data = [array.copy() for array in DATA[:2]]
+    with pytest.raises(LookupError, match="rank 1"):
+        launch_ranks(kernel, [(data[0], False), (data[1], True)])
+    for array, before in zip(data, DATA, strict=False):
+        np.testing.assert_array_equal(array, before)
+
+
+def hbm(*shape, dtype=nl.float32):
+    return nl.zeros(shape, dtype, buffer=nl.shared_hbm)
+
+
+def reduced(**changed):
+    given = {
+        "srcs": [hbm(4, 2)],
+        "dsts": [hbm(4, 2)],
+        "replica_group": ncc.ReplicaGroup([[0, 1]]),
+        "op": nl.add,
+    }
+    ncc.all_reduce(**{**given, **changed})
+
+
+def scattered(rows=4, dim=0):
+    group = ncc.ReplicaGroup([[0, 1]])
+    ncc.reduce_scatter([hbm(rows, 2)], [hbm(2, 2)], group, dim, nl.add)
+
+
+def sent_to_each(make):
+    ncc.all_to_all([make(4, 2)], [make(4, 2)], ncc.ReplicaGroup([[0, 1]]), 0)
+
+
+def sbuf(*shape):
+    return nl.zeros(shape, nl.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: reduced(srcs=hbm(4, 2)), KernelError, "srcs as a list"),
+        (lambda: reduced(srcs=[]), KernelError, "srcs as a list"),
+        (lambda: reduced(srcs=[hbm(4, 2)] * 2), KernelError, "as many dsts as srcs"),
+        (lambda: reduced(srcs=[sbuf(4, 2)]), BufferError, "dst there too"),
+        (
+            lambda: reduced(srcs=[sbuf(4, 2)] * 2, dsts=[sbuf(4, 2)] * 2),
+            BufferError,
+            "or one in sbuf",
+        ),
+        (lambda: reduced(srcs=[hbm(4, 2, dtype=nl.bfloat16)]), DtypeError, "does not cast"),
+        (lambda: reduced(dsts=[hbm(2, 4)]), ShapeError, "dst of its result's shape"),
+        (lambda: reduced(op=nl.multiply), KernelError, "three operators"),
+        (lambda: reduced(replica_group=[[0, 1]]), KernelError, "as an ncc.ReplicaGroup"),
+        (lambda: reduced(replica_group=ncc.ReplicaGroup([[0, 2]])), KernelError, "0 to 1"),
+        (lambda: reduced(replica_group=ncc.ReplicaGroup([[1]])), KernelError, "rank 0, Replica"),
+        (lambda: ncc.ReplicaGroup([[0, 1], [1, 2]]), KernelError, "do not overlap"),
+        (lambda: reduced(priority=1), KernelError, "NeuronCore-v4"),
+        (lambda: scattered(rows=3), ShapeError, "a multiple of 2"),
+        (lambda: scattered(dim=1), KernelError, "collective_dim=1"),
+        (lambda: sent_to_each(sbuf), BufferError, "srcs in hbm"),
+        (
+            lambda: ncc.collective_permute([hbm(1, 1)], [hbm(1, 1)], [(0, 1), (1, 1)]),
+            KernelError,
+            "each rank once as either",
+        ),
+        (
+            lambda: ncc.collective_permute([hbm(1, 1)] * 2, [hbm(1, 1)] * 2, [(0, 1)]),
+            KernelError,
+            "takes one tensor",
+        ),
+        (lambda: ncc.all_gather_v([], [], None), NotModelledError, "all_gather_v"),
+    ],
+)
+def test_misuse_gives_one_error_with_the_line(call, error, text):
+    with pytest.raises(error) as caught:
+        launch_ranks(jit(lambda: call()), [(), ()])
+    assert text in str(caught.value)
+    assert caught.value.location.file == __file__
+
+
+def test_ranks_with_tensors_of_other_shapes():
+    def call(srcs, dsts):
+        ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup([[0, 1]]), nl.add)
+
+    with pytest.raises(ShapeError, match="same shapes and dtypes on all ranks"):
+        results(collective(call, (4, 2)), [DATA[0], DATA[1][:2]])
+
+
+def test_a_kernel_launched_alone_has_no_other_ranks():
+    with pytest.raises(KernelError, match="between ranks") as caught:
+        launch(jit(reduced))
+    assert "launch_ranks" in caught.value.remedy
+
+
+def test_two_cores_of_a_rank_are_not_modelled():
+    with pytest.raises(NotModelledError, match="two cores of a rank"):
+        launch_ranks(jit(reduced)[2], [(), ()])
+
+
+@pytest.mark.parametrize("args", [[], [DATA[0]]])
+def test_launch_ranks_takes_arguments_for_each_rank(args):
+    with pytest.raises(KernelError, match="a list of arguments for each rank"):
+        launch_ranks(jit(reduced), args)

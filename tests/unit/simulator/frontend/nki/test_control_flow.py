@@ -1,0 +1,306 @@
+"""Loops on the device, registers and scalars."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenError, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.levels import LEVELS, LevelWarning
+from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
+from difftest.simulator.trace import LoopKind
+
+A = np.arange(8, dtype=np.float32).reshape(1, 8)
+
+
+def register(value=None):
+    return nisa.register_alloc(value)
+
+
+def stored(value):
+    """A register or scalar as an int32 in SBUF."""
+    tile = nl.ndarray((1, 1), nl.int32)
+    store = nisa.scalar_store if isinstance(value, NkiScalar) else nisa.register_store
+    store(tile, value)
+    return tile
+
+
+def result_of(make):
+    """What a kernel gets in a register that ``make`` returns."""
+
+    @jit
+    def kernel():
+        out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, stored(make()))
+        return out
+
+    return int(launch(kernel).outputs[0][0, 0])
+
+
+def copied(a, loop):
+    """The elements of `a` that a loop names, in a tensor of zeros."""
+    out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, nl.zeros((1, 8), nl.float32))
+    one = nl.ndarray((1, 1), nl.float32)
+
+    def body(i):
+        nisa.dma_copy(one, a.ap([[1, 1], [1, 1]], scalar_offset=i, indirect_dim=1))
+        nisa.dma_copy(out.ap([[1, 1], [1, 1]], scalar_offset=i, indirect_dim=1), one)
+
+    loop(body)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("loop", "chosen"),
+    [
+        (lambda body: nl.fori_loop(2, 5, body), [2, 3, 4]),
+        (lambda body: nl.fori_loop(1, 8, body, step=3), [1, 4, 7]),
+        (lambda body: nl.fori_loop(register(2), register(4), body), [2, 3]),
+        (lambda body: nl.fori_loop(0, scalar(3), body), [0, 1, 2]),
+        (lambda body: nl.fori_loop(5, 5, body), []),
+    ],
+)
+def test_a_loop_on_the_device_gives_its_variable_as_an_offset(loop, chosen):
+    expected = np.zeros_like(A)
+    expected[0, chosen] = A[0, chosen]
+    np.testing.assert_array_equal(launch(jit(copied), (A, loop)).outputs[0], expected)
+
+
+def scalar(value, dtype=nl.int32):
+    """``value`` through memory, as an NkiScalar."""
+    tile = nl.ndarray((1, 1), dtype)
+    nisa.memset(tile, value)
+    return nisa.scalar_load(tile)
+
+
+def test_the_variable_is_a_register_unless_a_bound_is_a_scalar():
+    seen = []
+
+    @jit
+    def kernel():
+        nl.fori_loop(0, 1, lambda i: seen.append(type(i)))
+        nl.fori_loop(0, register(1), lambda i: seen.append(type(i)))
+        nl.fori_loop(0, scalar(1), lambda i: seen.append(type(i)))
+
+    launch(kernel)
+    assert seen == [nisa.VirtualRegister, nisa.VirtualRegister, nl.NkiScalar]
+
+
+def counted(start):
+    """How often the body of a while_loop runs that counts down from ``start``."""
+    turns = []
+
+    @jit
+    def kernel():
+        count = nl.ndarray((1, 1), nl.int32)
+        nisa.memset(count, start)
+        begin = register()
+        nisa.register_load(begin, count)
+
+        def body(r):
+            turns.append(len(turns))
+            nisa.tensor_scalar(count, count, nl.subtract, 1.0)
+            nisa.register_load(r, count)
+            return r
+
+        nl.while_loop(begin, body)
+
+    trace = launch(kernel).trace
+    return turns, trace
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_a_while_loop_tests_before_each_turn(start):
+    turns, trace = counted(start)
+    assert len(turns) == start
+    loops = [event.loops for event in trace if event.opcode == "tensor_scalar"]
+    assert [(loop.number, loop.value) for (loop,) in loops] == [(n, start - n) for n in turns]
+
+
+def test_the_trace_knows_the_loops_that_ran_on_the_device():
+    def loop(body):
+        nl.fori_loop(2, 4, body)
+
+    events = launch(jit(copied), (A, loop)).trace.events
+    inside = [event for event in events if event.loops]
+    assert {turn.loop.kind for event in inside for turn in event.loops} == {LoopKind.DYNAMIC}
+    assert [event.loops[0].value for event in inside] == [2, 2, 3, 3]
+    assert {event.loops[0].loop.location.file for event in inside} == {__file__}
+    assert {event.loops[0].loop.location.text for event in inside} == {"nl.fori_loop(2, 4, body)"}
+
+
+def test_a_loop_is_over_after_its_last_turn():
+    @jit
+    def kernel():
+        tile = nl.ndarray((1, 1), nl.float32)
+        nl.fori_loop(0, 2, lambda i: nisa.memset(tile, 1.0))
+        nisa.memset(tile, 0.0)
+
+    assert [len(event.loops) for event in launch(kernel).trace] == [1, 1, 0]
+
+
+def test_a_view_keeps_the_offset_that_its_register_had():
+    @jit
+    def kernel(a):
+        out = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        one, at = nl.ndarray((1, 1), nl.float32), register(3)
+        view = a.select(1, at)
+        nisa.register_move(at, 5)
+        nisa.dma_copy(one, view)
+        nisa.dma_copy(out, one)
+        return out
+
+    assert launch(kernel, (A,)).outputs[0] == 3
+
+
+def test_an_offset_beyond_the_tensor():
+    def loop(body):
+        nl.fori_loop(7, 9, body)
+
+    with pytest.raises(IndexError, match="stays inside its tensor"):
+        launch(jit(copied), (A, loop))
+
+
+# -- registers -----------------------------------------------------------------------------------
+
+
+def moved(value):
+    target = register()
+    nisa.register_move(target, value)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (lambda: register(7), 7),
+        (lambda: moved(-3), -3),
+        (lambda: moved(register(9)), 9),
+        (lambda: moved(2**31 - 1), 2**31 - 1),
+        (lambda: scalar(4), 4),
+        (lambda: scalar(4) + 3, 7),
+        (lambda: 3 - scalar(4), -1),
+        (lambda: scalar(4) - scalar(6), -2),
+        (lambda: 2 * scalar(4), 8),
+        (lambda: scalar(100000) * 100000, 1410065408),
+    ],
+)
+def test_registers_and_scalars_hold_integers(make, value):
+    assert result_of(make) == value
+
+
+def test_int32_scalars_wrap_around_and_int64_scalars_do_not():
+    @jit
+    def kernel():
+        assert (scalar(100000) * 100000).device_value() == 1410065408
+        wide = NkiScalar(100000, np.dtype(np.int64)) * 100000
+        assert wide.device_value() == 10**10
+
+    launch(kernel)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        bool,
+        int,
+        range,
+        float,
+        lambda r: r < 3,
+        lambda r: r == 3,
+        lambda r: nl.affine_range(r).__next__(),
+        lambda r: nl.zeros((4, 4), nl.float32)[:, r],
+        lambda r: nl.ndarray((4, r), nl.float32),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda: register(1), lambda: scalar(1)])
+def test_a_register_in_pythons_control_flow_is_a_type_error(use, make):
+    with pytest.raises(TypeError, match="not known while the kernel is built") as caught:
+        launch(jit(lambda: use(make())))
+    assert isinstance(caught.value, RegisterError)
+    assert caught.value.location.file == __file__
+
+
+def loaded(shape, dtype):
+    nisa.register_load(register(), nl.zeros(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: stored(register()), UnwrittenError, "written before it is read"),
+        (lambda: register(1 << 32), KernelError, "32 bits"),
+        (lambda: moved(-(1 << 31) - 1), KernelError, "32 bits"),
+        (lambda: moved(1.0), KernelError, "register_move of 1.0"),
+        (lambda: nisa.register_move(3, 4), KernelError, "dst as a register"),
+        (lambda: loaded((1, 2), nl.int32), ShapeError, "src of one element"),
+        (lambda: loaded((1, 1), nl.float32), DtypeError, "src as an integer"),
+        (
+            lambda: nl.fori_loop(0, 1, lambda i: nisa.register_move(i, 3)),
+            KernelError,
+            "a loop's variable is not written",
+        ),
+        (lambda: nl.fori_loop(0, 1, lambda i: i), KernelError, "returns nothing"),
+        (lambda: nl.fori_loop(0, 4, print, step=0), KernelError, "step as a positive integer"),
+        (lambda: nl.fori_loop(0, 4, print, step=register(1)), KernelError, "step as a positive"),
+        (lambda: nl.fori_loop(0, 1.5, print), KernelError, "1.5"),
+        (lambda: nl.while_loop(1, print), KernelError, "init as a register"),
+        (lambda: nl.while_loop(register(1), lambda r: None), KernelError, "what body_fun returns"),
+        (lambda: nisa.scalar_store(nl.zeros((1, 1), nl.int32), 3), KernelError, "NkiScalar"),
+        (
+            lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)),
+            KernelError,
+            "have one dtype",
+        ),
+    ],
+)
+def test_misuse_gives_one_error_with_the_line(call, error, text):
+    with pytest.raises(error) as caught:
+        launch(jit(lambda: call()))
+    assert text in str(caught.value)
+    assert caught.value.location.file == __file__
+
+
+# -- levels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bounds", "chosen"), [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
+def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
+    def loop(body):
+        for i in nl.dynamic_range(*bounds):
+            body(i)
+
+    expected = np.zeros_like(A)
+    expected[0, chosen] = A[0, chosen]
+    with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
+        result = launch(jit(copied), (A, loop))
+    np.testing.assert_array_equal(result.outputs[0], expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("use", "levels"),
+    [
+        (lambda: nl.fori_loop(0, 1, lambda i: None), ("0.6", "0.7")),
+        (lambda: nl.while_loop(register(0), lambda r: r), ("0.6", "0.7")),
+        (lambda: list(nl.dynamic_range(1)), ("0.3", "0.4", "0.5", "0.6")),
+        (lambda: scalar(1), ("0.7",)),
+        (lambda: register(1), LEVELS),
+    ],
+)
+def test_a_level_has_its_names_alone(level, use, levels):
+    kernel = jit(lambda: [use(), None][1])
+    if level in levels:
+        launch(kernel, level=level)
+        return
+    with pytest.raises(KernelError, match="exists") as caught:
+        launch(kernel, level=level)
+    assert f"at level {level}" in caught.value.received
+    assert caught.value.location.file == __file__
+
+
+def test_a_level_that_there_is_not():
+    with pytest.raises(KernelError, match="a level of NKI"):
+        launch(jit(lambda: None), level="0.8")

@@ -1,0 +1,290 @@
+"""`nki.isa` of today's dialect: what it has and the classic one has not, and bad input."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from difftest.simulator import (
+    TRN1,
+    KernelError,
+    launch,
+)
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
+from tests.unit.simulator.frontend.nki.kernels import (
+    on_nki_tiles,
+    raised,
+    stored,
+    tile,
+    values,
+)
+
+A, B = values(16, 8), values(16, 24, seed=1)
+PRODUCT = (A.astype(np.float64).T @ B).astype(np.float32)
+BITS = np.arange(32, dtype=np.uint8).reshape(4, 8)
+
+
+# -- nc_matmul -------------------------------------------------------------------------------------
+
+
+def summed(*flags, before=None):
+    """A matmul for each accumulate flag into one PSUM tile; `before` prepares that."""
+
+    def compute(a, b):
+        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
+        if before is not None:
+            before(total)
+        for flag in flags:
+            nisa.nc_matmul(total, a, b, accumulate=flag)
+        return total
+
+    return on_nki_tiles(compute, A, B)
+
+
+@pytest.mark.parametrize(
+    ("flags", "times"),
+    [
+        ((False, False), 1),
+        ((False, True, True), 3),
+        ((None,), 1),
+        ((None, None, None), 3),
+        ((None, False, None), 2),
+        ((False, None), 2),
+    ],
+)
+def test_accumulation(flags, times):
+    np.testing.assert_allclose(summed(*flags), PRODUCT * times, rtol=1e-5, atol=1e-5)
+
+
+def test_a_memset_is_no_product_to_add_to():
+    """Left out, accumulate overwrites: as the first write by a matmul."""
+    np.testing.assert_allclose(
+        summed(None, None, before=lambda t: nisa.memset(t, 5.0)), PRODUCT * 2, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_adding_to_a_memset_warns():
+    with pytest.warns(AccumulationWarning, match="another instruction wrote"):
+        result = summed(True, before=lambda t: nisa.memset(t, 0.0))
+    np.testing.assert_allclose(result, PRODUCT, rtol=1e-5, atol=1e-5)
+
+
+def test_adding_to_what_was_never_written_is_an_error():
+    with pytest.raises(KernelError, match="accumulate=True adds to what a matmul wrote"):
+        summed(True)
+
+
+def test_overlapping_accumulation_goes_by_element():
+    """AWS's simulator kept count by view before NKI 0.6."""
+
+    def compute(a, b):
+        total = nl.ndarray((8, 32), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total[:, 0:24], a, b)
+        nisa.nc_matmul(total[:, 8:32], a, b)
+        return total
+
+    expected = np.zeros((8, 32), np.float32)
+    expected[:, :24] += PRODUCT
+    expected[:, 8:] += PRODUCT
+    np.testing.assert_allclose(on_nki_tiles(compute, A, B), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_copy_into_the_tile_starts_anew_where_it_wrote():
+    def compute(a, b):
+        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, a, b)
+        nisa.memset(total[:, 4:10], 3.0)
+        nisa.nc_matmul(total, a, b)
+        return total
+
+    expected = PRODUCT * 2
+    expected[:, 4:10] = PRODUCT[:, 4:10]
+    np.testing.assert_allclose(on_nki_tiles(compute, A, B), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_only_an_accumulating_matmul_reads_its_tile():
+    def kernel(a, b):
+        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
+        left, right = nl.load(a), nl.load(b)
+        for _ in range(2):
+            nisa.nc_matmul(total, left, right)
+        return stored(total)
+
+    events = [e for e in launch(kernel, (A, B)).trace.events if e.opcode == "nc_matmul"]
+    roles = [[region.role for region in event.reads] for event in events]
+    assert roles == [["stationary", "moving"], ["stationary", "moving", "dst"]]
+
+
+# -- what differs from the classic calls -----------------------------------------------------------
+
+
+def test_counts_and_not_shapes_must_agree():
+    def compute(x):
+        y, out = tile((16, 4, 2)), nl.ndarray((16, 2, 4), nl.float32)
+        nisa.tensor_tensor(out, x, y, nl.add)
+        nisa.scalar_tensor_tensor(out, x, nl.add, 1.0, nl.multiply, out)
+        flat = nl.ndarray((16, 8, 1), nl.float32)
+        nisa.activation(flat, nl.square, out)
+        return flat
+
+    expected = np.square((A + 1) * (A + 1)).reshape(16, 8, 1)
+    np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-6)
+
+
+def test_a_bias_may_be_a_number_from_trn2_on():
+    def compute(x):
+        out = tile((16, 8))
+        nisa.activation(out, nl.copy, x, bias=2.0, scale=3.0)
+        return out
+
+    expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
+    assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
+
+
+def test_a_bias_may_hold_integers():
+    def compute(x):
+        out, bias = tile((16, 8)), tile((16, 1), nl.int32)
+        nisa.activation(out, nl.copy, x, bias)
+        return out
+
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), A + 1)
+
+
+def test_registers_add_up_across_instructions_and_are_read_when_idle():
+    def compute(x):
+        out, held = tile((16, 8)), tile((16, 1))
+        nisa.activation(out, nl.copy, x, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.activation(out, nl.copy, x, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reduce)
+        nisa.activation(out, nl.square, x, reduce_res=held)
+        return held
+
+    expected = 2 * A.sum(axis=1, keepdims=True, dtype=np.float64)
+    np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "function"),
+    [(nl.add, np.add), (nl.multiply, np.multiply), (nl.max, np.maximum), (nl.min, np.minimum)],
+)
+def test_tensor_scalar_reduce_goes_on_where_it_was(op, function):
+    def compute(x):
+        out, first, second, third = (tile((16, n)) for n in (8, 1, 1, 1))
+        nisa.tensor_scalar_reduce(out, x, nl.add, 1.0, op)
+        nisa.tensor_scalar_reduce(out, x, nl.add, 2.0, op, first, reduce_cmd=nisa.reduce_cmd.reduce)
+        nisa.tensor_scalar_reduce(
+            out, x, nl.add, 0.0, op, second, reduce_cmd=nisa.reduce_cmd.load_reduce, reduce_init=0.5
+        )
+        nisa.tensor_scalar_reduce(out, x, nl.add, 0.0, op, third, reduce_res_negate=True)
+        return first, second, third
+
+    first, second, third = on_nki_tiles(compute, A)
+    wide = A.astype(np.float64)
+    reduce = lambda x: function.reduce(x, axis=1, keepdims=True)  # noqa: E731
+    both = function(reduce(wide + 1), reduce(wide + 2))
+    np.testing.assert_allclose(first, both, rtol=1e-5)
+    np.testing.assert_allclose(second, function(reduce(wide), 0.5), rtol=1e-5)
+    np.testing.assert_allclose(third, -reduce(wide), rtol=1e-5)
+
+
+def test_a_value_that_is_not_there_has_an_index_of_all_ones():
+    """As AWS's simulator has it since NKI 0.6."""
+    vals = np.array([[0.5, 100, 3, 3, 3, 7, 8, 9]], np.float32)
+    data = np.array([[3, 9, 3, 8, 7, 0.5, 1, 2]], np.float32)
+
+    def compute(x, v):
+        wide, narrow = nl.ndarray((1, 8), nl.uint32), nl.ndarray((1, 8), nl.uint16)
+        nisa.nc_find_index8(wide, x, v)
+        nisa.nc_find_index8(narrow, x, v)
+        return wide, narrow
+
+    wide, narrow = on_nki_tiles(compute, data, vals)
+    assert wide[0].tolist() == [5, 0xFFFFFFFF, 0, 2, 0xFFFFFFFF, 4, 3, 1]
+    assert narrow[0].tolist() == [5, 0xFFFF, 0, 2, 0xFFFF, 4, 3, 1]
+
+
+def test_match_replace_pairs_duplicates_backwards():
+    """The example of AWS's stub."""
+    data = np.array([[1, 2, 3, 4, 8, 8, 8, 8, 8, 8, 8]], np.float32)
+    vals = np.array([[3, 8, 8, 8, 8, 8, 8, 8]], np.float32)
+
+    def compute(x, v):
+        out, places = tile((1, 11)), nl.ndarray((1, 8), nl.uint32)
+        nisa.nc_match_replace8(out, x, v, -1.0, dst_idx=places)
+        return out, places
+
+    out, places = on_nki_tiles(compute, data, vals)
+    assert places[0].tolist() == [2, 10, 9, 8, 7, 6, 5, 4]
+    assert out[0].tolist() == [1, 2, -1, 4] + [-1] * 7
+
+
+def test_a_shuffle_leaves_partitions_with_255_alone():
+    def compute(x):
+        out = tile((32, 8))
+        nisa.nc_stream_shuffle(out, x, [31, *[255] * 31])
+        return out
+
+    data = values(32, 8)
+    result = on_nki_tiles(compute, data)
+    np.testing.assert_array_equal(result[0], data[31])
+    assert (result[1:] == 1).all()
+
+
+@pytest.mark.parametrize(("cmp", "ufunc"), [(nl.equal, np.equal), (nl.less, np.less)])
+def test_affine_select_compares_as_it_is_told(cmp, ufunc):
+    def compute(x):
+        out = tile((16, 8))
+        nisa.affine_select(out, [[2, 4], [-1, 2]], -1, x, 9, cmp_op=cmp, offset=3)
+        return out
+
+    p, w, z = np.ogrid[:16, :4, :2]
+    chosen = ufunc(3 - p + 2 * w - z, 0).reshape(16, 8)
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), np.where(chosen, A, np.float32(9)))
+
+
+def test_integers_in_psum_go_through_float32():
+    words = np.full((4, 4), 2**24 + 1, np.int32)
+
+    def compute(x):
+        moved, out = nl.ndarray((4, 4), nl.int32, buffer=nl.psum), nl.ndarray((4, 4), nl.int32)
+        nisa.tensor_copy(moved, x)
+        nisa.tensor_tensor(out, moved, x, nl.add)
+        exact = nl.ndarray((4, 4), nl.int32)
+        nisa.tensor_tensor(exact, x, x, nl.add)
+        return out, exact
+
+    rounded, exact = on_nki_tiles(compute, words)
+    assert (exact == 2**25 + 2).all()
+    assert (rounded == 2**25).all()
+
+
+def test_a_unary_operator_takes_no_operand():
+    def compute(x):
+        out = tile((16, 8))
+        nisa.tensor_scalar(out, x, nl.abs, None, op1=nl.multiply, operand1=-1.0)
+        return out
+
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), -np.abs(A))
+
+
+def test_instructions_return_handles_that_depend_on_each_other():
+    def compute(x):
+        first = nisa.memset(x, 1.0, name="first")
+        second = nisa.memset(x, 2.0)
+        assert second.depends_on(first, first).depends_on(first) is second
+        return x
+
+    assert (on_nki_tiles(compute, A) == 2).all()
+
+
+def test_hints_change_nothing_and_do_not_warn():
+    def compute(a, b):
+        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, a, b, True, is_moving_onezero=True, name="product")
+        return total
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)

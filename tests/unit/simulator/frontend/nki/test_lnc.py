@@ -1,0 +1,280 @@
+"""Two programs on one logical NeuronCore: who runs when, what they share, and how they meet."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from difftest.simulator import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    ShapeError,
+    launch,
+)
+from difftest.simulator.baton import DeadlockError
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.constants import dma_engine
+from difftest.simulator.frontend.nki.kernel import jit, simulate
+from difftest.simulator.machine import TRN1
+
+A = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def programs():
+    return nl.program_id(0), nl.num_programs(), nl.program_ndim()
+
+
+@jit
+def swapped(a):
+    """Each program writes its row, and reads the other's after the barrier."""
+    me = nl.program_id(0)
+    scratch = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+    row = nl.ndarray((1, 4), nl.float32)
+    nisa.dma_copy(row, a[me : me + 1])
+    nisa.dma_copy(scratch[me : me + 1], row)
+    nisa.core_barrier(scratch, (0, 1))
+    nisa.dma_copy(row, scratch[1 - me : 2 - me])
+    nisa.dma_copy(out[me : me + 1], row)
+    return out
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        swapped[2],
+        simulate(swapped[2]),
+        simulate(swapped)[2],
+        lambda a: launch(swapped, (a,), grid=(2,)).outputs[0],
+    ],
+)
+def test_a_barrier_makes_the_other_programs_writes_visible(run):
+    np.testing.assert_array_equal(run(A), A[::-1])
+
+
+@jit
+def exchanged(a, engine=dma_engine.dma):
+    me = nl.program_id(0)
+    out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+    mine, other = nl.ndarray((1, 4), nl.float32), nl.ndarray((1, 4), nl.float32)
+    nisa.dma_copy(mine, a[me : me + 1])
+    nisa.sendrecv(mine, other, 1 - me, 1 - me, 0, dma_engine=engine)
+    nisa.memset(mine, 0.0)
+    nisa.dma_copy(out[me : me + 1], other)
+    return out
+
+
+@pytest.mark.parametrize("engine", list(dma_engine))
+def test_sendrecv_exchanges_what_was_there_when_it_was_called(engine):
+    np.testing.assert_array_equal(exchanged[2](A, engine), A[::-1])
+
+
+def test_the_programs_know_their_number():
+    seen = []
+
+    def kernel():
+        seen.append(programs())
+
+    launch(jit(kernel)[2])
+    assert seen == [(0, 2, 1), (1, 2, 1)]
+    seen.clear()
+    launch(jit(kernel))
+    assert seen == [(0, 1, 0)]
+
+
+def test_program_0_runs_up_to_its_first_wait():
+    order = []
+
+    @jit
+    def kernel():
+        me = nl.program_id(0)
+        shared = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        for turn in range(2):
+            order.append((me, turn))
+            nisa.core_barrier(shared, (0, 1))
+        order.append((me, 2))
+
+    for _ in range(3):
+        launch(kernel[2])
+        assert order == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+        order.clear()
+
+
+def test_the_trace_says_which_program_issued_what():
+    trace = launch(swapped[2], (A,)).trace
+    assert [event.number for event in trace] == sorted({event.number for event in trace})
+    assert [event.program for event in trace if event.opcode == "core_barrier"] == [(1,), (0,)]
+    assert {event.program for event in trace} == {(0,), (1,)}
+    for event in trace:
+        assert [line.file for line in event.stack] == [__file__]
+
+
+def test_the_loops_of_one_program_are_not_around_the_others_instructions():
+    @jit
+    def kernel():
+        shared = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            for _ in nl.affine_range(1):
+                nisa.core_barrier(shared, (0, 1))
+        else:
+            nl.zeros((1, 1), nl.float32)
+            nisa.core_barrier(shared, (0, 1))
+
+    trace = launch(kernel[2]).trace
+    assert [(e.program, len(e.loops)) for e in trace] == [((1,), 0), ((1,), 0), ((0,), 1)]
+
+
+def test_each_program_has_on_chip_memories_of_its_own():
+    @jit
+    def kernel():
+        shared = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        banks = [nl.zeros((128, 512), nl.float32, buffer=nl.psum) for _ in range(8)]
+        nisa.core_barrier(shared, (0, 1))
+        for bank in banks:
+            nisa.tensor_copy(bank, bank)
+
+    launch(kernel[2])
+
+
+# -- deadlocks and errors ------------------------------------------------------------------------
+
+
+def uneven():
+    shared = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+    for _ in range(1 + nl.program_id(0)):
+        nisa.core_barrier(shared, (0, 1))
+
+
+def two_barriers():
+    first = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+    second = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+    nisa.core_barrier(second if nl.program_id(0) else first, (0, 1))
+
+
+def two_pipes():
+    tile = nl.zeros((1, 4), nl.float32)
+    me = nl.program_id(0)
+    nisa.sendrecv(tile, tile, 1 - me, 1 - me, pipe_id=me)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parts"),
+    [
+        (uneven, ["program 0 has ended; program 1 waits in nisa.core_barrier of"]),
+        (two_barriers, ["program 0 waits in", "program 1 waits in"]),
+        (two_pipes, ["program 0 waits in nisa.sendrecv with pipe_id=0", "pipe_id=1 at"]),
+    ],
+)
+def test_a_deadlock_names_who_waits_where(kernel, parts):
+    before = threading.active_count()
+    with pytest.raises(DeadlockError, match="meet at the same calls, equally often") as caught:
+        launch(jit(kernel)[2])
+    for part in parts:
+        assert part in caught.value.received
+    assert f"{__file__}:" in caught.value.received
+    assert caught.value.location.file == __file__
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+def test_one_programs_error_ends_the_launch_and_leaves_nothing_behind(guilty):
+    unwound = []
+
+    @jit
+    def kernel(a):
+        shared = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(a, nl.zeros((2, 4), nl.float32))
+        try:
+            nisa.core_barrier(shared, (0, 1))
+            if nl.program_id(0) == guilty:
+                raise LookupError(f"program {guilty}")
+            nisa.core_barrier(shared, (0, 1))
+        except Exception as error:
+            unwound.append(type(error))
+            raise
+        finally:
+            unwound.append(nl.program_id(0))
+
+    before = threading.active_count()
+    array = A.copy()
+    with pytest.raises(LookupError, match=f"program {guilty}"):
+        kernel[2](array)
+    assert unwound.count(LookupError) == 1
+    assert sorted(n for n in unwound if n is not LookupError) == [0, 1]
+    np.testing.assert_array_equal(array, A)
+    assert threading.active_count() == before
+    np.testing.assert_array_equal(swapped[2](A), A[::-1])
+
+
+def barrier(**changed):
+    given = {"data": nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm), "cores": (0, 1)}
+    nisa.core_barrier(**{**given, **changed})
+
+
+def exchange(dtype=nl.float32, size=4, **changed):
+    me = nl.program_id(0)
+    given = {
+        "src": nl.zeros((2, size), dtype),
+        "dst": nl.zeros((2, size), dtype),
+        "send_to_rank": 1 - me,
+        "recv_from_rank": 1 - me,
+        "pipe_id": 0,
+    }
+    nisa.sendrecv(**{**given, **changed})
+
+
+GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: barrier(cores=(0,)), KernelError, "both cores"),
+        (lambda: barrier(data=nl.zeros((1, 1), nl.float32)), BufferError, "data in hbm"),
+        (
+            lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm)),
+            BufferError,
+            "data in hbm",
+        ),
+        (lambda: exchange(send_to_rank=2), KernelError, "send_to_rank is a core"),
+        (lambda: exchange(recv_from_rank=-1), KernelError, "recv_from_rank is a core"),
+        (lambda: exchange(send_to_rank=nl.program_id(0)), KernelError, "each core sends to the"),
+        (lambda: exchange(dst=nl.zeros((2, 5), nl.float32)), ShapeError, "the same shape"),
+        (lambda: exchange(dst=nl.zeros((2, 4), nl.int32)), DtypeError, "the same dtype"),
+        (
+            lambda: exchange(dst=nl.zeros((2, 4), nl.float32, buffer=nl.psum)),
+            BufferError,
+            "dst in sbuf",
+        ),
+        (lambda: exchange(size=4 + nl.program_id(0)), ShapeError, "both cores of a sendrecv"),
+        (lambda: exchange(size=257, **GPSIMD), LimitError, "1028 bytes"),
+        (lambda: exchange(nl.bfloat16, 257, **GPSIMD), LimitError, "514 bytes"),
+        (lambda: exchange(nl.int8, 257, **GPSIMD), LimitError, "257 bytes"),
+    ],
+)
+def test_misuse_gives_one_error_with_the_line(call, error, text):
+    with pytest.raises(error) as caught:
+        launch(jit(lambda: call())[2])
+    assert text in str(caught.value)
+    assert caught.value.location.file == __file__
+
+
+@pytest.mark.parametrize("size", [256])
+@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int8])
+def test_the_most_that_gpsimd_moves(dtype, size):
+    launch(jit(lambda: exchange(dtype, size, **GPSIMD))[2])
+
+
+@pytest.mark.parametrize("call", [barrier, exchange])
+def test_one_program_alone_meets_nobody(call):
+    with pytest.raises(KernelError, match="is for two programs side by side"):
+        launch(jit(call))
+
+
+@pytest.mark.parametrize("call", [barrier, exchange])
+def test_the_first_generation_has_no_such_instruction(call):
+    with pytest.raises(KernelError, match="NeuronCore-v3 and newer"):
+        launch(jit(call)[2], machine=TRN1)

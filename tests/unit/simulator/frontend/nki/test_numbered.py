@@ -1,0 +1,21 @@
+"""Members of enumerations by their number, as NKI 0.2 had them."""
+
+from __future__ import annotations
+
+import pytest
+
+from difftest.simulator import KernelError
+from difftest.simulator.frontend.nki.constants import dge_mode, matmul_perf_mode, member_of
+
+
+def test_a_number_is_the_member_with_a_warning():
+    with pytest.warns(UserWarning, match="dge_mode=3 as dge_mode.none: NKI 0.3"):
+        assert member_of(dge_mode, 3, "dma_copy") is dge_mode.none
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(dge_mode, 9), (dge_mode, True), (matmul_perf_mode, 0), (dge_mode, 3.0)]
+)
+def test_what_numbers_no_member_is_refused(kind, value):
+    with pytest.raises(KernelError, match=f"takes {kind.__name__} as a member"):
+        member_of(kind, value, "here")
