@@ -80,6 +80,7 @@ def tensor_scalar_reduce(
     if reduction.name not in _WITH_REGISTERS:
         raise KernelError(
             f"{where} takes few reductions",
+            happened=f"{where} was to reduce by {reduction.name}",
             received=f"reduce_op={reduction.name}",
             limit=", ".join(_WITH_REGISTERS),
         )
@@ -95,6 +96,7 @@ def _command(cmd: Any, start: Any, into: Any, where: str) -> Accumulate:
     if (member is _CMD.load_reduce) != (start is not None):
         raise KernelError(
             f"{where} takes reduce_init with reduce_cmd.load_reduce, and only then",
+            happened=f"{where} got {'no' if start is None else 'a'} reduce_init with {member.name}",
             received=f"reduce_init={start!r:.60}, reduce_cmd.{member.name}",
         )
     if member is _CMD.load_reduce:
@@ -102,6 +104,7 @@ def _command(cmd: Any, start: Any, into: Any, where: str) -> Accumulate:
     if member in (_CMD.idle, _CMD.reset):
         raise KernelError(
             f"{where} always reduces",
+            happened=f"{where} got reduce_cmd.{member.name}, which does not reduce",
             received=f"reduce_cmd.{member.name}",
             limit="reduce_cmd.reset_reduce, reduce, load_reduce",
         )
