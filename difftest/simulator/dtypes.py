@@ -88,6 +88,7 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     if known is None:
         raise DtypeError(
             "NKI has no such dtype",
+            happened=f"{what or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
             received=f"{what} of dtype {spec!r}" if what else f"dtype {spec!r}",
             limit=", ".join(sorted(NAMES)),
             remedy="convert on the host, e.g. array.astype(np.float32)",

@@ -73,6 +73,7 @@ class Kernel:
             if self.grid:
                 raise KernelError(
                     "a kernel with a grid is not called inside another kernel",
+                    happened="a kernel called another one with a grid",
                     received=f"{self.function.__name__}[{self.grid}]",
                     remedy="call it without the grid",
                 )
@@ -90,7 +91,11 @@ def as_kernel(kernel: Any) -> Kernel:
         return kernel
     if callable(kernel):
         return Kernel(kernel, by_reference=True)
-    raise KernelError("a kernel is a function", received=f"{type(kernel).__name__} {kernel!r:.80}")
+    raise KernelError(
+        "a kernel is a function",
+        happened=f"a {type(kernel).__name__} was to be a kernel",
+        received=f"{type(kernel).__name__} {kernel!r:.80}",
+    )
 
 
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -110,6 +115,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     if target not in MACHINES:
         raise KernelError(
             "platform_target names a machine",
+            happened=f"platform_target is {target!r:.40}, which is not modelled",
             received=f"{target!r}",
             limit=", ".join(sorted(MACHINES)),
         )

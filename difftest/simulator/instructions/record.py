@@ -257,6 +257,7 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     if wanted not in engines:
         raise KernelError(
             f"{call.name} runs on the engines that implement it",
+            happened=f"{call.name} was to run on the engine {wanted.value}",
             received=f"engine={wanted.value}",
             limit=", ".join(engine.value for engine in engines),
         )

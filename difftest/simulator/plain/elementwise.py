@@ -147,7 +147,11 @@ def _steps(where: str, data: PlainTensor, *given: tuple[Any, Any, bool]) -> list
         if op is None and operand is None:
             continue
         if op is None or operand is None:
-            raise KernelError(f"{where} takes an operator and its operand", received=f"{op}")
+            raise KernelError(
+                f"{where} takes an operator and its operand",
+                happened=f"{where} got an operator without its operand, or the reverse",
+                received=f"{op}",
+            )
         steps.append((op, rules.one_element_each(operand, data, where), reverse))
     return steps
 

@@ -53,6 +53,7 @@ def space_of(buffer: object, where: str) -> Space:
         return _SPACES[buffer]
     raise KernelError(
         f"{where} takes buffer as a memory of nki.language",
+        happened=f"{where} got {buffer!r:.40} as buffer",
         received=f"buffer={buffer!r}",
         limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
         remedy=f"write nl.{buffer}" if isinstance(buffer, str) else None,
@@ -76,6 +77,7 @@ def engine_of(value: object, where: str) -> Engine:
     except (KeyError, TypeError):
         raise KernelError(
             f"{where} takes engine as a member of nki.isa.engine",
+            happened=f"{where} got {value!r:.40} as engine",
             received=f"engine={value!r}",
             limit=", ".join(f"nisa.engine.{member.name}" for member in _ENGINES),
         ) from None
@@ -103,6 +105,7 @@ def member_of(kind: Any, value: object, where: str) -> Any:
         return numbered[0]
     raise KernelError(
         f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+        happened=f"{where} got {value!r:.40} as {kind.__name__}",
         received=f"{kind.__name__}={value!r}",
         limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
     )
