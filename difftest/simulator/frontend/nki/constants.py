@@ -86,8 +86,9 @@ def engine_of(value: object, where: str) -> Engine:
 def member_of(kind: Any, value: object, where: str) -> Any:
     """``value`` as a member of one of the enumerations of ``nki.isa``.
 
-    The number of a member is accepted with a warning: it ended with NKI 0.3 (migration guide), and
-    kernels of aws-neuron/nki-library still write it (``dge_mode=3``, commit of 2026-04-13).
+    The number or string that a member has is accepted with a warning: it ended with NKI 0.3
+    (migration guide), and kernels of aws-neuron/nki-library still write it (``dge_mode=3``,
+    ``perf_mode="double_row"``).
 
     Raises
     ------
@@ -95,10 +96,11 @@ def member_of(kind: Any, value: object, where: str) -> Any:
     """
     if isinstance(value, kind):
         return value
-    numbered = [member for member in kind if type(value) is int and member.value == value]
+    plain = type(value) in (int, str)
+    numbered = [member for member in kind if plain and member.value == value]
     if numbered:
         warnings.warn(
-            f"{where} takes {kind.__name__}={value} as {numbered[0]}: NKI 0.3 ended raw integers "
+            f"{where} takes {kind.__name__}={value!r} as {numbered[0]}: NKI 0.3 ended raw values "
             "for enumerations",
             stacklevel=3,
         )

@@ -28,6 +28,10 @@ class Lifetime(NamedTuple):
 
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 LIFETIMES = {
+    "nl.abs_max": Lifetime("0.4", None, "nl.abs, nl.maximum and nl.where"),
+    "nl.abs_min": Lifetime("0.4", None, "nl.abs, nl.minimum and nl.where"),
+    "nisa.activate2": Lifetime("0.4", None, "nisa.tensor_scalar and nisa.activation"),
+    "nisa.topk": Lifetime("0.6", None, "nisa.max8"),
     "nl.dynamic_range": Lifetime("0.3", "0.7", "nl.fori_loop"),
     "nl.fori_loop": Lifetime("0.6", None, "nl.dynamic_range"),
     "nl.while_loop": Lifetime("0.6", None, "a loop over Python integers"),
@@ -61,6 +65,12 @@ def check_level(name: str) -> None:
             received=f"{name} at level {level}",
             remedy=f"use {instead}, or launch with another level=",
         )
+
+
+def is_before(level: str) -> bool:
+    """Whether the launch has a level, and one before this one."""
+    own = current().level
+    return own is not None and LEVELS.index(own) < LEVELS.index(level)
 
 
 def known_level(level: str | None) -> str | None:

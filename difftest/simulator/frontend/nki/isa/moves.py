@@ -133,7 +133,7 @@ def check_priority(priority: Any, where: str) -> None:
         )
 
 
-def _check_sides(where: str, **sides: Any) -> None:
+def check_sides(where: str, **sides: Any) -> None:
     """DMA reads and writes HBM and SBUF; since NKI 0.3 PSUM is not among them."""
     for role, side in sides.items():
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
@@ -177,10 +177,10 @@ def dma_copy(
 ) -> NkiInstruction:
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
-    _check_sides("dma_copy", src=src, dst=dst)
+    check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
     skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
-    gathers, scatters = _stays_dynamic(src, skip), _stays_dynamic(dst, skip)
+    gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
@@ -191,9 +191,9 @@ def dma_copy(
     if gathers and scatters:
         raise not_modelled("a dma_copy that gathers and scatters", f"{src!r}, {dst!r}")
     if gathers:
-        return issue(dma.dma_gather, dst, (_keep(src),), (skip, dge))
+        return issue(dma.dma_gather, dst, (keep(src),), (None, skip, dge))
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (src,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (src,), (None, skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -203,11 +203,12 @@ class KeptView(DynamicView):
     __slots__ = ()
 
 
-def _keep(view: DynamicView) -> KeptView:
+def keep(view: DynamicView) -> KeptView:
+    """The view for the DMA engines."""
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
 
 
-def _stays_dynamic(side: Any, skip: bool) -> bool:
+def stays_dynamic(side: Any, skip: bool) -> bool:
     """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
     if not isinstance(side, DynamicView):
         return False
@@ -226,7 +227,7 @@ def dma_transpose(
 ) -> NkiInstruction:
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
-    _check_sides("dma_transpose", src=src, dst=dst)
+    check_sides("dma_transpose", src=src, dst=dst)
     if isinstance(src, DynamicView) and not src.whole:
         raise not_modelled("dma_transpose with an offset for each row", f"{src!r}")
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
