@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array, DType, from_bits
+from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
@@ -124,7 +124,7 @@ class Tile:
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
-        return f"{name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+        return f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
 
     def __len__(self) -> int:
         if not self.shape:

@@ -101,8 +101,8 @@ def as_kernel(kernel: Any) -> Kernel:
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     """``@nki.jit``, ``@nki.jit(mode=...)`` and ``nki.jit(kernel, mode=...)``.
 
-    ``platform_target`` ("trn1" or "trn2") chooses the machine. ``additional_compile_opt`` goes to
-    a compiler, and there is none here: it changes no value and is accepted.
+    ``platform_target`` ("trn1", "trn2" or "trn3") chooses the machine. ``additional_compile_opt``
+    goes to a compiler, and there is none here: it changes no value and is accepted.
     """
     target = kwargs.pop("platform_target", "trn2")
     kwargs.pop("additional_compile_opt", None)

@@ -313,10 +313,10 @@ def activation(
     def compute(x: Array, *vectors: Array) -> Array:
         given = iter(vectors)
         factor = next(given) if isinstance(scale, PlainTensor) else number_as_float32(scale)
-        shifted = to_float32(x) * factor
+        shifted = to_float32(x).astype(np.float64) * factor
         if bias is not None:
             shifted = shifted + to_float32(next(given))
-        computed.append(activate(op, shifted))
+        computed.append(activate(op, shifted.astype(np.float32)))
         return computed[0]
 
     accumulates = reduce_cmd != 0 or reduce_res is not None
