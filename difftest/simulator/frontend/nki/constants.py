@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 from difftest.simulator.errors import KernelError
@@ -19,7 +19,8 @@ reduce_cmd: Any = Enum(
 dge_mode: Any = Enum("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
 oob_mode: Any = Enum("oob_mode", {"error": 0, "skip": 1})
 matmul_perf_mode: Any = Enum("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
-nc_version: Any = Enum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+nc_version: Any = IntEnum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+"""Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
 dma_engine: Any = Enum("dma_engine", {"dma": 1, "gpsimd_dma": 2})
 
 
