@@ -254,6 +254,7 @@ def dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
 
 def check_divides(exchange: Exchange, dim: int) -> None:
     """Raise :class:`ShapeError` unless the members can share each ``src`` evenly."""
+    ranks = len(exchange.members)
     for src in exchange.srcs:
         if src.shape[dim] % ranks:
             raise ShapeError(
