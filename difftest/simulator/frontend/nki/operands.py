@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.nki.levels import LIFETIMES, check_level
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
 from difftest.simulator.tile import Tile
 
@@ -25,8 +24,6 @@ def operator_of(op: object, where: str) -> AluOp:
     KernelError : it is no operator, or the machine does not have it.
     """
     found = alu_op(op, where, NKI_OPS)
-    if f"nl.{found.name}" in LIFETIMES:
-        check_level(f"nl.{found.name}")
     machine = current().machine
     if machine.nc_version < found.nc_version:
         raise KernelError(

@@ -7,7 +7,6 @@ from typing import Any
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.frontend.nki.registers import command_of
@@ -75,7 +74,6 @@ def activate2(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it in the registers."""
-    check_level("nisa.activate2")
     where = "activate2"
     command = command_of(reduce_cmd, where, "scalar", reduce_res)
     function = (

@@ -9,6 +9,7 @@ from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.frontend.nki.registers import command_of, plain_command
@@ -73,6 +74,8 @@ def tensor_scalar_reduce(
 ) -> NkiInstruction:
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
     where = "tensor_scalar_reduce"
+    if reduce_res is None:
+        check_level("nisa.tensor_scalar_reduce without reduce_res")
     if reverse0:
         raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
     operator, reduction = operator_of(op0, where), operator_of(reduce_op, where)

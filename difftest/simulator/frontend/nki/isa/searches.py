@@ -7,7 +7,6 @@ from typing import Any
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import gather, search
@@ -84,7 +83,6 @@ def nonzero_with_count(
 @public
 def topk(val_dst: Any, idx_dst: Any, src: Any, n: int, name: str | None = None) -> NkiInstruction:
     """The K largest values of each partition and their indices: not modelled."""
-    check_level("nisa.topk")
     raise not_modelled(
         "nisa.topk",
         f"val_dst = {val_dst!r}, src = {src!r}, n={n!r:.20}",

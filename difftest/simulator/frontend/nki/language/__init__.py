@@ -26,6 +26,7 @@ from difftest.simulator.frontend.nki.language.creation import (
     full,
     ndarray,
     ones,
+    par_dim,
     rand,
     shared_constant,
     shared_identity_matrix,
@@ -81,6 +82,7 @@ from difftest.simulator.frontend.nki.language.shapes import (
     transpose,
     where,
 )
+from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.unmodelled import unmodelled
@@ -93,7 +95,6 @@ tfloat32 = TFLOAT32
 float8_e4m3 = FLOAT8_E4M3
 float8_e4m3fn = FLOAT8_E4M3FN
 float8_e5m2 = FLOAT8_E5M2
-float8_e8m0fnu = FLOAT8_E8M0FNU
 float8_e4m3fn_x4 = FLOAT8_E4M3FN_X4
 float8_e5m2_x4 = FLOAT8_E5M2_X4
 float4_e2m1fn_x4 = FLOAT4_E2M1FN_X4
@@ -116,7 +117,14 @@ _DOCUMENTED = unmodelled(
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
+_LATER_DTYPES = {"float8_e8m0fnu": FLOAT8_E8M0FNU}
+"""Dtypes that not all levels have: each access is checked."""
+
+
 def __getattr__(name: str) -> Any:
+    check_name(f"nl.{name}")
+    if name in _LATER_DTYPES:
+        return _LATER_DTYPES[name]
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in _DOCUMENTED:
@@ -146,7 +154,6 @@ __all__ = [
     "float8_e4m3fn_x4",
     "float8_e5m2",
     "float8_e5m2_x4",
-    "float8_e8m0fnu",
     "float16",
     "float32",
     "fori_loop",
@@ -170,6 +177,7 @@ __all__ = [
     "no_reorder",
     "num_programs",
     "ones",
+    "par_dim",
     "private_hbm",
     "prod",
     "program_id",
