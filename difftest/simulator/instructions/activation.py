@@ -11,6 +11,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
 from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
@@ -58,6 +59,11 @@ def _adds_up(call: Call) -> None:
         )
 
 
+def _carries(call: Call, missing: Array) -> Array | None:
+    """Unless it also reduces."""
+    return carrying.in_place(call, missing) if call["command"] is Accumulate.IDLE else None
+
+
 @instruction(
     Engine.SCALAR,
     operands=(
@@ -75,6 +81,7 @@ def _adds_up(call: Call) -> None:
     rules=(_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
+    carries=_carries,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
