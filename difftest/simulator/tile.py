@@ -34,6 +34,10 @@ class Tile:
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
+    may_collide = False
+    """Whether a destination may name an element more than once and get different values for it.
+    Which one stays is not documented, so it counts as never written then."""
+
     def __init__(
         self,
         storage: Storage,
