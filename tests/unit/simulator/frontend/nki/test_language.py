@@ -276,6 +276,16 @@ def test_selections_and_shapes():
     np.testing.assert_array_equal(expanded, A[:, None])
 
 
+def test_broadcast_to_repeats_a_row_along_the_partitions():
+    row = np.arange(5, dtype=np.float32)[None, :]
+    corner = np.full((1, 1), 7, np.float32)
+    wide, square = on_nki_tiles(
+        lambda x, y: (nl.broadcast_to(x, (128, 5)), nl.broadcast_to(y, (16, 3))), row, corner
+    )
+    np.testing.assert_array_equal(wide, np.broadcast_to(row, (128, 5)))
+    np.testing.assert_array_equal(square, np.full((16, 3), 7, np.float32))
+
+
 def test_loads_and_stores(capsys):
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
@@ -302,6 +312,8 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.floor(x), NotModelledError, "nl.floor"),
         (lambda x: nl.sum(x, 0), ShapeError, "reduces free axes"),
         (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "number of dimensions"),
+        (lambda x: nl.broadcast_to(x, (16, 48)), ShapeError, "dimensions of size 1"),
+        (lambda x: nl.broadcast_to(x[0:1], (129, 24)), LimitError, "exceeds maximum 128"),
         (lambda x: nl.store(x, x), BufferError, "dst in hbm"),
         (lambda x: nl.load(x), BufferError, "a tensor in hbm"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
