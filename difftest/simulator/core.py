@@ -56,6 +56,7 @@ def current() -> Core:
     if core is None:
         raise KernelError(
             "NKI functions run inside a kernel",
+            happened="an NKI function was called with no kernel running",
             received="a call with no kernel running",
             remedy="call the kernel through nki.simulate_kernel(kernel, ...) or decorate it "
             "with @nki.jit",
@@ -237,6 +238,7 @@ class Core:
         if storage.data.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of an SPMD grid creates the same shared_hbm tensors",
+                happened="two instances of a grid created a shared_hbm tensor differently",
                 received=f"shape {shape} {dtype} in program {self.program}, after "
                 f"{storage.allocation} in an earlier one",
                 remedy="create shared_hbm tensors at the top of the kernel, with one shape",

@@ -202,7 +202,9 @@ def _bind(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise KernelError(
-            f"{function.__name__} takes {signature}", received=f"arguments that do not fit: {error}"
+            f"{function.__name__} takes {signature}",
+            happened=f"{function.__name__} was called with arguments that do not fit it",
+            received=f"arguments that do not fit: {error}",
         ) from None
     bound.apply_defaults()
     return bound

@@ -37,7 +37,9 @@ def launch_ranks(
     """
     if not args or not all(isinstance(one, (list, tuple)) for one in args):
         raise KernelError(
-            "launch_ranks takes a list of arguments for each rank", received=f"{args!r:.80}"
+            "launch_ranks takes a list of arguments for each rank",
+            happened="launch_ranks got something else than lists of arguments",
+            received=f"{args!r:.80}",
         )
     baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
 

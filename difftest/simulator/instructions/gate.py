@@ -59,10 +59,12 @@ def issue(
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
+    in_part: list[Tile] = []
     if instruction.in_place:
-        instruction.meaning(call, dst, *operands, where=where)
+        written = instruction.meaning(call, dst, *operands, where=where)
+        where = where if written is None else written
     else:
-        where = _compute(call, dst, operands, others, where)
+        where = _compute(call, dst, operands, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -72,7 +74,7 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved, indices)
+        _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
 
 
@@ -82,13 +84,17 @@ def _compute(
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
 ) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
+    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all.
+
+    Further destinations of which it writes only some elements are appended to ``in_part``.
+    """
     values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
-    further: list[tuple[Tile, Array]] = []
+    further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
         further = [
@@ -102,7 +108,11 @@ def _compute(
         results = results.values
     write(dst, results, where)
     for tile, made in further:  # after dst, whose values may still lie in an operand that is one
-        write(tile, made)
+        if type(made) is Masked:
+            in_part.append(tile)
+            write(tile, made.values, made.chosen)
+        else:
+            write(tile, made)
     return where
 
 
@@ -113,6 +123,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
@@ -122,7 +133,7 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
-    partial: list[Tile] = [] if where is None else [target]
+    partial: list[Tile] = in_part if where is None else [target, *in_part]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)

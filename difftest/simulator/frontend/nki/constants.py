@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 from difftest.simulator.errors import KernelError
@@ -19,7 +19,8 @@ reduce_cmd: Any = Enum(
 dge_mode: Any = Enum("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
 oob_mode: Any = Enum("oob_mode", {"error": 0, "skip": 1})
 matmul_perf_mode: Any = Enum("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
-nc_version: Any = Enum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+nc_version: Any = IntEnum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+"""Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
 dma_engine: Any = Enum("dma_engine", {"dma": 1, "gpsimd_dma": 2})
 
 
@@ -62,6 +63,7 @@ def space_of(buffer: object, where: str) -> Space:
         return _NAMED[buffer]
     raise KernelError(
         f"{where} takes buffer as a memory of nki.language",
+        happened=f"{where} got {buffer!r:.40} as buffer",
         received=f"buffer={buffer!r}",
         limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
     )
@@ -84,6 +86,7 @@ def engine_of(value: object, where: str) -> Engine:
     except (KeyError, TypeError):
         raise KernelError(
             f"{where} takes engine as a member of nki.isa.engine",
+            happened=f"{where} got {value!r:.40} as engine",
             received=f"engine={value!r}",
             limit=", ".join(f"nisa.engine.{member.name}" for member in _ENGINES),
         ) from None
@@ -107,6 +110,7 @@ def member_of(kind: Any, value: object, where: str) -> Any:
         return numbered[0]
     raise KernelError(
         f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+        happened=f"{where} got {value!r:.40} as {kind.__name__}",
         received=f"{kind.__name__}={value!r}",
         limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
     )

@@ -66,6 +66,7 @@ class NkiKernel:
         if len(grid) != 1 or not 1 <= grid[0] <= MOST_CORES:
             raise KernelError(
                 "kernel[n] names the cores of one logical NeuronCore",
+                happened=f"a kernel was launched on the grid [{', '.join(map(str, grid))}]",
                 received=f"{self.function.__name__}[{', '.join(map(str, grid))}]",
                 limit="kernel[1] or kernel[2]",
                 remedy="write a loop over larger grids inside the kernel",
@@ -82,6 +83,7 @@ class NkiKernel:
         if self.grid:
             raise KernelError(
                 "a kernel with a grid is not called inside another kernel",
+                happened="a kernel called another one with a grid",
                 received=repr(self),
                 remedy="call it without the grid",
             )
@@ -105,6 +107,7 @@ def machine_of(target: str | None) -> Machine:
     if machine is None:
         raise KernelError(
             f"{TARGET_VARIABLE} names a machine",
+            happened=f"{TARGET_VARIABLE} is {target}, which is not modelled",
             received=f"{TARGET_VARIABLE}={target}",
             limit=f"{', '.join(TARGETS)}: {', '.join(MACHINES)} are modelled",
         )
@@ -121,6 +124,7 @@ def _jit(fn: Any, level: str | None, kwargs: Mapping[str, Any]) -> Any:
         if name == "platform_target":
             raise KernelError(
                 "nki.jit takes no platform_target since NKI 0.3",
+                happened=f"nki.jit got platform_target={value!r:.40}",
                 received=f"platform_target={value!r}",
                 remedy=f"set the environment variable {TARGET_VARIABLE}={value}, or launch with "
                 "machine=",
@@ -138,7 +142,11 @@ def as_nki_kernel(kernel: Any, level: str | None = None) -> NkiKernel:
         return kernel
     if callable(kernel):
         return NkiKernel(kernel, level=level)
-    raise KernelError("a kernel is a function", received=f"{type(kernel).__name__} {kernel!r:.80}")
+    raise KernelError(
+        "a kernel is a function",
+        happened=f"a {type(kernel).__name__} was to be a kernel",
+        received=f"{type(kernel).__name__} {kernel!r:.80}",
+    )
 
 
 class Simulation:

@@ -161,6 +161,7 @@ def check_level(name: str) -> None:
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
         raise KernelError(
             f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
+            happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",
             remedy=f"{_remedy(name)}, or launch with another level=",
         )
@@ -198,6 +199,9 @@ def known_level(level: str | None) -> str | None:
     """
     if level is not None and level not in LEVELS:
         raise KernelError(
-            "level names a level of NKI", received=f"level={level!r}", limit=", ".join(LEVELS)
+            "level names a level of NKI",
+            happened=f"a kernel was launched with level={level!r:.40}",
+            received=f"level={level!r}",
+            limit=", ".join(LEVELS),
         )
     return level

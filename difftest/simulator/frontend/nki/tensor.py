@@ -87,6 +87,7 @@ class NkiTensor(Tile, NKIObject):
         if target.in_hbm:
             raise KernelError(
                 "tensors in HBM are written by DMA",
+                happened="a value was assigned to a tensor in HBM",
                 received=f"assignment to {target!r}",
                 remedy="use nisa.dma_copy(dst, src) or nl.store(dst, value)",
             )
@@ -102,6 +103,7 @@ class NkiTensor(Tile, NKIObject):
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise KernelError(
             "a tensor is not an array: its values exist when the kernel runs",
+            happened="a tensor was used as a NumPy array",
             received=f"{self!r} used as a NumPy array",
             remedy="return a tensor in nl.shared_hbm to see its values, or nl.device_print it",
         )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Rank, current
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -47,7 +47,9 @@ class ReplicaGroup(NKIObject):
         ranks = [rank for group in self.groups for rank in group]
         if len(set(ranks)) < len(ranks):
             raise KernelError(
-                "the groups of a ReplicaGroup do not overlap", received=f"ReplicaGroup({groups!r})"
+                "the groups of a ReplicaGroup do not overlap",
+                happened="a rank is in two groups of a ReplicaGroup",
+                received=f"ReplicaGroup({groups!r})",
             )
 
     def __repr__(self) -> str:
@@ -98,6 +100,7 @@ class Exchange(NamedTuple):
             if values.shape != dst.shape:
                 raise ShapeError(
                     f"{self.name} writes dst of its result's shape",
+                    happened=f"{self.name}'s dst has the shape {list(dst.shape)}, not its result's",
                     received=f"dst {list(dst.shape)}",
                     limit=f"{list(values.shape)}",
                 )
@@ -110,6 +113,7 @@ class Exchange(NamedTuple):
         if len(set(map(tuple, seen.values()))) > 1:
             raise ShapeError(
                 f"{self.name} takes srcs of the same shapes and dtypes on all ranks",
+                happened=f"{self.name} got srcs that differ between ranks",
                 received="; ".join(
                     f"rank {n}: {', '.join(f'{list(s)} {d}' for s, d in given)}"
                     for n, given in seen.items()
@@ -133,6 +137,7 @@ def rank_of(where: str) -> Rank:
     if core.rank is None:
         raise KernelError(
             f"{where} is between ranks",
+            happened=f"{where} was called with no other ranks",
             received="a kernel that was launched alone",
             remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
         )
@@ -157,12 +162,15 @@ def members_of(group: Any, rank: Rank, where: str) -> tuple[int, ...]:
     """
     if not isinstance(group, ReplicaGroup):
         raise KernelError(
-            f"{where} takes replica_group as an ncc.ReplicaGroup", received=f"{group!r:.60}"
+            f"{where} takes replica_group as an ncc.ReplicaGroup",
+            happened=f"{where} got {group!r:.40} as replica_group",
+            received=f"{group!r:.60}",
         )
     members = next((m for m in group.groups if rank.number in m), ())
     if not members:
         raise KernelError(
             f"{where} is called by ranks of its replica_group",
+            happened=f"rank {rank.number} called {where} for a group that it is not in",
             received=f"rank {rank.number}, {group!r}",
         )
     return present(members, rank, where)
@@ -173,6 +181,7 @@ def present(members: tuple[int, ...], rank: Rank, where: str) -> tuple[int, ...]
     if not all(0 <= member < rank.ranks for member in members):
         raise KernelError(
             f"{where} names ranks of the launch",
+            happened=f"{where} names a rank that was not launched",
             received=f"ranks {list(members)}",
             limit=f"0 to {rank.ranks - 1}",
         )
@@ -188,24 +197,32 @@ def tensors_of(
     for role, given in (("srcs", srcs), ("dsts", dsts)):
         if not isinstance(given, (list, tuple)) or not given:
             raise KernelError(
-                f"{where} takes {role} as a list of tensors", received=f"{role}={given!r:.60}"
+                f"{where} takes {role} as a list of tensors",
+                happened=f"{where} got {role} that is not a list of tensors",
+                received=f"{role}={given!r:.60}",
             )
     sources = [need_tile(tile, "srcs", where, spaces) for tile in srcs]
     targets = [need_tile(tile, "dsts", where, spaces) for tile in dsts]
     if len(sources) != len(targets):
         raise KernelError(
             f"{where} takes as many dsts as srcs",
+            happened=f"{where} got {len(sources)} srcs and {len(targets)} dsts",
             received=f"{len(sources)} srcs, {len(targets)} dsts",
         )
     in_hbm = {tile.in_hbm for tile in (*sources, *targets)}
     if len(in_hbm) > 1 or (in_hbm == {False} and len(sources) > 1):
         raise BufferError(
             f"{where} takes any number of tensors in hbm, or one in sbuf with dst there too",
+            happened=f"{where} got tensors in both memories, or several in sbuf",
             received=", ".join(map(repr, (*sources, *targets))),
         )
     for src, dst in zip(sources, targets, strict=True):
         if src.dtype != dst.dtype:
-            raise DtypeError(f"{where} does not cast", received=f"src {src!r}, dst {dst!r}")
+            raise DtypeError(
+                f"{where} does not cast",
+                happened=f"{where} got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
+                received=f"src {src!r}, dst {dst!r}",
+            )
     return sources, targets
 
 
@@ -215,6 +232,7 @@ def reduction_of(op: Any, where: str) -> str:
     if operator not in REDUCTIONS:
         raise KernelError(
             f"{where} reduces by one of three operators",
+            happened=f"{where} was to reduce by {operator}",
             received=f"op={operator}",
             limit=", ".join(f"nl.{known}" for known in REDUCTIONS),
         )
@@ -227,6 +245,7 @@ def dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
     if dim not in allowed:
         raise KernelError(
             f"{where} works along few dimensions",
+            happened=f"{where} was to work along dimension {dim}",
             received=f"collective_dim={dim}",
             limit=" or ".join(map(str, allowed)),
         )
@@ -235,10 +254,12 @@ def dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
 
 def check_divides(exchange: Exchange, dim: int) -> None:
     """Raise :class:`ShapeError` unless the members can share each ``src`` evenly."""
+    ranks = len(exchange.members)
     for src in exchange.srcs:
-        if src.shape[dim] % len(exchange.members):
+        if src.shape[dim] % ranks:
             raise ShapeError(
                 f"{exchange.name} splits src evenly among the ranks of a group",
+                happened=f"{exchange.name} was to split {src.shape[dim]} among {ranks} ranks",
                 received=f"{src.shape[dim]} in dimension {dim} of {src!r}",
-                limit=f"a multiple of {len(exchange.members)}",
+                limit=f"a multiple of {ranks}",
             )

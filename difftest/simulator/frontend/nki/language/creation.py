@@ -30,7 +30,9 @@ def _shape(shape: Any, where: str) -> Shape:
     sizes = as_integers(shape, f"{where} with shape")
     if not sizes or min(sizes) < 1:
         raise ShapeError(
-            f"{where} takes a shape of positive sizes", received=f"shape {list(sizes)}"
+            f"{where} takes a shape of positive sizes",
+            happened=f"{where} got the shape {list(sizes)}",
+            received=f"shape {list(sizes)}",
         )
     return sizes
 
@@ -43,6 +45,7 @@ def _new(
     if not space.is_hbm and sizes[0] > core.machine.partitions:
         raise LimitError(
             f"a tensor on chip has at most {core.machine.partitions} partitions",
+            happened=f"{where} was to make a tile of {sizes[0]} partitions",
             received=f"{where}({list(sizes)}) in {space.value}: partition dimension {sizes[0]} "
             f"exceeds maximum {core.machine.partitions}",
             limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
@@ -75,6 +78,7 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
     if len(place) != 2 or min(place) < 0 or inside:
         raise KernelError(
             "an address is (partition, byte in each partition), in PSUM the first of a bank",
+            happened=f"a tensor was to lie at address {address!r:.40}",
             received=f"address={address!r} in {space.value}",
             limit=f"multiples of {bank} bytes in PSUM",
         )
@@ -139,7 +143,11 @@ def empty_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "")
 
 def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTensor:
     if not isinstance(x, Tile):
-        raise KernelError(f"{where} takes a tensor", received=f"{type(x).__name__} {x!r:.60}")
+        raise KernelError(
+            f"{where} takes a tensor",
+            happened=f"{where} got a {type(x).__name__}",
+            received=f"{type(x).__name__} {x!r:.60}",
+        )
     place = region_of(x.space) if buffer is None else buffer
     return _new(x.shape, x.dtype if dtype is None else dtype, place, name, where)
 
@@ -162,6 +170,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     if not isinstance(constant, np.ndarray):
         raise KernelError(
             "nl.shared_constant takes a NumPy array or the path of a .npy file",
+            happened=f"nl.shared_constant got a {type(constant).__name__}",
             received=f"{type(constant).__name__} {constant!r:.60}",
         )
     as_dtype(constant.dtype, "nl.shared_constant")
@@ -178,7 +187,9 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
         tensor = dst
     else:
         raise ShapeError(
-            "nl.shared_identity_matrix writes dst of shape (n, n)", received=f"{dst!r} for n={n}"
+            "nl.shared_identity_matrix writes dst of shape (n, n)",
+            happened=f"nl.shared_identity_matrix({n}) got a dst of another shape",
+            received=f"{dst!r} for n={n}",
         )
     gate.issue(copies.memset, (0,), (None,), dst=tensor)
     step = tensor.storage.partition_step

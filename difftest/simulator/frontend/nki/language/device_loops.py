@@ -81,6 +81,7 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
         raise KernelError(
             f"{where} takes step as a positive integer that is known when the kernel is built",
+            happened=f"{where} got step={step!r:.40}",
             received=f"step={step!r}",
         )
     return range(_bound(lower, where), _bound(upper, where), step)
@@ -94,6 +95,7 @@ def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
         raise KernelError(
             f"nl.while_loop takes {what} as a register",
+            happened=f"nl.while_loop got a {type(value).__name__} as {what}",
             received=f"{type(value).__name__} {value!r:.60}",
             remedy="make one with nisa.register_alloc(), and return it from the body",
         )
@@ -104,6 +106,7 @@ def _check_nothing(returned: object) -> None:
     if returned is not None and not isinstance(returned, NkiInstruction):
         raise KernelError(
             "the body of nl.fori_loop returns nothing",
+            happened=f"the body of nl.fori_loop returned a {type(returned).__name__}",
             received=f"{type(returned).__name__} {returned!r:.60}",
             remedy="keep what goes from turn to turn in SBUF or HBM",
         )

@@ -53,13 +53,16 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
     if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
         raise KernelError(
-            f"{where} takes two tiles, or a tile and a number", received=f"{x!r:.60} and {y!r:.60}"
+            f"{where} takes two tiles, or a tile and a number",
+            happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
+            received=f"{x!r:.60} and {y!r:.60}",
         )
     wanted = _wanted(dtype, tiles[0])
     if len(tiles) == 1:
         if name == "power" and tiles[0] is x:
             raise NotModelledError(
                 "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
+                happened="nl.power got a tile and a number",
                 received=f"nl.power({x!r}, {y!r})",
             )
         number = y if tiles[0] is x else x

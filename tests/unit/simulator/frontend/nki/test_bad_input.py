@@ -216,7 +216,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
                 reduce_cmd=nisa.reduce_cmd.idle,
             ),
             KernelError,
-            "always reduces",
+            "knows only some commands",
         ),
         (lambda: nisa.activation(tile((4, 8)), nl.add, tile((4, 8))), KernelError, "activation"),
         (
