@@ -20,6 +20,7 @@ def launch_ranks(
     *,
     machine: Machine | None = None,
     record: bool = True,
+    level: str | None = None,
 ) -> tuple[LaunchResult, ...]:
     """Run a kernel once on each rank; the ranks take turns where they meet in a collective.
 
@@ -27,7 +28,7 @@ def launch_ranks(
     ----------
     kernel : of today's dialect, without a grid if it calls collectives.
     args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
-    kwargs, machine, record : as there, the same for all ranks.
+    kwargs, machine, record, level : as there, the same for all ranks.
 
     Raises
     ------
@@ -45,7 +46,13 @@ def launch_ranks(
     def on_rank(number: int) -> Callable[[], Finished]:
         rank = Rank(number, len(args), baton)
         return lambda: run_kernel(
-            kernel, args[number], kwargs, machine=machine, record=record, rank=rank
+            kernel,
+            args[number],
+            kwargs,
+            machine=machine,
+            record=record,
+            rank=rank,
+            level=level,
         )
 
     finished: list[Finished] = baton.run([on_rank(number) for number in range(len(args))])

@@ -116,7 +116,7 @@ def _sum_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array
 def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
     """The first element minus the others, in order along the reduced axes."""
     lines, shape = _lines(values, axes)
-    result = sum_in_order(-lines[:, 1:], start=lines[:, 0]).reshape(shape)
+    result = np.asarray(np.subtract.reduce(lines, axis=1)).reshape(shape)
     return np.expand_dims(result, axes) if keepdims else result
 
 

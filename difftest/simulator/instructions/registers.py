@@ -143,7 +143,7 @@ def accumulated(
     name = "add" if op is None else op.name
     held = held_before(engine, values.shape[0], name, command, start)
     if command is not Accumulate.RESET:
-        held[:, 0] = _reduce_into(held[:, 0], rows(values), name)
+        held[:, 0] = _reduce_into(held[:, 0], rows(as_float(values)), name)
     return held.copy()
 
 

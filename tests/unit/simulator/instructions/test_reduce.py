@@ -398,7 +398,7 @@ SIZES = [(128, 512), (128, 128), (1, 300), (2, 300), (3, 9), (5, 8), (5, 7), (1,
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_a_float32_sum_is_from_left_to_right(size):
-    """Bit exact on trn1: kernel-grader-mi300x-rocm-trainium-nki, kernel-nki/device, at 50e9a9d."""
+    """Bit exact on trn1, as published for rows of 128 elements."""
     data = normal(*size)
     expected = left_to_right(data)
     if size[1] >= 128 and size[0] > 1:
@@ -430,6 +430,12 @@ def test_the_sum_over_several_axes_is_in_row_major_order():
     assert_array_equal(last.reshape(-1, 1), left_to_right(data.reshape(-1, 11)))
     ordered = data.transpose(0, 2, 3, 1).reshape(-1, 5)
     assert_array_equal(middle.reshape(-1, 1), left_to_right(ordered))
+
+
+def test_a_sum_is_minus_zero_only_of_nothing_but_minus_zeros():
+    data = np.array([[-0.0, -0.0], [-0.0, 0.0], [0.0, -0.0], [1.0, -1.0]], np.float32)
+    result = on_tiles(lambda x: nisa.tensor_reduce(np.add, x, 1), data)
+    assert np.signbit(result)[:, 0].tolist() == [True, False, False, False]
 
 
 def test_the_registers_add_on_to_what_they_hold():

@@ -9,6 +9,7 @@ from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.registers import plain_command
 from difftest.simulator.index import as_integers
@@ -72,13 +73,14 @@ def tensor_scalar_reduce(
 ) -> NkiInstruction:
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
     where = "tensor_scalar_reduce"
+    if reduce_res is None:
+        check_level("nisa.tensor_scalar_reduce without reduce_res")
     if reverse0:
         raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
     operator, reduction = alu_op(op0, where), alu_op(reduce_op, where)
     if reduction.name not in _WITH_REGISTERS:
         raise KernelError(
             f"{where} takes few reductions",
-            happened=f"{where} was to reduce by {reduction.name}",
             received=f"reduce_op={reduction.name}",
             limit=", ".join(_WITH_REGISTERS),
         )

@@ -14,7 +14,6 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
@@ -67,7 +66,6 @@ def register_store(dst: Any, src: Any) -> NkiInstruction:
 @public
 def scalar_load(src: Any) -> NkiScalar:
     """An int32 or int64 in HBM or SBUF as a scalar."""
-    check_level("nisa.scalar_load")
     source = _one_element(src, "src", "scalar_load", most_bytes=8)
     wide = source.dtype.itemsize == 8
     value = int(source.values().reshape(-1)[0])
@@ -78,7 +76,6 @@ def scalar_load(src: Any) -> NkiScalar:
 @public
 def scalar_store(dst: Any, s: Any) -> NkiInstruction:
     """Write a scalar to a tensor of one element in HBM or SBUF."""
-    check_level("nisa.scalar_store")
     if not isinstance(s, NkiScalar):
         raise KernelError(
             "scalar_store takes s as an nl.NkiScalar",

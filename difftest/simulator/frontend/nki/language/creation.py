@@ -12,8 +12,9 @@ from difftest.simulator.dtypes import Array, as_dtype, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.index import DynamicSlice, as_integers
+from difftest.simulator.index import DynamicSlice, as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.memory import Shape
@@ -57,8 +58,8 @@ def _new(
     return NkiTensor.whole(storage)
 
 
-def _address(address: Any, space: Space) -> tuple[int, int]:
-    """An address on chip: partition, and byte in each; in PSUM a bank's first.
+def _address(address: Any, space: Space) -> tuple[int, ...]:
+    """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte.
 
     Raises
     ------
@@ -66,7 +67,12 @@ def _address(address: Any, space: Space) -> tuple[int, int]:
     """
     place = as_integers(address, "nl.ndarray with address")
     if space.is_hbm:
-        raise not_modelled("nl.ndarray's address in HBM", f"address={address!r}")
+        check_level("nl.ndarray with an address in HBM")
+        if len(place) != 1 or place[0] < 0:
+            raise KernelError(
+                "an address in HBM is (byte,)", received=f"address={address!r} in {space.value}"
+            )
+        return place
     bank = current().machine.psum_bank_bytes
     inside = space is Space.PSUM and len(place) == 2 and place[1] % bank
     if len(place) != 2 or min(place) < 0 or inside:
@@ -76,7 +82,7 @@ def _address(address: Any, space: Space) -> tuple[int, int]:
             received=f"address={address!r} in {space.value}",
             limit=f"multiples of {bank} bytes in PSUM",
         )
-    return place[0], place[1]
+    return place
 
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
@@ -97,8 +103,8 @@ def ndarray(
 ) -> NkiTensor:
     """A new tensor; its contents are undefined until they are written.
 
-    ``address`` places it: the first partition, and the first byte in each. Tensors that overlap
-    share what they hold.
+    ``address`` places it: the first partition, and the first byte in each; in HBM (since NKI 0.7)
+    the first byte alone. Tensors on chip that overlap share what they hold.
     """
     return _new(shape, dtype, buffer, name, "nl.ndarray", address)
 
@@ -190,6 +196,12 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
     return tensor
+
+
+@public
+def par_dim(size: int) -> int:
+    """``size`` itself: what marked the partition dimension before NKI 0.2."""
+    return as_integer(size, "nl.par_dim of")
 
 
 @public

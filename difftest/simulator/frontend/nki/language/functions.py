@@ -15,6 +15,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
@@ -97,6 +98,8 @@ def _unary(name: str) -> Function:
 def _activation(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
         tile = need_tile(x, "x", f"nl.{name}")
+        if name == "rsqrt" and tile.space is Space.PSUM:
+            check_level("nl.rsqrt of a tile in PSUM")
         return gate.issue(
             scalar_engine.activation,
             (tile, 1.0, None),

@@ -1,14 +1,12 @@
-"""The module that kernels import as ``nki.collectives`` (usually ``ncc``): ranks and their talk.
+"""What the collectives share: groups of ranks, their tensors, and how they meet.
 
 The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Source:
-the stubs of ``nki.collectives`` at v2.32.0. Tensors are reduced in the order of their group, floats
-in float32; the order on a device is not documented.
+the stubs of ``nki.collectives`` at v2.32.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +20,8 @@ from difftest.simulator.errors import (
     ShapeError,
     not_modelled,
 )
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.objects import NKIObject
-from difftest.simulator.frontend.nki.unmodelled import unmodelled
-from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_tile
@@ -35,28 +30,11 @@ from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
-_REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "minimum": np.minimum,
     "maximum": np.maximum,
 }
-_UNMODELLED = unmodelled(
-    "nki.collectives",
-    [
-        "all_gather_v",
-        "all_to_all_v",
-        "collective_permute_implicit",
-        "collective_permute_implicit_current_processing_rank_id",
-        "collective_permute_implicit_reduce",
-    ],
-)
-"""What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _UNMODELLED:
-        return _UNMODELLED[name]
-    raise AttributeError(f"module 'nki.collectives' has no attribute {name!r}")
 
 
 class ReplicaGroup(NKIObject):
@@ -78,7 +56,7 @@ class ReplicaGroup(NKIObject):
         return f"ReplicaGroup({[list(group) for group in self.groups]})"
 
 
-class _Exchange(NamedTuple):
+class Exchange(NamedTuple):
     """One collective as one rank calls it."""
 
     name: str
@@ -92,15 +70,29 @@ class _Exchange(NamedTuple):
 
         ``agreed`` is what all of them have to say alike, beside the members.
         """
-        given = [src.values().copy() for src in self.srcs]
+        met = self.meet([src.values().copy() for src in self.srcs], *agreed)
+        return [[met[n][at] for n in self.members] for at in range(len(self.srcs))]
+
+    def meet(
+        self, given: list[Array], *agreed: Hashable, alike: bool = True
+    ) -> Mapping[int, list[Array]]:
+        """Wait for the other members; what each has given, by rank.
+
+        Raises
+        ------
+        ShapeError : ``alike``, and they differ in shape or dtype.
+        """
         for dst in self.dsts:
             check_destination(dst)
         shapes = [src.shape for src in self.srcs]
         call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}"
         point = (self.name, self.members, *agreed)
-        met = self.rank.baton.meet(self.rank.number, point, self.members, given, call)
-        self._check_alike(met)
-        return [[met[n][at] for n in self.members] for at in range(len(self.srcs))]
+        met: Mapping[int, list[Array]] = self.rank.baton.meet(
+            self.rank.number, point, self.members, given, call
+        )
+        if alike:
+            self._check_alike(met)
+        return met
 
     def finish(self, results: Sequence[Array]) -> None:
         """Write the results, and tell the launch."""
@@ -129,133 +121,10 @@ class _Exchange(NamedTuple):
             )
 
 
-@public
-def rank_id(name: str | None = None) -> VirtualRegister:
-    """The rank that runs, in a register; 0 where a kernel is launched alone."""
-    rank = current().rank
-    return VirtualRegister(0 if rank is None else rank.number, frozen=True)
-
-
-@public
-def all_reduce(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
-    """Each ``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
-    exchange = _exchange("all_reduce", srcs, dsts, replica_group, priority)
-    operator = _reduction(op, "all_reduce")
-    gathered = exchange.gather(operator)
-    exchange.finish([reduce(_REDUCTIONS[operator], given) for given in gathered])
-
-
-@public
-def all_gather(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
-    """Each ``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
-    exchange = _exchange("all_gather", srcs, dsts, replica_group, priority)
-    on_chip = not exchange.srcs[0].in_hbm
-    dim = _dimension(collective_dim, "all_gather", (0, 1) if on_chip else (0,))
-    exchange.finish([np.concatenate(given, axis=dim) for given in exchange.gather(dim)])
-
-
-@public
-def reduce_scatter(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
-    """Each ``dst`` is this rank's part of the reduction of the group's ``src``."""
-    exchange = _exchange("reduce_scatter", srcs, dsts, replica_group, priority)
-    dim = _dimension(collective_dim, "reduce_scatter", (0,))
-    operator = _reduction(op, "reduce_scatter")
-    place = exchange.members.index(exchange.rank.number)
-    _check_divides(exchange, dim)
-    exchange.finish(
-        [
-            np.split(reduce(_REDUCTIONS[operator], given), len(given), axis=dim)[place]
-            for given in exchange.gather(dim, operator)
-        ]
-    )
-
-
-@public
-def all_to_all(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
-    """Each ``dst`` is this rank's part of each of the group's ``src``, side by side."""
-    exchange = _exchange("all_to_all", srcs, dsts, replica_group, priority, hbm_only=True)
-    dim = _dimension(collective_dim, "all_to_all", (0,))
-    place = exchange.members.index(exchange.rank.number)
-    _check_divides(exchange, dim)
-    exchange.finish(
-        [
-            np.concatenate([np.split(one, len(given), axis=dim)[place] for one in given], axis=dim)
-            for given in exchange.gather(dim)
-        ]
-    )
-
-
-@public
-def collective_permute(
-    srcs: Any,
-    dsts: Any,
-    source_target_pairs: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
-    """``dst`` of each pair's target is ``src`` of its source; a rank in no pair does nothing."""
-    pairs = tuple(
-        as_integers(pair, "collective_permute with a pair of") for pair in source_target_pairs
-    )
-    sources, targets = [pair[0] for pair in pairs], [pair[-1] for pair in pairs]
-    twice = len(set(sources)) < len(sources) or len(set(targets)) < len(targets)
-    if twice or any(len(pair) != 2 for pair in pairs):
-        raise KernelError(
-            "collective_permute takes pairs (source, target), each rank once as either",
-            happened="collective_permute got a rank twice, or what is no pair",
-            received=f"source_target_pairs={source_target_pairs!r:.80}",
-        )
-    rank = _rank("collective_permute")
-    members = _present(tuple(sorted({*sources, *targets})), rank, "collective_permute")
-    given = _tensors(srcs, dsts, "collective_permute", priority, hbm_only=True)
-    if len(given[0]) != 1:
-        raise KernelError(
-            "collective_permute takes one tensor",
-            happened=f"collective_permute got {len(given[0])} tensors",
-            received=f"{len(given[0])} tensors in srcs",
-        )
-    if rank.number not in members:
-        return
-    exchange = _Exchange("collective_permute", rank, members, *given)
-    ((*values,),) = exchange.gather(pairs)
-    if rank.number in targets:
-        source = sources[targets.index(rank.number)]
-        exchange.finish([values[members.index(source)]])
-
-
 # -- what all of them check ------------------------------------------------------------------------
 
 
-def _rank(where: str) -> Rank:
+def rank_of(where: str) -> Rank:
     """The rank that runs.
 
     Raises
@@ -275,10 +144,22 @@ def _rank(where: str) -> Rank:
     return core.rank
 
 
-def _exchange(
+def exchange_of(
     where: str, srcs: Any, dsts: Any, group: Any, priority: Any, *, hbm_only: bool = False
-) -> _Exchange:
-    rank = _rank(where)
+) -> Exchange:
+    """The call of a collective by the rank that runs, checked as far as one rank can."""
+    rank = rank_of(where)
+    members = members_of(group, rank, where)
+    return Exchange(where, rank, members, *tensors_of(srcs, dsts, where, priority, hbm_only))
+
+
+def members_of(group: Any, rank: Rank, where: str) -> tuple[int, ...]:
+    """The ranks of the group that has this one.
+
+    Raises
+    ------
+    KernelError : ``group`` is no ReplicaGroup of ranks of the launch, or this one is in none.
+    """
     if not isinstance(group, ReplicaGroup):
         raise KernelError(
             f"{where} takes replica_group as an ncc.ReplicaGroup",
@@ -292,11 +173,11 @@ def _exchange(
             happened=f"rank {rank.number} called {where} for a group that it is not in",
             received=f"rank {rank.number}, {group!r}",
         )
-    _present(members, rank, where)
-    return _Exchange(where, rank, members, *_tensors(srcs, dsts, where, priority, hbm_only))
+    return present(members, rank, where)
 
 
-def _present(members: tuple[int, ...], rank: Rank, where: str) -> tuple[int, ...]:
+def present(members: tuple[int, ...], rank: Rank, where: str) -> tuple[int, ...]:
+    """``members``, if they are ranks of the launch."""
     if not all(0 <= member < rank.ranks for member in members):
         raise KernelError(
             f"{where} names ranks of the launch",
@@ -307,10 +188,10 @@ def _present(members: tuple[int, ...], rank: Rank, where: str) -> tuple[int, ...
     return members
 
 
-def _tensors(
+def tensors_of(
     srcs: Any, dsts: Any, where: str, priority: Any, hbm_only: bool
 ) -> tuple[list[Tile], list[Tile]]:
-    """The tensors, checked: as many on both sides, in one memory, of one dtype."""
+    """The tensors, checked: as many on both sides, on one memory, of one dtype."""
     check_priority(priority, where)
     spaces = HBM if hbm_only else DMA_SPACES
     for role, given in (("srcs", srcs), ("dsts", dsts)):
@@ -345,19 +226,21 @@ def _tensors(
     return sources, targets
 
 
-def _reduction(op: Any, where: str) -> str:
+def reduction_of(op: Any, where: str) -> str:
+    """The name of one of :data:`REDUCTIONS`."""
     operator = alu_op(op, where).name
-    if operator not in _REDUCTIONS:
+    if operator not in REDUCTIONS:
         raise KernelError(
             f"{where} reduces by one of three operators",
             happened=f"{where} was to reduce by {operator}",
             received=f"op={operator}",
-            limit=", ".join(f"nl.{known}" for known in _REDUCTIONS),
+            limit=", ".join(f"nl.{known}" for known in REDUCTIONS),
         )
     return operator
 
 
-def _dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
+def dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
+    """The dimension along which a collective works, one of those allowed."""
     dim = as_integer(value, f"{where} with collective_dim")
     if dim not in allowed:
         raise KernelError(
@@ -369,7 +252,8 @@ def _dimension(value: Any, where: str, allowed: tuple[int, ...]) -> int:
     return dim
 
 
-def _check_divides(exchange: _Exchange, dim: int) -> None:
+def check_divides(exchange: Exchange, dim: int) -> None:
+    """Raise :class:`ShapeError` unless the members can share each ``src`` evenly."""
     ranks = len(exchange.members)
     for src in exchange.srcs:
         if src.shape[dim] % ranks:
@@ -379,14 +263,3 @@ def _check_divides(exchange: _Exchange, dim: int) -> None:
                 received=f"{src.shape[dim]} in dimension {dim} of {src!r}",
                 limit=f"a multiple of {ranks}",
             )
-
-
-__all__ = [
-    "ReplicaGroup",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "collective_permute",
-    "rank_id",
-    "reduce_scatter",
-]
