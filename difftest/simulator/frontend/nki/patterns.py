@@ -104,6 +104,7 @@ def _layout(
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "
                 "partition: partitions are walked one by one",
+                happened=f"an access pattern on chip has the first stride {stride}, not {step}",
                 received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
                 f"partition stride {stride}",
                 limit=f"{step}",
