@@ -189,6 +189,7 @@ class Baton:
         first = min(self._arrivals)
         return DeadlockError(
             "programs that communicate meet at the same calls, equally often",
+            happened="programs wait for each other, and none can go on",
             received="; ".join(lines),
             remedy="give every program the same control flow around these calls: the same trip "
             "counts, and the same arguments",

@@ -421,7 +421,7 @@ def transpose_too_wide(x):
 
 @breaks(
     "tensor_tensor takes operands with the same number of partitions",
-    "data1 [128, 512], data2 [1, 512]",
+    "data1 [128, 512] float32, data2 [1, 512] float32",
     None,
     "broadcast along partitions first: tile.broadcast_to(shape)",
 )
