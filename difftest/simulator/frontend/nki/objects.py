@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from difftest.simulator.frontend.nki.binding import SignatureError
+
 
 class NKIObject:
     """``nl.NKIObject``: the base class of a kernel's own dataclasses.
@@ -30,14 +32,24 @@ class NKIObject:
             for kind in reversed(type(self).__mro__)
             for name in vars(kind).get("__annotations__", {})
         }
+        name = type(self).__name__
         if len(args) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, got {len(args)}")
+            raise SignatureError(
+                "a class has a field for each value by position",
+                happened=f"{name} got {len(args)} values for {len(fields)} fields",
+                received=f"{name}({', '.join(map(repr, args)):.80})",
+                limit=", ".join(fields) or "no field",
+            )
         given = dict(zip(fields, args, strict=False))
         twice = sorted(given.keys() & kwargs.keys())
         if twice:
-            raise TypeError(f"{type(self).__name__} got two values for {', '.join(twice)}")
-        for name, value in {**fields, **given, **kwargs}.items():
-            setattr(self, name, value)
+            raise SignatureError(
+                "a field takes one value, by position or by name",
+                happened=f"{name} got two values for {', '.join(twice)}",
+                received=f"{len(args)} values by position, and {', '.join(kwargs)} by name",
+            )
+        for field, value in {**fields, **given, **kwargs}.items():
+            setattr(self, field, value)
         after = getattr(self, "__post_init__", None)
         if after is not None:
             after()
