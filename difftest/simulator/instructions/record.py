@@ -45,6 +45,7 @@ class Takes(Enum):
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
+    TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
 
 
