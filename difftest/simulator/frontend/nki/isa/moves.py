@@ -191,6 +191,7 @@ def dma_copy(
     if dge == "none" and (_by_rows(src) or _by_rows(dst)):
         raise KernelError(
             "an offset for each row needs software descriptors",
+            happened="dma_copy with dge_mode.none got an offset for each row",
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
@@ -255,6 +256,7 @@ def dma_transpose(
     if skip and not isinstance(src, DynamicView):
         raise KernelError(
             "dma_transpose takes oob_mode.skip where src has a dynamic offset",
+            happened="dma_transpose got oob_mode.skip without a dynamic offset",
             received=f"oob_mode.skip with src {src!r}",
         )
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
@@ -263,6 +265,7 @@ def dma_transpose(
     elif dge in ("none", "swdge"):
         raise KernelError(
             "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
+            happened=f"dma_transpose got dge_mode.{dge} without an offset for each row",
             received=f"dge_mode.{dge} with src {src!r}",
         )
     elif dge == "hwdge":
@@ -295,6 +298,7 @@ def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
     if broken:
         raise KernelError(
             f"dma_transpose with an offset for each row: {broken}",
+            happened="dma_transpose got an offset for each row that does not fit it",
             received=f"src = {src!r}, dge_mode.{dge}",
         )
 

@@ -82,6 +82,7 @@ def tensor_scalar_reduce(
     if reduction.name not in _WITH_REGISTERS:
         raise KernelError(
             f"{where} takes few reductions",
+            happened=f"{where} was to reduce by {reduction.name}",
             received=f"reduce_op={reduction.name}",
             limit=", ".join(_WITH_REGISTERS),
         )

@@ -70,7 +70,9 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
         check_level("nl.ndarray with an address in HBM")
         if len(place) != 1 or place[0] < 0:
             raise KernelError(
-                "an address in HBM is (byte,)", received=f"address={address!r} in {space.value}"
+                "an address in HBM is (byte,)",
+                happened=f"a tensor in HBM was to lie at address {address!r:.40}",
+                received=f"address={address!r} in {space.value}",
             )
         return place
     bank = current().machine.psum_bank_bytes
