@@ -42,7 +42,7 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
 
 def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement), mask=mask)
+    tile = issue(nc_matmul, (stationary, moving), (False, *placement, False), mask=mask)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 
@@ -72,7 +72,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     core = current()
     operands = (made.stationary, made.moving)
     call = gate.prepare(
-        core, nc_matmul, operands, (True, *made.placement), target, (), None, Engine.UNKNOWN
+        core, nc_matmul, operands, (True, *made.placement, False), target, (), None, Engine.UNKNOWN
     )
     accumulate(target, added.engine_values(), written(added))
     added.storage.allocation.absorbed += 1
