@@ -12,6 +12,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
@@ -92,6 +93,11 @@ def _adds_up(call: Call) -> None:
         )
 
 
+def _carries(call: Call, missing: Array) -> Array | None:
+    """Unless it also reduces."""
+    return carrying.in_place(call, missing) if call["command"] is Accumulate.IDLE else None
+
+
 @instruction(
     Engine.SCALAR,
     operands=(
@@ -109,6 +115,7 @@ def _adds_up(call: Call) -> None:
     rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
+    carries=_carries,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -67,6 +68,7 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     operands=(Role(name="src"),),
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
+    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
