@@ -187,6 +187,7 @@ LAYERS = (
     "instructions.operands",
     "instructions.writing",
     "instructions.checks",
+    "instructions.carrying",
     "instructions.gate",
     "instructions",
     "frontend",

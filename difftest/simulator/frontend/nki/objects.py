@@ -37,6 +37,7 @@ class NKIObject:
         if twice or len(args) > len(fields):
             raise SignatureError(
                 "an object takes a value for each of its fields",
+                happened=f"{type(self).__name__} got values that do not fit its fields",
                 received=f"{len(args)} values"
                 + (f", and {', '.join(twice)} once more" if twice else ""),
                 limit=f"{type(self).__name__}({', '.join(fields)})",
