@@ -162,14 +162,19 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def read(self) -> Array:
-        """The elements in memory; raises if some are out of bounds or were never written."""
+    def read(self, where: Array | None = None) -> Array:
+        """The elements in memory; raises if some are out of bounds or were never written.
+
+        Of ``where``, bools of the tile's size, only the true elements must have been written.
+        """
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
         if storage.unwritten and not storage.masked:
             missing = self.unwritten()
-            if missing is not None:
+            if missing is not None and where is not None:
+                missing = missing & where.reshape(missing.shape)
+            if missing is not None and (where is None or missing.any()):
                 raise _unwritten(self, missing)
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
@@ -177,14 +182,14 @@ class Tile:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
 
-    def values(self) -> Array:
+    def values(self, where: Array | None = None) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
-        array = self.read()
+        array = self.read(where)
         return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
-    def engine_values(self) -> Array:
+    def engine_values(self, where: Array | None = None) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values()
+        array = self.values(where)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self.tile_shape())

@@ -17,6 +17,7 @@ from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, 
 from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
+    reach_of_registers,
     reads_what_it_uses,
     registers,
 )
@@ -74,6 +75,7 @@ def _adds_up(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
     result=like("data"),
+    reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )

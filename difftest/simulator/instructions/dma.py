@@ -31,6 +31,7 @@ from difftest.simulator.instructions.record import (
     Result,
     Role,
     Takes,
+    Walk,
     instruction,
 )
 from difftest.simulator.instructions.values import as_float
@@ -124,12 +125,12 @@ def _dge(call: Call) -> dict[str, Any]:
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read()
+    values = src.read(where)
     rmw = call["rmw"]
     if rmw is None:
         moved = _cast(values, src, dst)
     else:
-        old = as_float(_plain(dst.read(), dst))
+        old = as_float(_plain(dst.read(where), dst))
         new = as_float(_plain(values, src)).reshape(dst.shape)
         total = round_to(rmw.compute(old, new), dst.dtype)
         moved = to_bits(total, dst.dtype) if dst.holds_bits else total
@@ -152,16 +153,16 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src`` with the source's rows named by a tile of indices."""
     check_destination(dst)
-    arrays, inside = src.resolve(skip=call["skip"])
+    arrays, inside = src.resolve(skip=call["skip"], where=where)
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
     picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src, dst)
     if shaped.all():
-        store(dst, picked.reshape(dst.shape), where)
+        store(dst, picked.reshape(dst.shape))
         return
     moved = np.empty(dst.shape, picked.dtype)
     moved[shaped] = picked
-    store(dst, moved, shaped if where is None else shaped & where)
+    store(dst, moved, shaped)
 
 
 def _skips_no_addition(call: Call) -> None:
@@ -188,9 +189,9 @@ def dma_scatter(call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
     """``dst = src``, or ``dst += src``, with the destination's rows named by indices."""
     base = dst.base
     check_destination(base)
-    arrays, inside = dst.resolve(skip=call["skip"])
+    arrays, inside = dst.resolve(skip=call["skip"], where=where)
     place = tuple(a[inside] for a in arrays)
-    values = src.read().reshape(dst.shape)[inside]
+    values = src.read(inside).reshape(dst.shape)[inside]
     view = dst.elements()
     if call["rmw"] is None:
         view[place] = _cast(values, src, dst)
@@ -232,6 +233,12 @@ def _permutation(call: Call) -> None:
         )
 
 
+def _of_the_source(call: Call) -> Walk:
+    """A mask ranges over the source."""
+    shape: Shape = call["src"].shape
+    return Walk(shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]})
+
+
 def _turned(call: Call) -> Result:
     src: Descriptor = call["src"]
     shape = tuple(src.shape[k] for k in TRANSPOSE_AXES[len(src.shape)])
@@ -247,11 +254,14 @@ def _turned(call: Call) -> Result:
     result=_turned,
     facts=_dge,
     in_place=True,
+    walk=_of_the_source,
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines."""
     shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
-    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+    axes = TRANSPOSE_AXES[len(shape)]
+    there = None if where is None else where.transpose(np.argsort(axes))
+    values = src.read(there).reshape(shape).transpose(axes)
     check_destination(dst)
     store(dst, _cast(values, src, dst), where)

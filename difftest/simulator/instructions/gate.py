@@ -36,6 +36,7 @@ def issue(
     where: Array | None = None,
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
+    computed: Any = None,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -50,6 +51,7 @@ def issue(
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
+    computed : what the meaning would give, for a mask that changes how it is computed.
 
     Raises
     ------
@@ -59,10 +61,12 @@ def issue(
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
+    in_part: list[Tile] = []
     if instruction.in_place:
         instruction.meaning(call, dst, *operands, where=where)
     else:
-        where = _compute(call, dst, operands, others, where)
+        results = _results(call, dst, operands) if computed is None else computed
+        where = _put(dst, results, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -72,23 +76,30 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved, indices)
+        _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
 
 
-def _compute(
-    call: Call,
-    dst: Any,
-    operands: tuple[Any, ...],
-    others: tuple[Tile | None, ...],
-    where: Array | None,
-) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
+def _results(call: Call, dst: Any, operands: tuple[Any, ...]) -> Any:
+    """What the instruction means for what its operands hold."""
     values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
-    results = call.instruction.meaning(call, *values)
-    further: list[tuple[Tile, Array]] = []
+    return call.instruction.meaning(call, *values)
+
+
+def _put(
+    dst: Any,
+    results: Any,
+    others: tuple[Tile | None, ...],
+    where: Array | None,
+    in_part: list[Tile],
+) -> Array | None:
+    """Write results to the destinations; where ``dst`` was written, None if everywhere.
+
+    Further destinations of which only some elements are written are appended to ``in_part``.
+    """
+    further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
         further = [
@@ -102,7 +113,11 @@ def _compute(
         results = results.values
     write(dst, results, where)
     for tile, made in further:  # after dst, whose values may still lie in an operand that is one
-        write(tile, made)
+        if type(made) is Masked:
+            in_part.append(tile)
+            write(tile, made.values, made.chosen)
+        else:
+            write(tile, made)
     return where
 
 
@@ -113,6 +128,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
@@ -122,7 +138,7 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
-    partial: list[Tile] = [] if where is None else [target]
+    partial: list[Tile] = in_part if where is None else [target, *in_part]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)

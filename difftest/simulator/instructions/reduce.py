@@ -19,6 +19,7 @@ from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
     Call,
+    Reach,
     Result,
     Role,
     Takes,
@@ -150,6 +151,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
@@ -186,6 +188,7 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
@@ -223,6 +226,7 @@ def _with_tensor_scalar(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(_with_tensor_scalar,),
     result=like("data"),
+    reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(

@@ -15,7 +15,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Role
+from difftest.simulator.instructions.record import Call, Reach, Role
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.memory import Shape
 
@@ -34,6 +34,11 @@ class Accumulate(Enum):
 def one_a_partition(call: Call) -> Shape:
     """The shape of what the registers are read out to: [P, 1]."""
     return (call.result.shape[0], 1)
+
+
+def reach_of_registers(call: Call) -> Reach:
+    """Where the registers take part, they take up a whole row."""
+    return Reach.ELEMENT if call["command"] is Accumulate.IDLE else Reach.ROW
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
