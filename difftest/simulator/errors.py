@@ -229,5 +229,8 @@ class NotModelledError(NkiError, NotImplementedError):
 def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:
     """The error for an argument or name that the simulator does not honour."""
     return NotModelledError(
-        f"{what} is not modelled by the embedded simulator", received=received, remedy=remedy
+        "what the simulator does not model raises, and is never ignored",
+        happened=f"{what} is not modelled by the embedded simulator",
+        received=received,
+        remedy=remedy,
     )

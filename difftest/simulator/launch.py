@@ -101,8 +101,9 @@ def launch(
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
-    level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
-        exist, and those that have ended warn.
+    level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
+        raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
+        that have ended warn.
 
     Raises
     ------
@@ -144,7 +145,8 @@ def run_kernel(
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
-    core.rank, core.level = rank, known_level(level)
+    own = target.level if isinstance(target, NkiKernel) else None
+    core.rank, core.level = rank, known_level(level) or own
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
@@ -200,7 +202,9 @@ def _bind(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise KernelError(
-            f"{function.__name__} takes {signature}", received=f"arguments that do not fit: {error}"
+            f"{function.__name__} takes {signature}",
+            happened=f"{function.__name__} was called with arguments that do not fit it",
+            received=f"arguments that do not fit: {error}",
         ) from None
     bound.apply_defaults()
     return bound

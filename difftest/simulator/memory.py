@@ -40,7 +40,7 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
-            happened="a tile has more partitions than the memory",
+            happened=f"a tile has {partitions} partitions",
             received=f"{what}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
@@ -60,7 +60,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
-            happened=f"a tile has more bytes in each partition than {allocation.space.value}",
+            happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",

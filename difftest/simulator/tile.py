@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array, DType, from_bits
+from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
@@ -124,16 +124,21 @@ class Tile:
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
-        return f"{name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+        return f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError("a tile of no dimension has no length", received=repr(self))
+            raise ShapeError(
+                "a tile of no dimension has no length",
+                happened="len() was asked of a tile that has no dimension",
+                received=repr(self),
+            )
         return self.shape[0]
 
     def __bool__(self) -> bool:
         raise KernelError(
             "control flow cannot depend on a tensor's value",
+            happened="a tensor was used as a condition",
             received=f"{self!r} used as a condition",
             remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
         )
@@ -262,6 +267,7 @@ class Tile:
         if self.partition_axis != 0:
             raise ShapeError(
                 "the first dimension of a tile is its partition dimension",
+                happened="a tensor with block dimensions was used as a tile",
                 received=f"{self!r} with its partition dimension at axis {self.partition_axis}",
                 remedy="index the leading (block) dimensions with integers first",
             )
@@ -298,7 +304,9 @@ class Tile:
 
     def _indirect(self, items: tuple[Any, ...]) -> Any:
         raise KernelError(
-            "this tensor cannot be indexed with a tile", received=f"a tile as an index of {self!r}"
+            "this tensor cannot be indexed with a tile",
+            happened="a tensor was indexed with a tile where that has no meaning",
+            received=f"a tile as an index of {self!r}",
         )
 
     def reshape(self: T, shape: Any) -> T:
@@ -326,6 +334,7 @@ class Tile:
         if not first <= at <= self.ndim:
             raise ShapeError(
                 "expand_dims inserts a free dimension",
+                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
                 received=f"expand_dims(axis={axis}) of {self!r}",
                 limit=f"axes {first} to {self.ndim}",
             )
@@ -376,7 +385,12 @@ class Tile:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
-            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(expected)}")
+            raise ShapeError(
+                "assert_shape",
+                happened=f"a tile has the shape {list(self.shape)}, not {list(expected)}",
+                received=f"{self!r}",
+                limit=f"{list(expected)}",
+            )
         return self
 
 
@@ -384,6 +398,7 @@ def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     return UnwrittenError(
         "an instruction reads only what was written before",
+        happened="an instruction read what nothing had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
         f"written, the first at {list(first)}",
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "

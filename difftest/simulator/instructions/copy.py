@@ -13,6 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import (
     FLOAT32,
     INTEGERS,
+    MX_NAMES,
     Array,
     from_bits,
     is_float,
@@ -44,6 +45,8 @@ from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
+MX_DTYPES = tuple(MX_NAMES.values())
+"""They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("uint8", "uint16", "uint32", "bool"))
@@ -125,6 +128,8 @@ def tensor_copy_dynamic_dst(
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     """A number before it is rounded into ``dtype``: an integer for integers stays exact."""
+    if dtype in MX_DTYPES and value == 0:
+        return np.zeros((), dtype=dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     return np.asarray(value, dtype=np.int64 if exact else np.float32)
 

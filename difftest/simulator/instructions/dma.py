@@ -77,6 +77,7 @@ def _same_size(call: Call) -> None:
     if dst is not None and dst.size != src.size:
         raise ShapeError(
             "dma_copy moves as many elements as both sides have",
+            happened=f"dma_copy got {src.size} elements for a dst of {dst.size}",
             received=f"src {list(src.shape)} ({src.size} elements), "
             f"dst {list(dst.shape)} ({dst.size} elements)",
             remedy="index both sides so that they cover the same elements",
@@ -88,6 +89,7 @@ def _hardware_descriptors(call: Call) -> None:
     if call["dge"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
+            happened=f"dge_mode.hwdge was asked for on {call.machine.name}",
             received=f"dge_mode.hwdge on {call.machine.name}",
         )
 
@@ -97,7 +99,10 @@ def _adds(call: Call) -> None:
     rmw = call["rmw"]
     if rmw is not None and rmw.name != "add":
         raise KernelError(
-            "a DMA that computes on the way adds", received=f"op={rmw.name}", limit="np.add"
+            "a DMA that computes on the way adds",
+            happened=f"a DMA was to compute {rmw.name} on the way",
+            received=f"op={rmw.name}",
+            limit="np.add",
         )
 
 
@@ -168,7 +173,9 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
 def _skips_no_addition(call: Call) -> None:
     if call["rmw"] is not None and call["skip"]:
         raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only", received="oob_mode.skip"
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
         )
 
 
@@ -213,21 +220,25 @@ def _permutation(call: Call) -> None:
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
         raise ShapeError(
-            "dma_transpose takes 2 to 4 dimensions", received=f"{src!r}", limit="2, 3, 4"
+            "dma_transpose takes 2 to 4 dimensions",
+            happened=f"dma_transpose got a src of {rank} dimensions",
+            received=f"{src!r}",
+            limit="2, 3, 4",
         )
     axes: Sequence[int] | None = call["axes"]
     if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
         raise NotModelledError(
             "dma_transpose makes one permutation for each number of dimensions",
+            happened=f"dma_transpose was to permute {rank} dimensions by {tuple(axes)}",
             received=f"axes={axes}",
             limit=f"{TRANSPOSE_AXES[rank]} for {rank} dimensions",
         )
-    partitions = call.machine.partitions
-    if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
+    partitions, made = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
+    if made > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
-            happened="a tile has more partitions than the memory",
-            received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
+            happened=f"a transpose was to make {made} partitions",
+            received=f"transpose of {src!r}: {made} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
         )

@@ -77,6 +77,7 @@ def _binary(call: Call) -> None:
     if call["op"].unary:
         raise KernelError(
             f"{call.name} takes a binary operator",
+            happened=f"{call.name} got {call['op'].name}, which takes one operand",
             received=f"op={call['op'].name}",
             remedy="use nisa.tensor_scalar or nisa.activation",
         )
@@ -177,6 +178,7 @@ def _second_step(call: Call) -> None:
     if (op is None) != (operand is None):
         raise KernelError(
             "tensor_scalar takes op1 and operand1 together",
+            happened=f"tensor_scalar got {'operand1' if op is None else 'op1'} alone",
             received=f"op1={op and op.name}, operand1={operand!r}",
         )
 
@@ -195,6 +197,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     if call.engine is Engine.SCALAR and names not in _SCALAR_ENGINE_PAIRS:
         raise KernelError(
             "the Scalar Engine's tensor_scalar has few operators",
+            happened=f"tensor_scalar on the Scalar Engine got {' and '.join(filter(None, names))}",
             received=f"op0={names[0]}, op1={names[1]}",
             limit="multiply then add, multiply, add",
             remedy="leave engine out, or name nisa.vector_engine",
@@ -249,6 +252,7 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
     if not value.is_integer() or not -(1 << (bits - 1)) <= value < (1 << bits):
         raise DtypeError(
             "bitvec operators take integer operands of the data's width",
+            happened=f"{op.name} of {dtype} got the operand {number!r}",
             received=f"{op.name} of {dtype} with operand {number!r}",
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )

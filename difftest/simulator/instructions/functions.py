@@ -130,6 +130,7 @@ def activation_name(op: object) -> str:
     if name not in ACTIVATIONS:
         raise KernelError(
             "activation takes an activation function of nki.language",
+            happened=f"activation got {op!r:.40} as its function",
             received=f"op={op!r}",
             limit=", ".join(sorted(ACTIVATIONS)),
         )
@@ -149,6 +150,7 @@ def check_range(name: str, values: Array) -> None:
         worst = float(values[outside].flat[0])
         raise KernelError(
             f"the Scalar Engine computes {name} in a limited range",
+            happened=f"{name} got {worst!r}, which is outside its range",
             received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",
             limit=f"{low:g} to {high:g}",
             remedy="scale or clamp the input first; outside the range the hardware's result "

@@ -63,7 +63,8 @@ def issue(
         dst = new_tile(core, call)
     in_part: list[Tile] = []
     if instruction.in_place:
-        instruction.meaning(call, dst, *operands, where=where)
+        written = instruction.meaning(call, dst, *operands, where=where)
+        where = where if written is None else written
     else:
         results = _results(call, dst, operands) if computed is None else computed
         where = _put(dst, results, others, where, in_part)

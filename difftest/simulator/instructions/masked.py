@@ -149,6 +149,7 @@ def _need_box(call: Call, part: Part) -> None:
     if axes is not None and len(axes) < len(part.walk.walked):
         raise KernelError(
             f"{call.name} takes a mask that is a box over its axes",
+            happened=f"{call.name} got a mask that is no box",
             received=f"a mask over {list(part.walk.walked)} that is none",
             limit="comparisons that each limit one axis",
             remedy="issue the instruction once for each part",
@@ -331,6 +332,7 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
     elif len(axes_there) < len(shape):
         raise ShapeError(
             "a masked instruction's operands have its shape, or repeat in it",
+            happened=f"an operand does not fit the mask of an instruction of shape {list(full)}",
             received=f"{tile!r} in an instruction of shape {list(full)}",
         )
     strides = padded(tile, tile.strides, len(shape))

@@ -49,7 +49,7 @@ def _one_contraction(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul contracts over the partitions of both operands",
-            happened="nc_matmul's operands have different numbers of partitions",
+            happened=f"nc_matmul got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -67,7 +67,7 @@ def _free_sizes(call: Call) -> None:
         if tile.free_size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
-                happened=f"nc_matmul's {name} operand is too large",
+                happened=f"nc_matmul's {name} operand has {tile.free_size} elements a partition",
                 received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
                 limit=f"{limit} (nl.tile_size.{constant})",
                 remedy=f"loop over tiles of {limit}",
@@ -95,6 +95,7 @@ def _pe_tile(call: Call) -> None:
     if wrong:
         raise KernelError(
             f"nc_matmul's PE tiling: {wrong}",
+            happened=f"nc_matmul got the PE tile {position} of the size {size}",
             received=f"tile_position={position}, tile_size={size}, "
             f"stationary {list(stationary.shape)}",
         )
@@ -208,7 +209,7 @@ def _transposable(call: Call) -> None:
     if data.free_size > limit or data.partitions > limit:
         raise LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
-            happened=f"{call.name} got data that is too large",
+            happened=f"{call.name} got {data.partitions} x {data.free_size} elements",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
             f"{data.free_size} elements each",
             limit=f"{limit} partitions, {limit} elements each",

@@ -224,7 +224,8 @@ class Instruction:
     notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
-        For what moves bits instead of computing values, and for accumulation.
+        For what moves bits instead of computing values, and for accumulation. It returns where it
+        wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
     walk : what a mask ranges over, if over neither.
@@ -233,6 +234,7 @@ class Instruction:
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
+    classic : whether the classic dialect can issue it; today's dialect alone names the others.
     """
 
     name: str
@@ -256,10 +258,17 @@ class Instruction:
     cost: str
     summary: str
     pages: tuple[str, ...]
+    classic: bool
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """All instructions, by name."""
+
+
+def classic_instructions() -> dict[str, Instruction]:
+    """Those that the classic dialect can issue, by name."""
+    return {name: record for name, record in INSTRUCTIONS.items() if record.classic}
+
 
 DST = Role(name="dst")
 
@@ -277,6 +286,7 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     if wanted not in engines:
         raise KernelError(
             f"{call.name} runs on the engines that implement it",
+            happened=f"{call.name} was to run on the engine {wanted.value}",
             received=f"engine={wanted.value}",
             limit=", ".join(engine.value for engine in engines),
         )
@@ -302,6 +312,7 @@ def instruction(
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
+    classic: bool = True,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an instruction of its name, and register the record."""
 
@@ -331,6 +342,7 @@ def instruction(
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],
             pages=pages or (f"{ISA}{name}",),
+            classic=classic,
         )
         INSTRUCTIONS[name] = record
         return record

@@ -1,6 +1,8 @@
 """Reductions: along the free axes (Vector Engine) and across partitions (GpSimd Engine).
 
-Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at tag v2.26.0.
+Arithmetic reductions work in float32, sums along the free axes from the first element to the last
+(:func:`~difftest.simulator.instructions.values.sum_in_order`), and round once. Source: AWS
+``nki.isa`` at tag v2.26.0; registers of tensor_scalar_reduce at tag v2.32.0.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
@@ -25,13 +27,20 @@ from difftest.simulator.instructions.record import (
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.registers import REDUCE_RES, fold
+from difftest.simulator.instructions.registers import (
+    REDUCE_INIT,
+    REDUCE_RES,
+    Accumulate,
+    accumulated,
+    commands,
+    loads,
+)
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
     reducing,
 )
-from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.values import as_float, sum_in_order
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine
 
@@ -66,6 +75,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: b
     ufunc = _UFUNCS.get(op.name)
     if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
         return _reduce_by_slices(ufunc, as_float(values), axes, keepdims=keepdims)
+    if op.name == "add" and 0 not in axes:
+        return _sum_along(as_float(values), axes, keepdims=keepdims)
     if ufunc is not None:
         source = values if op.bitvec else as_float(values)
         return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
@@ -89,11 +100,24 @@ def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...], *, keepd
     return np.expand_dims(result, axes) if keepdims else result
 
 
+def _lines(values: Array, axes: tuple[int, ...]) -> tuple[Array, Shape]:
+    """The reduced axes as the last one, all others as the first; and the others' shape."""
+    lead = tuple(k for k in range(values.ndim) if k not in axes)
+    shape = tuple(values.shape[k] for k in lead)
+    return values.transpose(*lead, *axes).reshape(math.prod(shape), -1), shape
+
+
+def _sum_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """The elements added one after the other along the reduced axes."""
+    lines, shape = _lines(values, axes)
+    result = sum_in_order(lines).reshape(shape)
+    return np.expand_dims(result, axes) if keepdims else result
+
+
 def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
     """The first element minus the others, in order along the reduced axes."""
-    lead = tuple(k for k in range(values.ndim) if k not in axes)
-    moved = values.transpose(*lead, *axes).reshape(*(values.shape[k] for k in lead), -1)
-    result: Array = moved[..., 0] - moved[..., 1:].sum(axis=-1, dtype=np.float32)
+    lines, shape = _lines(values, axes)
+    result = np.asarray(np.subtract.reduce(lines, axis=1)).reshape(shape)
     return np.expand_dims(result, axes) if keepdims else result
 
 
@@ -212,6 +236,12 @@ def _with_tensor_scalar(call: Call) -> None:
             received=f"reduce_op={reduce_op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
         )
+    if reduce_op.name == "subtract" and call["command"] is not Accumulate.RESET_REDUCE:
+        raise KernelError(
+            "the Vector Engine's registers do not subtract",
+            received=f"reduce_op=subtract, {call['command'].name.lower()}",
+            limit="reset_reduce, or one of add, multiply, maximum, minimum",
+        )
     need_vector_ops(call, op0)
 
 
@@ -220,11 +250,15 @@ def _with_tensor_scalar(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
+        REDUCE_INIT,
     ),
     options=("op0", "reduce_op", "command", "negate"),
     destinations=(DST, REDUCE_RES),
-    rules=(_with_tensor_scalar,),
+    rules=(
+        _with_tensor_scalar,
+        commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
+        loads("reduce_init"),
+    ),
     result=like("data"),
     reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
@@ -232,15 +266,12 @@ def _with_tensor_scalar(call: Call) -> None:
 def tensor_scalar_reduce(
     call: Call, data: Array, operand0: Any, reduce_init: Any
 ) -> tuple[Array, Array]:
-    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``.
-
-    The reduction goes through the Vector Engine's registers, which may hold one already
-    (``command``) or be loaded first (``reduce_init``).
-    """
+    """``dst = data <op0> operand0``, and its reduction along the free axes into the registers."""
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
-    axes = tuple(range(1, result.ndim))
-    op, partitions = call["reduce_op"], result.shape[0]
-    reduced = reduce_array(op, result, axes, keepdims=True).reshape(partitions, 1)
-    if op.name != "subtract":  # which has no register: only the classic dialect reduces with it
-        reduced = fold("vector", partitions, reduced, op.name, call["command"], reduce_init)
+    if call["reduce_op"].name == "subtract":
+        reduced = reduce_array(
+            call["reduce_op"], result, tuple(range(1, result.ndim)), keepdims=False
+        )[:, None]
+    else:
+        reduced = accumulated("vector", result, call["reduce_op"], call["command"], reduce_init)
     return result, -reduced if call["negate"] else reduced

@@ -32,6 +32,23 @@ def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     return rule
 
 
+_PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
+
+
+def needs_generation(version: int) -> Rule:
+    """The instruction came with a generation of the NeuronCore."""
+
+    def rule(call: Call) -> None:
+        if call.machine.nc_version < version:
+            raise KernelError(
+                f"{call.name} needs NeuronCore-v{version}",
+                received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
+                limit=_PRODUCTS[version],
+            )
+
+    return named(rule, "needs_generation", (f"{version}",))
+
+
 def same_partitions(*roles: str) -> Rule:
     """The operands have the same number of partitions."""
 

@@ -26,14 +26,16 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.registers import (
+    LOADS_NOTHING,
     REDUCE_RES,
     Accumulate,
     one_a_partition,
     reach_of_registers,
-    reads_what_it_uses,
+    read_if_used,
     registers,
 )
 from difftest.simulator.instructions.rules import (
+    needs_generation,
     not_both_in_psum,
     same_elements,
     same_rank,
@@ -100,10 +102,6 @@ def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: 
 
 
 def _range_rules(call: Call) -> None:
-    if call.machine.nc_version < 3:
-        raise KernelError(
-            "range_select needs NeuronCore-v3", received=call.machine.name, limit="trn2 and later"
-        )
     for op in (call["comp_op0"], call["comp_op1"]):
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
@@ -143,7 +141,7 @@ def _keeps_the_largest(call: Call) -> None:
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_range_rules, _keeps_the_largest),
+    rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
     reach=Reach.ROW,
     counts_places=True,
@@ -182,7 +180,8 @@ def range_select(
     rules=(
         not_both_in_psum("on_true", "predicate"),
         same_elements("dst", "predicate", "on_true"),
-        reads_what_it_uses,
+        LOADS_NOTHING,
+        read_if_used,
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),

@@ -88,6 +88,7 @@ def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
     if lost.any():
         raise ShapeError(
             "a destination that names an element more than once gives it one value",
+            happened="an element was given two values at once",
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
@@ -106,6 +107,7 @@ def _fit(values: Array, dst: Tile) -> Array:
     if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
         raise ShapeError(
             "an instruction's result has its destination's shape, or repeats to fill it",
+            happened=f"values of shape {list(values.shape)} were to fill {list(shape)}",
             received=f"values of shape {list(values.shape)} for {dst!r}",
         )
     return np.broadcast_to(values.reshape(have), want).reshape(shape)
@@ -115,6 +117,7 @@ def immutable(tile: Tile) -> KernelError:
     """The error for writing to a kernel's parameter."""
     return KernelError(
         "a kernel does not write to its parameters",
+        happened="an instruction was to write to a parameter",
         received=f"a write to {tile!r}",
         remedy="create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
         "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",

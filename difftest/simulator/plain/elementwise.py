@@ -147,7 +147,11 @@ def _steps(where: str, data: PlainTensor, *given: tuple[Any, Any, bool]) -> list
         if op is None and operand is None:
             continue
         if op is None or operand is None:
-            raise KernelError(f"{where} takes an operator and its operand", received=f"{op}")
+            raise KernelError(
+                f"{where} takes an operator and its operand",
+                happened=f"{where} got an operator without its operand, or the reverse",
+                received=f"{op}",
+            )
         steps.append((op, rules.one_element_each(operand, data, where), reverse))
     return steps
 
@@ -328,10 +332,10 @@ def activation(
     def compute(x: Array, *vectors: Array) -> Array:
         given = iter(vectors)
         factor = next(given) if isinstance(scale, PlainTensor) else number_as_float32(scale)
-        shifted = to_float32(x) * factor
+        shifted = to_float32(x).astype(np.float64) * factor
         if bias is not None:
             shifted = shifted + to_float32(next(given))
-        computed.append(activate(op, shifted))
+        computed.append(activate(op, shifted.astype(np.float32)))
         return computed[0]
 
     accumulates = reduce_cmd != 0 or reduce_res is not None

@@ -9,9 +9,10 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, LimitError
+from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
+from difftest.simulator.plain.elementwise import OPERAND, accumulate_lanes, binary, each_element
 from difftest.simulator.plain.indices import Shape, integers, mask_over
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.operators import (
@@ -165,6 +166,11 @@ def tensor_scalar_reduce(
         return results[0]
 
     dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask)
+    if reduce_op != "subtract":
+        accumulate_lanes(
+            "vector", data.shape, results, reduce_op, reduce_cmd.reset_reduce, reduce_res, mask
+        )
+        return dst
     kept = mask_over(mask, data.shape)
     lanes = np.zeros(data.shape, np.float32)
     lanes[kept] = to_float32(results[0]) if results else 0

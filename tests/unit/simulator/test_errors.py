@@ -132,7 +132,8 @@ def test_whether_code_is_the_simulators():
 
 def test_not_modelled():
     error = not_modelled("nl.cos", "its use", "use nl.sin")
-    assert error.rule == "nl.cos is not modelled by the embedded simulator"
+    assert error.happened == "nl.cos is not modelled by the embedded simulator"
+    assert error.rule == "what the simulator does not model raises, and is never ignored"
     assert (error.received, error.remedy) == ("its use", "use nl.sin")
 
 
@@ -158,7 +159,7 @@ def never_written():
 
 TEXTS = {
     too_many_partitions: """\
-a tile has more partitions than the memory
+a tile has 256 partitions
   rule:     the partition size of a tile is at most 128
   received: a_tile [256, 1] float32 in sbuf: 256 partitions
   limit:    128 partitions (trn2, nl.tile_size.pmax)
@@ -166,7 +167,7 @@ a tile has more partitions than the memory
   remedy:   loop over the first dimension in tiles of at most 128, and put the rest into the \
 free dimension""",
     beyond_the_tensor: """\
-an access left its tensor
+an access left its tensor: index 4095 of 4000
   rule:     an access stays inside its tensor
   received: indices 3584 to 4095 on axis 1 of table [128, 4000] float32 in private_hbm
   limit:    0 to 3999

@@ -41,7 +41,9 @@ def tensor_copy_dynamic_src(
     no_extras("nisa.tensor_copy_dynamic_src", kwargs)
     if not isinstance(src, IndirectTile):
         raise KernelError(
-            "tensor_copy_dynamic_src takes a tile indexed by a tile", received=f"src={src!r}"
+            "tensor_copy_dynamic_src takes a tile indexed by a tile",
+            happened="tensor_copy_dynamic_src got a src without dynamic indices",
+            received=f"src={src!r}",
         )
     chosen = as_engine(engine, "tensor_copy_dynamic_src")
     result: Tensor = issue(
@@ -63,7 +65,9 @@ def tensor_copy_dynamic_dst(
     no_extras("nisa.tensor_copy_dynamic_dst", kwargs)
     if not isinstance(dst, IndirectTile):
         raise KernelError(
-            "tensor_copy_dynamic_dst takes a dst indexed by a tile", received=f"dst={dst!r}"
+            "tensor_copy_dynamic_dst takes a dst indexed by a tile",
+            happened="tensor_copy_dynamic_dst got a dst without dynamic indices",
+            received=f"dst={dst!r}",
         )
     same_dtype(dtype, dst, "tensor_copy_dynamic_dst")
     chosen = as_engine(engine, "tensor_copy_dynamic_dst")

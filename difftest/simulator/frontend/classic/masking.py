@@ -24,6 +24,7 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
         return True if array.all() else array
     raise KernelError(
         "a mask is made of comparisons of nl.arange, loop and program indices",
+        happened=f"a {type(mask).__name__} was given as a mask",
         received=f"{type(mask).__name__}",
         remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
     )
@@ -90,6 +91,7 @@ def as_truth(mask: object, where: str) -> bool:
     if isinstance(mask, Mask):
         raise KernelError(
             f"{where} has no tile that a mask could range over",
+            happened=f"{where} got a mask over index expressions",
             received=f"a mask over indices of shape {list(mask.shape)}",
             limit="a condition on loop and program indices, which is true or false",
         )

@@ -58,6 +58,7 @@ def matmul(
     if moving.space is Space.PSUM:
         raise BufferError(
             "nl.matmul reads its operands from SBUF",
+            happened="nl.matmul got y in psum",
             received=f"y = {moving!r}",
             remedy="copy it first (nl.copy)",
         )
@@ -90,7 +91,11 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
     no_extras("nl.transpose", kwargs)
     data = on_chip(x, "nl.transpose")
     if len(data.tile_shape()) != 2:
-        raise ShapeError("nl.transpose takes two dimensions", received=f"{data!r}")
+        raise ShapeError(
+            "nl.transpose takes two dimensions",
+            happened=f"nl.transpose got a tile of {len(data.tile_shape())} dimensions",
+            received=f"{data!r}",
+        )
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
     turned: Tensor = issue(instructions.nc_transpose, (data,), mask=mask)

@@ -156,6 +156,7 @@ class DynamicView(IndirectTile):
             wrong = int(np.flatnonzero(~kept)[0])
             raise OutOfBoundsError(
                 "an offset held in SBUF stays inside its tensor",
+                happened=f"an offset held in SBUF left its tensor: {int(rows[wrong])}",
                 received=f"offset {int(rows[wrong])} (element {wrong} of {self.index!r}) into "
                 f"{self.owner!r}, in steps of {self.rows.unit} elements",
                 limit=f"0 to {self.rows.size - 1}",
@@ -192,6 +193,7 @@ class DynamicView(IndirectTile):
     def _refuse(self, what: str) -> Any:
         raise KernelError(
             "an indirect view takes no further index",
+            happened=f"{what} was asked of a view that is already indirect",
             received=f"{what} of {self!r}",
             remedy="slice the tensor before select, vector_select or ap with an offset; "
             "is_indirect() tells such views",
@@ -220,6 +222,7 @@ def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
     if not (0 if tensor.in_hbm else 1) <= axis < tensor.ndim:
         raise ShapeError(
             "select with an index held in SBUF takes a free dimension on chip",
+            happened=f"a dynamic select was to walk dimension {dim} of {tensor.ndim}",
             received=f"select({dim}, ...) of {tensor!r}",
             remedy="on chip every partition is accessed alike: select a free dimension",
         )
@@ -236,7 +239,11 @@ def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
 def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
     """``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
-        raise ShapeError("vector_select takes dimension 0", received=f"dim {dim} of {tensor!r}")
+        raise ShapeError(
+            "vector_select takes dimension 0",
+            happened=f"vector_select was to select along dimension {dim}",
+            received=f"dim {dim} of {tensor!r}",
+        )
     layout = tensor._layout()
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     rows = Rows(unit=layout.strides[0], size=layout.shape[0])
@@ -251,7 +258,9 @@ def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dyn
     held = _held(index, "scalar_offset")
     if held.size != 1:
         raise ShapeError(
-            "a scalar offset is one element in SBUF, shape (1, 1)", received=f"{held!r}"
+            "a scalar offset is one element in SBUF, shape (1, 1)",
+            happened=f"a scalar offset has {held.size} elements",
+            received=f"{held!r}",
         )
     return DynamicView(tensor, layout, held, rows, whole=True)
 
@@ -262,6 +271,7 @@ def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dy
     if not tensor.in_hbm:
         raise BufferError(
             "a vector of offsets indexes a tensor in HBM",
+            happened=f"a vector of offsets was to index a tensor in {tensor.space.value}",
             received=f"vector_offset of {tensor!r}",
             limit="hbm",
             remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
@@ -269,6 +279,7 @@ def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dy
     if held.size < layout.shape[0]:
         raise ShapeError(
             "vector_offset has one offset for each row of the pattern",
+            happened=f"a pattern of {layout.shape[0]} rows got {held.size} offsets",
             received=f"{held.size} offsets for {layout.shape[0]} rows",
         )
     return DynamicView(tensor, layout, held, rows, whole=False)
@@ -279,13 +290,20 @@ def _held(index: Any, what: str) -> Tile:
     if not isinstance(index, Tile):
         raise KernelError(
             f"{what} is a tensor of integers in SBUF",
+            happened=f"{what} is a {type(index).__name__}",
             received=f"{type(index).__name__} {index!r:.60}",
         )
     if index.space is not Space.SBUF:
-        raise BufferError(f"{what} lies in SBUF", received=f"{index!r}", limit="sbuf")
+        raise BufferError(
+            f"{what} lies in SBUF",
+            happened=f"{what} lies in {index.space.value}",
+            received=f"{index!r}",
+            limit="sbuf",
+        )
     if index.dtype.kind not in "iu":
         raise DtypeError(
             f"{what} holds integers",
+            happened=f"{what} holds {name_of(index.dtype)}",
             received=f"{name_of(index.dtype)}",
             limit="int32, uint32 and smaller integers",
         )

@@ -14,7 +14,7 @@ from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
-SHAPED_BY_DST = ("memset", "rand")
+SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
 """They fill what they are given."""
 RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
@@ -82,7 +82,7 @@ def use(name, role, **changes):
 
     first, *rest = (tensor(one.name) for one in record.destinations)
     operands = {one.name: tensor(one.name) for one in record.operands}
-    return Use(operands, call.options, first, tuple(rest), engine=call.engine)
+    return Use(operands, call.options, first, tuple(rest), None, call.engine, call.machine)
 
 
 @pytest.mark.parametrize(("name", "role"), ROLES)

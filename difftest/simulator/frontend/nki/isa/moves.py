@@ -38,6 +38,7 @@ def tensor_copy(
         raise KernelError(
             "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
             "nisa.activation with op=nl.copy instead.",
+            happened="tensor_copy was to run on the Scalar Engine of NeuronCore-v2",
             received=f"engine.scalar on {current().machine.name}",
         )
     return issue(copies.tensor_copy, dst, (src,), engine=chosen)
@@ -57,6 +58,7 @@ def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None)
     if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
         raise DtypeError(
             "memset takes a value of dst's own kind",
+            happened=f"memset got the float {value!r} for a dst of {name_of(dst.dtype)}",
             received=f"value={value!r} for {dst!r}",
             remedy=f"write {int(value)} for {name_of(dst.dtype)}"
             if value.is_integer()
@@ -78,12 +80,18 @@ def affine(
     ShapeError : the pattern has more than four dimensions, or not dst's elements.
     """
     if not isinstance(dst, Tile):
-        raise KernelError(f"{where} takes a tensor as dst", received=f"{dst!r:.60}")
+        raise KernelError(
+            f"{where} takes a tensor as dst",
+            happened=f"{where} got a dst that is no tensor",
+            received=f"{dst!r:.60}",
+        )
     try:
         pairs = [(as_integer(s, "step"), as_integer(n, "num")) for s, n in pattern]
     except (TypeError, ValueError):
         raise KernelError(
-            f"{where} takes pattern as a list of [step, num]", received=f"pattern={pattern!r:.80}"
+            f"{where} takes pattern as a list of [step, num]",
+            happened=f"{where} got a pattern that is not a list of pairs",
+            received=f"pattern={pattern!r:.80}",
         ) from None
     shape = (dst.tile_shape()[0], *(n for _, n in pairs))
     total = 1
@@ -93,6 +101,7 @@ def affine(
         raise ShapeError(
             f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
             "partition",
+            happened=f"{where} got a pattern of {len(pairs)} dimensions and {total} elements",
             received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )
@@ -119,6 +128,7 @@ def check_priority(priority: Any, where: str) -> None:
     if current().machine.nc_version < 4 or as_integer(priority, "priority") not in _PRIORITIES:
         raise KernelError(
             f"{where}'s priority is 0 to 3, on NeuronCore-v4 and later",
+            happened=f"{where} got priority={priority!r:.40} on {current().machine.name}",
             received=f"priority={priority!r} on {current().machine.name}",
         )
 
@@ -129,6 +139,7 @@ def _check_sides(where: str, **sides: Any) -> None:
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
             raise BufferError(
                 f"{where} takes {role} in hbm or sbuf",
+                happened=f"{where} got {role} in psum",
                 received=f"{role} = {side!r}",
                 limit="hbm or sbuf",
                 remedy="copy between PSUM and SBUF with nisa.tensor_copy",
@@ -141,11 +152,13 @@ def _dge(mode: Any, engine: Any, dst: Any, src: Any, where: str) -> str:
     if engine is not UNKNOWN and name != "hwdge":
         raise KernelError(
             f"{where} takes engine with dge_mode.hwdge only",
+            happened=f"{where} got an engine with dge_mode.{name}",
             received=f"engine={engine!r}, dge_mode.{name}",
         )
     if name == "hwdge" and getattr(dst, "dtype", None) != getattr(src, "dtype", None):
         raise DtypeError(
             f"{where} with dge_mode.hwdge does not cast",
+            happened=f"{where} with dge_mode.hwdge got two dtypes",
             received=f"src {src!r}, dst {dst!r}",
             remedy="give both one dtype, or leave dge_mode out",
         )
@@ -171,6 +184,7 @@ def dma_copy(
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
+            happened="dma_copy with dge_mode.hwdge got an offset for each row",
             received=f"dge_mode.hwdge with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
@@ -217,10 +231,17 @@ def dma_transpose(
         raise not_modelled("dma_transpose with an offset for each row", f"{src!r}")
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
-            "dma_transpose writes dst in sbuf", received=f"dst = {dst!r}", limit="sbuf"
+            "dma_transpose writes dst in sbuf",
+            happened=f"dma_transpose got dst in {dst.space.value}",
+            received=f"dst = {dst!r}",
+            limit="sbuf",
         )
     if isinstance(dst, Tile) and isinstance(src, Tile) and dst.dtype != src.dtype:
-        raise DtypeError("dma_transpose does not cast", received=f"src {src!r}, dst {dst!r}")
+        raise DtypeError(
+            "dma_transpose does not cast",
+            happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"src {src!r}, dst {dst!r}",
+        )
     member_of(_OOB, oob_mode, "dma_transpose")
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
     if dge == "hwdge":
@@ -246,6 +267,7 @@ def _check_hardware_transpose(src: Any) -> None:
     if wrong:
         raise KernelError(
             f"dma_transpose with dge_mode.hwdge: {wrong}",
+            happened="dma_transpose with dge_mode.hwdge got a src that it does not take",
             received=f"src = {src!r}",
             remedy="leave dge_mode out",
         )

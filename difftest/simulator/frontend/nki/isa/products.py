@@ -29,6 +29,7 @@ def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
         raise DtypeError(
             "nc_matmul takes float32 and tfloat32 with each other only",
+            happened=f"nc_matmul got {name_of(stationary.dtype)} with {name_of(moving.dtype)}",
             received=f"stationary {name_of(stationary.dtype)}, moving {name_of(moving.dtype)}",
             remedy="cast both operands to one dtype",
         )
@@ -39,6 +40,7 @@ def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -
     if dst.dtype not in allowed:
         raise DtypeError(
             f"nc_matmul dst dtype must be float32 on gen{version}",
+            happened=f"nc_matmul got a dst of {name_of(dst.dtype)}",
             received=f"dst = {dst!r}",
             limit=", ".join(sorted(name_of(dtype) for dtype in allowed)),
         )
@@ -80,6 +82,7 @@ def nc_transpose(
         if dst.dtype != data.dtype:
             raise DtypeError(
                 "nc_transpose's dst has the dtype of its data",
+                happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
                 received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
                 remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
             )
@@ -89,6 +92,7 @@ def nc_transpose(
         if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
             raise ShapeError(
                 "a transpose on the Tensor Engine writes PSUM",
+                happened=f"a transpose on the Tensor Engine got dst in {dst.space.value}",
                 received=f"dst = {dst!r}",
                 limit="psum",
                 remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "

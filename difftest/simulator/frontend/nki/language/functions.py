@@ -15,6 +15,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
@@ -52,13 +53,16 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
     if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
         raise KernelError(
-            f"{where} takes two tiles, or a tile and a number", received=f"{x!r:.60} and {y!r:.60}"
+            f"{where} takes two tiles, or a tile and a number",
+            happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
+            received=f"{x!r:.60} and {y!r:.60}",
         )
     wanted = _wanted(dtype, tiles[0])
     if len(tiles) == 1:
         if name == "power" and tiles[0] is x:
             raise NotModelledError(
                 "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
+                happened="nl.power got a tile and a number",
                 received=f"nl.power({x!r}, {y!r})",
             )
         number = y if tiles[0] is x else x
@@ -94,6 +98,8 @@ def _unary(name: str) -> Function:
 def _activation(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
         tile = need_tile(x, "x", f"nl.{name}")
+        if name == "rsqrt" and tile.space is Space.PSUM:
+            check_level("nl.rsqrt of a tile in PSUM")
         return gate.issue(
             scalar_engine.activation,
             (tile, 1.0, None),

@@ -16,6 +16,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
 A, B = values(16, 24), values(16, 24, seed=1)
@@ -110,7 +111,8 @@ def test_tensors_of_overlapping_addresses_share_their_bytes():
         (nl.psum, (0, 4), KernelError, "the first of a bank"),
         (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
         (nl.sbuf, (128, 0), LimitError, "lies in sbuf"),
-        (nl.hbm, (0,), NotModelledError, "in HBM"),
+        (nl.hbm, (0, 0), KernelError, "an address in HBM is (byte,)"),
+        (nl.shared_hbm, (-4,), KernelError, "an address in HBM is (byte,)"),
     ],
 )
 def test_a_wrong_address_is_an_error(buffer, address, kind, text):
@@ -118,6 +120,17 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
         return nl.ndarray((1, 1), nl.float32, buffer=buffer, address=address)
 
     assert text in raised(kind, compute, NONE)
+
+
+@pytest.mark.parametrize("grid", [(), (2,)])
+def test_tensors_in_hbm_may_have_addresses_if_they_do_not_overlap(grid):
+    def kernel(second):
+        for name, start in (("a", 0), ("b", second)):
+            nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(start,))
+
+    launch(jit(kernel), (64,), grid=grid)
+    with pytest.raises(NotModelledError, match="tensors that overlap in HBM"):
+        launch(jit(kernel), (60,), grid=grid)
 
 
 @pytest.mark.parametrize(("machine", "sbuf"), [(TRN1, 192), (TRN2, 224)])

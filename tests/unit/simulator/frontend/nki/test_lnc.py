@@ -55,6 +55,24 @@ def test_a_barrier_makes_the_other_programs_writes_visible(run):
     np.testing.assert_array_equal(run(A), A[::-1])
 
 
+def test_tensors_of_one_name_in_shared_hbm_are_the_same_in_both_programs():
+    @jit
+    def kernel(a):
+        me = nl.program_id(0)
+        parts = {}
+        for name in ("x", "y") if me else ("y", "x"):  # in another order on each core
+            parts[name] = nl.ndarray((1, 4), nl.float32, buffer=nl.shared_hbm, name=name)
+        tile = nl.load(a[me : me + 1])
+        nisa.dma_copy(parts["xy"[me]], tile)
+        nisa.core_barrier(parts["x"], (0, 1))
+        nisa.dma_copy(tile, parts["yx"[me]])
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(out[me : me + 1], tile)
+        return out
+
+    np.testing.assert_array_equal(kernel[2](A), A[::-1])
+
+
 @jit
 def exchanged(a, engine=dma_engine.dma):
     me = nl.program_id(0)
