@@ -17,6 +17,7 @@ import numpy as np
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -88,14 +89,15 @@ def launch(
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they meet in
-    ``nisa.core_barrier`` and ``nisa.sendrecv``.
+    The instances run one after the other; in today's dialect they take turns where they share
+    memory or meet: see :mod:`difftest.simulator.baton`.
 
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
+    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; everything else
+        is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
@@ -177,7 +179,8 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return outputs_of(launch(kernel, args, kwargs, record=False))
+    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
+    return foreign.like([args, kwargs], outputs)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -243,8 +246,9 @@ class _Arguments:
         self.copies: list[tuple[Array, Array]] = []
 
     def convert(self, name: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return self._tensor(name, value)
+        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
+        if array is not None:
+            return self._tensor(name, array)
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):

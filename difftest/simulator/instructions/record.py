@@ -45,6 +45,7 @@ class Takes(Enum):
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
+    TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
 
 
@@ -231,6 +232,9 @@ class Instruction:
     walk : what a mask ranges over, if over neither.
     reach : how a mask that is no box divides the work.
     counts_places : whether the meaning depends on where in its row an element stands.
+    carries : of which elements of the result an operand's elements that were never written make
+        the same, or None of a call for which reading them is an error: see
+        :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
@@ -254,6 +258,7 @@ class Instruction:
     walk: Callable[[Call], Walk] | None
     reach: Callable[[Call], Reach]
     counts_places: bool
+    carries: Callable[[Call, Array], Array | None] | None
     fit: Fit
     cost: str
     summary: str
@@ -309,6 +314,7 @@ def instruction(
     walk: Callable[[Call], Walk] | None = None,
     reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
     counts_places: bool = False,
+    carries: Callable[[Call, Array], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
@@ -338,6 +344,7 @@ def instruction(
             walk=walk,
             reach=(lambda call: reach) if isinstance(reach, Reach) else reach,
             counts_places=counts_places,
+            carries=carries,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],

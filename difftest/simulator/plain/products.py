@@ -129,8 +129,9 @@ def _transpose(
     rules.require(max(rows.shape) <= most, f"at most {most} x {most}", data, error=LimitError)
     dst = current().allocate(rows.shape[::-1], dtype, Space.PSUM if on_tensor else Space.SBUF)
     where = mask_over(mask, data.shape).reshape(rows.shape)
-    dst.write(cast(rows, dtype, where).T, where.T)
     dst.leave_out(where.T)
+    kept = where if dst.storage.masked else where & ~rows.holes(where)
+    dst.write(cast(rows, dtype, kept).T, kept.T)
     return dst
 
 

@@ -165,7 +165,7 @@ def tensor_scalar_reduce(
         results.append(apply(op0, x, y))
         return results[0]
 
-    dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask)
+    dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask, carries=False)
     if reduce_op != "subtract":
         accumulate_lanes(
             "vector", data.shape, results, reduce_op, reduce_cmd.reset_reduce, reduce_res, mask

@@ -104,9 +104,8 @@ def load_transpose2d(
             happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
             received=f"{source!r}",
         )
-    tile: Tensor = issue(
-        instructions.dma_transpose, (source,), (None, "unknown"), dtype=dtype, mask=mask
-    )
+    options = (None, "unknown", False)
+    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype, mask=mask)
     return tile
 
 
@@ -166,5 +165,6 @@ def dma_transpose(
     no_extras("nisa.dma_transpose", kwargs)
     order = None if axes is None else as_integers(axes, "axes")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge), dtype=dtype, mask=mask)
+    options = (order, dge, False)
+    result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
     return result

@@ -15,6 +15,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import activation as scalar_engine
@@ -118,10 +119,7 @@ def _absent(name: str) -> Function:
     return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
 
 
-_ABSENT = (
-    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "tan", "ceil", "floor", "trunc"),
-    *("average", "prelu", "bypass"),
-)
+_ABSENT = ("abs_max", "abs_min", "average", "prelu", "bypass")
 
 BINARY = {name: _binary(name) for name, op in ALU_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
@@ -166,7 +164,25 @@ def _negated(x: Any, dtype: object = None) -> Any:
     return elementwise("multiply", x, -1.0, dtype)
 
 
+def _tangent(x: Any, dtype: object = None) -> Any:
+    tile = need_tile(x, "x", "nl.tan")
+    sine, cosine = (_sine(tile, shift, FLOAT32, "nl.tan") for shift in (0.0, np.pi / 2))
+    return rounding.quotient(sine, cosine, _wanted(dtype, tile))
+
+
+def _rounded(name: str, rounded: Callable[[Tile, Any], Any]) -> Function:
+    def function(x: Any, dtype: object = None) -> Any:
+        tile = need_tile(x, "x", f"nl.{name}")
+        return rounded(tile, _wanted(dtype, tile))
+
+    return _named(function, name, f"``{name}(x)``, element by element; ``x`` is finite.")
+
+
 OTHERS = {
+    "ceil": _rounded("ceil", rounding.up),
+    "floor": _rounded("floor", rounding.down),
+    "trunc": _rounded("trunc", rounding.toward_zero),
+    "tan": _named(_tangent, "tan", "``tan(x)``, in radians of any size, element by element."),
     "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
     "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),
     "sin": _named(_sin, "sin", "``sin(x)``, in radians of any size, element by element."),

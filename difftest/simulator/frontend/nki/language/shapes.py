@@ -99,7 +99,11 @@ def expand_dims(x: Any, axis: int) -> Any:
 
 @public
 def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
-    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape."""
+    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape.
+
+    The partition dimension may repeat too, although an instruction's operand cannot: which
+    instructions AWS issues for it is not documented, and the trace has one copy.
+    """
     tile: Any = need_tile(x, "x", "nl.broadcast_to")
     wanted = tile.dtype if dtype is None else as_dtype(dtype)
     sizes = as_integers(shape, "nl.broadcast_to with shape")
@@ -111,10 +115,7 @@ def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
             happened=f"nl.broadcast_to was to make {tile.ndim} dimensions {len(sizes)}",
             received=f"{tile!r} to {list(sizes)}",
         )
-    for dim, size in enumerate(sizes):
-        if size != tile.shape[dim]:
-            tile = tile.broadcast(dim, size)
-    return gate.issue(copies.tensor_copy, (tile,), dtype=wanted)
+    return gate.issue(copies.tensor_copy, (tile.broadcast_to(sizes),), dtype=wanted)
 
 
 @public
