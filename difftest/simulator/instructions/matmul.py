@@ -29,6 +29,7 @@ from difftest.simulator.instructions.record import (
     Fit,
     Result,
     Role,
+    Walk,
     choose_engine,
     instruction,
 )
@@ -186,6 +187,15 @@ def _product(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
 
+def _three_axes(call: Call) -> Walk:
+    """A mask ranges over the contraction, the result's partitions and its free axes."""
+    stationary, moving = call["stationary"], call["moving"]
+    shape = (stationary.partitions, stationary.free_size, *moving.shape[1:])
+    free = tuple(range(2, len(shape)))
+    axes = {"stationary": (0, 1), "moving": (0, *free), "dst": (1, *free)}
+    return Walk(shape, shape, axes)
+
+
 @instruction(
     Engine.TENSOR,
     operands=(
@@ -199,6 +209,7 @@ def _product(call: Call) -> Result:
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
+    walk=_three_axes,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
@@ -283,6 +294,13 @@ def _transposed(call: Call) -> Result:
     return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
 
 
+def _of_the_data(call: Call) -> Walk:
+    """A mask ranges over the data, whose free axes collapse."""
+    data: Descriptor = call["data"]
+    walked = (data.partitions, data.free_size)
+    return Walk(data.shape, walked, {"data": (0, 1), "dst": (1, 0)})
+
+
 @instruction(
     Engine.TENSOR,
     Engine.VECTOR,
@@ -290,6 +308,7 @@ def _transposed(call: Call) -> Result:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
+    walk=_of_the_data,
     carries=lambda call, missing: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
