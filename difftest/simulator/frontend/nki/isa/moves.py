@@ -133,7 +133,7 @@ def check_priority(priority: Any, where: str) -> None:
         )
 
 
-def _check_sides(where: str, **sides: Any) -> None:
+def check_sides(where: str, **sides: Any) -> None:
     """DMA reads and writes HBM and SBUF; since NKI 0.3 PSUM is not among them."""
     for role, side in sides.items():
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
@@ -177,10 +177,10 @@ def dma_copy(
 ) -> NkiInstruction:
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
-    _check_sides("dma_copy", src=src, dst=dst)
+    check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
     skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
-    gathers, scatters = _stays_dynamic(src, skip), _stays_dynamic(dst, skip)
+    gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
@@ -195,11 +195,11 @@ def dma_copy(
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = _keep(src) if gathers else src
+    source = keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (source,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (source,), (None, skip, dge))
     if gathers:
-        return issue(dma.dma_gather, dst, (source,), (skip, dge))
+        return issue(dma.dma_gather, dst, (source,), (None, skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -209,7 +209,8 @@ class KeptView(DynamicView):
     __slots__ = ()
 
 
-def _keep(view: DynamicView) -> KeptView:
+def keep(view: DynamicView) -> KeptView:
+    """The view for the DMA engines."""
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
 
 
@@ -218,7 +219,7 @@ def _by_rows(side: Any) -> bool:
     return isinstance(side, DynamicView) and not side.whole
 
 
-def _stays_dynamic(side: Any, skip: bool) -> bool:
+def stays_dynamic(side: Any, skip: bool) -> bool:
     """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
     if not isinstance(side, DynamicView):
         return False
@@ -237,7 +238,7 @@ def dma_transpose(
 ) -> NkiInstruction:
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
-    _check_sides("dma_transpose", src=src, dst=dst)
+    check_sides("dma_transpose", src=src, dst=dst)
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
             "dma_transpose writes dst in sbuf",
@@ -270,7 +271,7 @@ def dma_transpose(
     elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    source = _keep(src) if _stays_dynamic(src, skip) else src
+    source = keep(src) if stays_dynamic(src, skip) else src
     return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
 
 
