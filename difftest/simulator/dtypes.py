@@ -101,6 +101,7 @@ def need_arithmetic(dtype: np.dtype[Any]) -> None:
     if dtype in _MX_NAME_OF:
         raise DtypeError(
             "MX dtypes are moved, and not computed in or cast",
+            happened=f"an instruction was to compute in {name_of(dtype)}, or to cast it",
             received=name_of(dtype),
             remedy="quantize with nisa.quantize_mx, multiply with nisa.nc_matmul_mx",
         )

@@ -89,8 +89,8 @@ def launch(
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they meet in
-    ``nisa.core_barrier`` and ``nisa.sendrecv``.
+    The instances run one after the other; in today's dialect they take turns where they share
+    memory or meet: see :mod:`difftest.simulator.baton`.
 
     Parameters
     ----------

@@ -87,6 +87,7 @@ class Storage:
         "kept",
         "masked",
         "mutable",
+        "origin",
         "partition_step",
         "producer",
         "products",
@@ -125,6 +126,8 @@ class Storage:
         self.release = release
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.origin = ""
+        """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.products: Array | None = None
@@ -214,6 +217,26 @@ class Storage:
         after = region.size if counted is region and where is None else np.count_nonzero(counted)
         self.unwritten -= int(after) - before
         if self.unwritten == 0:
+            self.written = None
+
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
+        if not where.any():
+            return
+        if self.written is None:
+            self.written = np.full(self.units(), not self.unwritten)
+        parts = self._parts(dtype)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        region[where] = False
+        self.unwritten = self.units() - int(np.count_nonzero(self.written))
+        if self.unwritten == self.units():
             self.written = None
 
     def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:

@@ -34,6 +34,10 @@ class Tile:
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
+    may_collide = False
+    """Whether a destination may name an element more than once and get different values for it.
+    Which one stays is not documented, so it counts as never written then."""
+
     def __init__(
         self,
         storage: Storage,
@@ -167,29 +171,42 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def read(self) -> Array:
-        """The elements in memory; raises if some are out of bounds or were never written."""
+    def forget_written(self, where: Array, origin: str) -> None:
+        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
+
+        ``origin`` says whence that came, for the error of whoever reads them.
+        """
+        self.storage.forget_written(
+            self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
+        )
+        self.storage.origin = origin
+
+    def read(self, *, unwritten: bool = False) -> Array:
+        """The elements in memory; raises if some are out of bounds or were never written.
+
+        With ``unwritten`` those that were not can be anything.
+        """
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
-        if storage.unwritten and not storage.masked:
+        if storage.unwritten and not storage.masked and not unwritten:
             missing = self.unwritten()
             if missing is not None:
-                raise _unwritten(self, missing)
+                raise unwritten_error(self, missing)
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
 
-    def values(self) -> Array:
+    def values(self, *, unwritten: bool = False) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
-        array = self.read()
+        array = self.read(unwritten=unwritten)
         return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
-    def engine_values(self) -> Array:
+    def engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values()
+        array = self.values(unwritten=unwritten)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self.tile_shape())
@@ -389,13 +406,15 @@ class Tile:
         return self
 
 
-def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
+def unwritten_error(tile: Tile, missing: Array) -> UnwrittenError:
+    """The error for reading a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
+    origin = tile.storage.origin
     return UnwrittenError(
         "an instruction reads only what was written before",
         happened="an instruction read what nothing had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
-        f"written, the first at {list(first)}",
+        f"written, the first at {list(first)}" + (f"; they came from {origin}" if origin else ""),
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
         "or read only the part that is written",
     )

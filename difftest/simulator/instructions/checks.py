@@ -27,6 +27,10 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
+_KINDS: dict[Takes, Any] = {
+    Takes.INDIRECT: IndirectTile,
+    Takes.TILE_OR_INDIRECT: (Tile, IndirectTile),
+}
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -99,7 +103,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         return operand
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
-    kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
+    kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",

@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -67,6 +68,7 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     operands=(Role(name="src"),),
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
+    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
@@ -98,6 +100,7 @@ def _of_one_shape(call: Call) -> None:
     if src != dst:
         raise ShapeError(
             "tensor_copy_dynamic_dst takes src of dst's shape",
+            happened=f"tensor_copy_dynamic_dst got src {list(src)} for dst {list(dst)}",
             received=f"src {list(src)}, dst {list(dst)}",
         )
 
@@ -184,6 +187,7 @@ def _two_dimensions(call: Call) -> None:
     if expr.ndim < 2:
         raise ShapeError(
             "iota takes an expression of at least two dimensions, partition and free",
+            happened=f"iota got an expression of {expr.ndim} dimensions",
             received=f"{expr!r}",
             remedy="use nl.arange(n)[:, None] or [None, :]",
         )
@@ -203,6 +207,7 @@ def iota(call: Call, expr: Index) -> Array:
     if values.min() < info.min or values.max() > info.max:
         raise KernelError(
             "iota computes in 32-bit integers",
+            happened=f"iota was to make numbers from {values.min()} to {values.max()}",
             received=f"values from {values.min()} to {values.max()}",
             limit=f"{info.min} to {info.max}",
         )

@@ -47,6 +47,7 @@ _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 
 DST = Role(name="dst", buffers=DMA_SPACES)
 SRC = Role(name="src", buffers=DMA_SPACES)
+EITHER = Role(name="src", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
@@ -169,6 +170,16 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
     store(dst, moved, shaped if where is None else shaped & where)
 
 
+def _gathered(src: IndirectTile, *, skip: bool) -> tuple[Array, Array]:
+    """The elements that indices name, as memory stores them, and which of them are there."""
+    arrays, inside = src.resolve(skip=skip)
+    src.check_written(arrays, inside)
+    held = src.elements()
+    values = np.zeros(src.shape, held.dtype)
+    values[inside] = held[tuple(a[inside] for a in arrays)]
+    return values, inside
+
+
 def _skips_no_addition(call: Call) -> None:
     if call["rmw"] is not None and call["skip"]:
         raise KernelError(
@@ -180,7 +191,7 @@ def _skips_no_addition(call: Call) -> None:
 
 @instruction(
     Engine.DMA,
-    operands=(SRC,),
+    operands=(EITHER,),
     options=("rmw", "skip", "dge"),
     destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _skips_no_addition, _hardware_descriptors),
@@ -191,13 +202,23 @@ def _skips_no_addition(call: Call) -> None:
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
 )
-def dma_scatter(call: Call, dst: IndirectTile, src: Tile, *, where: Array | None) -> None:
-    """``dst = src``, or ``dst += src``, with the destination's rows named by indices."""
+def dma_scatter(
+    call: Call, dst: IndirectTile, src: Tile | IndirectTile, *, where: Array | None
+) -> None:
+    """``dst = src``, or ``dst += src``, with the destination's rows named by indices.
+
+    The source's rows may be named by others; an element that either side skips is not moved.
+    """
     base = dst.base
     check_destination(base)
     arrays, inside = dst.resolve(skip=call["skip"])
+    if isinstance(src, IndirectTile):
+        gathered, there = _gathered(src, skip=call["skip"])
+        inside = inside & there.reshape(dst.shape)
+        values = gathered.reshape(dst.shape)[inside]
+    else:
+        values = src.read().reshape(dst.shape)[inside]
     place = tuple(a[inside] for a in arrays)
-    values = src.read().reshape(dst.shape)[inside]
     view = dst.elements()
     if call["rmw"] is None:
         view[place] = _cast(values, src, dst)
@@ -251,8 +272,8 @@ def _turned(call: Call) -> Result:
 
 @instruction(
     Engine.DMA,
-    operands=(SRC,),
-    options=("axes", "dge"),
+    operands=(EITHER,),
+    options=("axes", "dge", "skip"),
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
     result=_turned,
@@ -260,9 +281,18 @@ def _turned(call: Call) -> Result:
     in_place=True,
     fit=Fit.EXACT,
 )
-def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
-    """``dst = src`` with its axes permuted by the DMA engines."""
+def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
+    """``dst = src`` with its axes permuted by the DMA engines.
+
+    The source's rows may be named by indices; those that are skipped leave dst as it was.
+    """
     shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
-    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+    axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
-    store(dst, _cast(values, src, dst), where)
+    if isinstance(src, IndirectTile):
+        values, inside = _gathered(src, skip=call["skip"])
+        there = inside.reshape(shape).transpose(axes)
+        where = there if where is None else there & where
+    else:
+        values = src.read()
+    store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -56,6 +58,8 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then.
     """
     core = current()
+    if core.baton is not None:
+        _let_others_catch_up(core, core.baton, (dst, *operands))
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
@@ -78,6 +82,20 @@ def issue(
     return dst
 
 
+def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:
+    """Before an access to what programs share, let those go first that are behind.
+
+    What none of them has written yet, and none has to, is an argument: it is the same to all.
+    """
+    for operand in operands:
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:
+            storage = tile.storage
+            if storage.unwritten or storage.allocation.writes or tile is operands[0]:
+                baton.give_way(core.seat, core.steps)
+                return
+
+
 def _compute(
     call: Call,
     dst: Any,
@@ -90,7 +108,11 @@ def _compute(
 
     Further destinations of which it writes only some elements are appended to ``in_part``.
     """
-    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+    carried: Carried | None = None
+    if may_carry(call, dst, operands):
+        values, carried = operand_values(call, operands, where)
+    else:
+        values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
@@ -107,6 +129,8 @@ def _compute(
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
+    if carried is not None:
+        carried.mark(call, dst, where)
     for tile, made in further:  # after dst, whose values may still lie in an operand that is one
         if type(made) is Masked:
             in_part.append(tile)

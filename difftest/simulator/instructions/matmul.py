@@ -226,6 +226,7 @@ def _transposed(call: Call) -> Result:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
+    carries=lambda call, missing: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

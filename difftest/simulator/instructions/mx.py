@@ -93,6 +93,7 @@ def _scales_of(tile: Tile, partitions: int, name: str) -> Array:
     if (found == NOT_A_NUMBER).any():
         raise KernelError(
             "a scale of an MX group is a power of two",
+            happened=f"{name} holds a scale that is NaN",
             received=f"the code {NOT_A_NUMBER} (NaN) in {name} = {tile!r}",
         )
     factors = np.ldexp(np.float32(1), found.astype(np.int32) - BIAS)
@@ -106,6 +107,7 @@ def _whole_quadrants(*roles: str) -> Rule:
             if tile.partitions % QUADRANT:
                 raise ShapeError(
                     f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
+                    happened=f"{call.name} got {role} of {tile.partitions} partitions",
                     received=f"{role} {list(tile.shape)}",
                     limit="32, 64, 96, 128",
                 )
@@ -120,6 +122,7 @@ def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free
         raise ShapeError(
             f"{call.name}: the scales of {partitions} partitions lie in "
             f"{SCALE_ROWS} partitions of each quadrant",
+            happened=f"{call.name} got {role} {list(scale.shape)} for {partitions} partitions",
             received=f"{role} {list(scale.shape)}",
             limit=f"at least {last} partitions, {free} elements each",
             remedy=f"give {role} the shape {[last if last == SCALE_ROWS else partitions, free]}",
@@ -134,6 +137,7 @@ def _fours(call: Call) -> None:
     if src.free_size % GROUP_ELEMENTS:
         raise ShapeError(
             f"quantize_mx takes a multiple of {GROUP_ELEMENTS} elements a partition",
+            happened=f"quantize_mx got {src.free_size} elements a partition",
             received=f"src {list(src.shape)}: {src.free_size}",
         )
 
@@ -178,6 +182,7 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
     if not np.isfinite(largest).all():
         raise KernelError(
             "quantize_mx is documented for finite values",
+            happened="quantize_mx got an infinity or NaN",
             received="an infinity or NaN in src",
             remedy="clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum",
         )
@@ -202,11 +207,13 @@ def _sizes(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul_mx contracts over the partitions of both operands",
+            happened=f"nc_matmul_mx got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}",
         )
     if stationary.free_size % 2 or stationary.free_size > machine.gemm_stationary_fmax:
         raise LimitError(
             "the free size of nc_matmul_mx's stationary operand is even",
+            happened=f"nc_matmul_mx got stationary of {stationary.free_size} elements a partition",
             received=f"stationary {list(stationary.shape)}",
             limit=f"an even number up to {machine.gemm_stationary_fmax}",
         )
@@ -214,6 +221,7 @@ def _sizes(call: Call) -> None:
     if moving.free_size > most:
         raise LimitError(
             "the free size of nc_matmul_mx's moving operand fits PSUM",
+            happened=f"nc_matmul_mx got moving of {moving.free_size} elements a partition",
             received=f"moving {list(moving.shape)}: {moving.free_size} elements a partition",
             limit=f"{most}",
         )
@@ -245,6 +253,7 @@ def _row_tile(call: Call) -> None:
     if wrong:
         raise KernelError(
             f"nc_matmul_mx's tiling: {wrong}",
+            happened=f"nc_matmul_mx got the tile {position} of the size {size}",
             received=f"tile_position={position}, tile_size={size}, "
             f"stationary {list(call['stationary'].shape)}",
         )

@@ -45,6 +45,7 @@ class Takes(Enum):
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
+    TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
 
 
@@ -205,6 +206,9 @@ class Instruction:
         wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
+    carries : of which elements of the result an operand's elements that were never written make
+        the same, or None of a call for which reading them is an error: see
+        :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
@@ -225,6 +229,7 @@ class Instruction:
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
+    carries: Callable[[Call, Array], Array | None] | None
     fit: Fit
     cost: str
     summary: str
@@ -277,6 +282,7 @@ def instruction(
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
+    carries: Callable[[Call, Array], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
@@ -303,6 +309,7 @@ def instruction(
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,
+            carries=carries,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],

@@ -70,6 +70,7 @@ def commands(*allowed: Accumulate) -> Rule:
         if call["command"] not in allowed:
             raise KernelError(
                 f"{call.name} knows only some commands for its registers",
+                happened=f"{call.name} got reduce_cmd.{_shown(call['command'])}",
                 received=f"reduce_cmd.{_shown(call['command'])}",
                 limit=", ".join(_shown(one) for one in allowed if one is not Accumulate.READ),
             )
@@ -90,6 +91,7 @@ def loads(role: str) -> Rule:
             shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
             raise KernelError(
                 f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
+                happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
                 received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
             )
 
@@ -101,6 +103,7 @@ def read_if_used(call: Call) -> None:
     if call["command"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         raise KernelError(
             f"{call.name} reads the reduction registers only if it uses them",
+            happened=f"{call.name} was to read registers that it does not use",
             received=f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle",
             remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )
@@ -124,6 +127,7 @@ def registers(
         if held is None:
             raise KernelError(
                 "an instruction reads reduction registers into which nothing was reduced",
+                happened=f"registers of the {engine} engine were read before any reduction",
                 received=f"reduce_cmd.read of the {engine} engine's",
                 remedy="reduce into them first: reduce_cmd=nisa.reduce_cmd.reset_reduce",
             )

@@ -57,7 +57,10 @@ def _compares(call: Call) -> None:
     op: AluOp = call["compare"]
     if not op.comparison or op.unary:
         raise KernelError(
-            "affine_select takes a comparison", received=f"cmp_op={op.name}", limit="nl.equal, ..."
+            "affine_select takes a comparison",
+            happened=f"affine_select got {op.name} as its comparison",
+            received=f"cmp_op={op.name}",
+            limit="nl.equal, ...",
         )
 
 
@@ -72,6 +75,7 @@ def _predicate_repeats(call: Call) -> None:
     if not fits:
         raise ShapeError(
             "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+            happened=f"affine_select got pred {list(walked)} for on_true_tile {list(shape)}",
             received=f"pred {list(walked)}, on_true_tile {list(shape)}",
         )
 
@@ -104,12 +108,14 @@ def _range_rules(call: Call) -> None:
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
                 "range_select compares",
+                happened=f"range_select got {op.name} as a comparison",
                 received=f"comp_op={op.name}",
                 limit=", ".join(RANGE_COMPARISONS),
             )
     if call["on_false_value"] != float(np.finfo(np.float32).min):
         raise KernelError(
             "range_select's on_false_value is the smallest float32",
+            happened=f"range_select got on_false_value={call['on_false_value']!r:.40}",
             received=f"{call['on_false_value']!r}",
             limit="nl.fp32.min",
         )
@@ -117,6 +123,7 @@ def _range_rules(call: Call) -> None:
     if last > _EXACT_INDEX:
         raise KernelError(
             "range_select compares indices in float32",
+            happened=f"range_select was to compare indices up to {last - 1}",
             received=f"indices up to {last - 1}",
             limit=f"{_EXACT_INDEX}",
         )
@@ -126,7 +133,10 @@ def _keeps_the_largest(call: Call) -> None:
     op: AluOp = call["reduce_op"]
     if op.name != "maximum":
         raise NotModelledError(
-            f"{call.name} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
+            f"{call.name} reduces with max only",
+            happened=f"{call.name} was to reduce with {op.name}",
+            received=f"reduce_op={op.name}",
+            limit="nl.max",
         )
 
 

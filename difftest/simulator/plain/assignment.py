@@ -38,8 +38,11 @@ def assign(target: Any, value: Any) -> None:
     if source.shape != destination.shape:
         source = _fit(source, destination)
     where = _written(source)
-    destination.write(cast(source, destination.dtype, where), where)
     destination.leave_out(where)
+    masked = destination.storage.masked
+    gone = np.zeros(source.shape, dtype=np.bool_) if masked else source.holes(where)
+    destination.write(cast(source, destination.dtype, where & ~gone), where & ~gone)
+    destination.forget(gone)
 
 
 def _is_same_place(a: PlainTensor, b: PlainTensor) -> bool:

@@ -209,7 +209,7 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
         return np.where(drawn[where] >= limit, x, np.zeros_like(x))
 
-    return each_element(data.shape, result, (data, *vectors), compute, mask)
+    return each_element(data.shape, result, (data, *vectors), compute, mask, carries=False)
 
 
 # -- indices, loops and the grid ------------------------------------------------------------------

@@ -167,7 +167,7 @@ def tensor_scalar_reduce(
         results.append(apply(op0, x, y))
         return results[0]
 
-    dst = each_element(data.shape, dtype or data.dtype, operands, compute)
+    dst = each_element(data.shape, dtype or data.dtype, operands, compute, carries=False)
     lanes = to_float32(results[0]).reshape(data.shape[0], -1)
     if reduce_op == "subtract":
         total = fold(reduce_op, lanes, np.ones(lanes.shape, dtype=np.bool_))

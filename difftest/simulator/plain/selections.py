@@ -77,6 +77,7 @@ def affine_select(
         result,
         (data,),
         lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
+        carries=False,
     )
 
 
@@ -318,7 +319,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
     picked = data.at(positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
-    return each_element(indices.shape, result, (picked,), lambda x: x, mask)
+    return each_element(indices.shape, result, (picked,), lambda x: x, mask, carries=False)
 
 
 def _first_partition(tile: PlainTensor) -> int:

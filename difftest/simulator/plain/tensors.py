@@ -172,9 +172,30 @@ class PlainTensor(Operators, AnyTensor):
         return np.array(found.view(np.uint8) != 0 if self.dtype == BOOL else found)
 
     def leave_out(self, where: Array) -> None:
-        """Note that a mask leaves elements out of a tensor on chip."""
-        if not where.all() and not self.in_hbm:
+        """Note that a mask leaves elements out of a tensor on chip that is not all written."""
+        if not where.all() and not self.in_hbm and not self.storage.written.all():
             self.storage.masked = True
+
+    def holes(self, where: Array) -> Array:
+        """Which elements, of those that ``where`` keeps, an instruction may carry on as unwritten.
+
+        Raises
+        ------
+        OutOfBoundsError : of an element that ``where`` keeps. UnwrittenError : there are others,
+            and none of them was written.
+        """
+        self.check_bounds(where)
+        inside = np.where(self.positions == OUTSIDE, 0, self.positions)
+        found = ~self.storage.written_elements(self.dtype)[inside] & where
+        if self.storage.masked or not found.any():
+            return np.zeros(self.shape, dtype=np.bool_)
+        if (found == where).all():
+            self.read(where)  # raises
+        return found
+
+    def forget(self, where: Array) -> None:
+        """Note that these elements hold what nothing wrote."""
+        self.storage.written[bytes_of(self.positions[where], self.itemsize)] = False
 
     def missing(self) -> Array:
         """Where it was never written."""

@@ -106,7 +106,8 @@ def load_transpose2d(
             received=f"{source!r}",
         )
     no_mask(mask, "nl.load_transpose2d")
-    tile: Tensor = issue(instructions.dma_transpose, (source,), (None, "unknown"), dtype=dtype)
+    options = (None, "unknown", False)
+    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype)
     return tile
 
 
@@ -171,5 +172,5 @@ def dma_transpose(
         raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     order = None if axes is None else as_integers(axes, "axes")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge), dtype=dtype)
+    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge, False), dtype=dtype)
     return result

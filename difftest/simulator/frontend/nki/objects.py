@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from difftest.simulator.frontend.nki.binding import SignatureError
+
 
 class NKIObject:
     """``nl.NKIObject``: the base class of a kernel's own dataclasses.
@@ -30,12 +32,15 @@ class NKIObject:
             for kind in reversed(type(self).__mro__)
             for name in vars(kind).get("__annotations__", {})
         }
-        if len(args) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, got {len(args)}")
         given = dict(zip(fields, args, strict=False))
         twice = sorted(given.keys() & kwargs.keys())
-        if twice:
-            raise TypeError(f"{type(self).__name__} got two values for {', '.join(twice)}")
+        if twice or len(args) > len(fields):
+            raise SignatureError(
+                "an object takes a value for each of its fields",
+                received=f"{len(args)} values"
+                + (f", and {', '.join(twice)} once more" if twice else ""),
+                limit=f"{type(self).__name__}({', '.join(fields)})",
+            )
         for name, value in {**fields, **given, **kwargs}.items():
             setattr(self, name, value)
         after = getattr(self, "__post_init__", None)

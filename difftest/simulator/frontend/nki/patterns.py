@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from difftest.simulator.dtypes import DType, name_of
-from difftest.simulator.errors import KernelError, NkiError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, NkiError, ShapeError
 from difftest.simulator.frontend.nki.dynamic import Rows, one_offset, row_offsets
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
@@ -43,8 +43,6 @@ def access(
     layout = _layout(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
         return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
-    if dtype != tensor.storage.dtype:
-        raise not_modelled("ap with a dynamic offset and another dtype", f"{tensor!r}")
     if scalar_offset is not None and vector_offset is not None:
         raise KernelError(
             "ap takes scalar_offset or vector_offset, not both",
@@ -59,7 +57,13 @@ def access(
             received=f"indirect_dim={dim} of {tensor!r}",
             limit=f"0 to {tensor.ndim - 1}",
         )
-    rows = Rows(unit=tensor.strides[dim], size=tensor.shape[dim])
+    unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
+    if rest:
+        raise ShapeError(
+            "ap's dynamic offset counts whole elements of dtype",
+            received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as {name_of(dtype)}",
+        )
+    rows = Rows(unit, tensor.shape[dim], dtype)
     if vector_offset is not None:
         if dim:
             raise KernelError(
@@ -100,6 +104,7 @@ def _layout(
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "
                 "partition: partitions are walked one by one",
+                happened=f"an access pattern on chip has the first stride {stride}, not {step}",
                 received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
                 f"partition stride {stride}",
                 limit=f"{step}",

@@ -41,6 +41,7 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
+    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
 
     # -- attributes ------------------------------------------------------------------------------
@@ -120,12 +121,7 @@ class NkiTensor(Tile, NKIObject):
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
         if isinstance(index, DeviceValue) or not is_integer(index):
             return select_one(self, dim, index)
-        layout = self._layout()
-        axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim
-        if not is_integer(axis) or not 0 <= axis < self.ndim:
-            return self._view(views.squeeze(layout, dim))  # raises
-        key = [slice(None)] * self.ndim
-        return self._view(views.index(layout, (*key[:axis], index, *key[axis + 1 :])))
+        return self._view(views.pick(self._layout(), dim, index))
 
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:

@@ -157,6 +157,14 @@ def _outside(layout: Layout, axis: int, what: str) -> OutOfBoundsError:
     )
 
 
+def pick(layout: Layout, dim: object, number: object) -> Layout:
+    """``tensor.select(dim, index)`` with an integer: one element of a dimension, which goes."""
+    axis = _axis(layout, dim, "select")
+    key: list[object] = [slice(None)] * len(layout.shape)
+    key[axis] = number
+    return index(layout, tuple(key))
+
+
 # -- views -----------------------------------------------------------------------------------------
 
 

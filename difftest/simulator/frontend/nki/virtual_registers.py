@@ -64,6 +64,7 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
+            happened=f"a register's value was asked for: {use}",
             received=f"{use} of {self!r}",
             remedy="loop with nl.fori_loop or nl.while_loop, and index with ap(scalar_offset=...)",
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import is_float, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
@@ -188,12 +188,17 @@ def dma_copy(
             received=f"dge_mode.hwdge with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    if gathers and scatters:
-        raise not_modelled("a dma_copy that gathers and scatters", f"{src!r}, {dst!r}")
-    if gathers:
-        return issue(dma.dma_gather, dst, (_keep(src),), (skip, dge))
+    if dge == "none" and (_by_rows(src) or _by_rows(dst)):
+        raise KernelError(
+            "an offset for each row needs software descriptors",
+            received=f"dge_mode.none with src {src!r}, dst {dst!r}",
+            remedy="leave dge_mode out, or use dge_mode.swdge",
+        )
+    source = _keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (src,), (None, skip, dge))
+        return issue(dma.dma_scatter, _keep(dst), (source,), (None, skip, dge))
+    if gathers:
+        return issue(dma.dma_gather, dst, (source,), (skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -205,6 +210,11 @@ class KeptView(DynamicView):
 
 def _keep(view: DynamicView) -> KeptView:
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
+
+
+def _by_rows(side: Any) -> bool:
+    """Whether a side has an offset for each row."""
+    return isinstance(side, DynamicView) and not side.whole
 
 
 def _stays_dynamic(side: Any, skip: bool) -> bool:
@@ -227,8 +237,6 @@ def dma_transpose(
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
     _check_sides("dma_transpose", src=src, dst=dst)
-    if isinstance(src, DynamicView) and not src.whole:
-        raise not_modelled("dma_transpose with an offset for each row", f"{src!r}")
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
             "dma_transpose writes dst in sbuf",
@@ -242,12 +250,52 @@ def dma_transpose(
             happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
             received=f"src {src!r}, dst {dst!r}",
         )
-    member_of(_OOB, oob_mode, "dma_transpose")
+    skip = member_of(_OOB, oob_mode, "dma_transpose") is _OOB.skip
+    if skip and not isinstance(src, DynamicView):
+        raise KernelError(
+            "dma_transpose takes oob_mode.skip where src has a dynamic offset",
+            received=f"oob_mode.skip with src {src!r}",
+        )
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
-    if dge == "hwdge":
+    if _by_rows(src):
+        _check_gathered_transpose(src, dge)
+    elif dge in ("none", "swdge"):
+        raise KernelError(
+            "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
+            received=f"dge_mode.{dge} with src {src!r}",
+        )
+    elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    return issue(dma.dma_transpose, dst, (src,), (order, dge))
+    source = _keep(src) if _stays_dynamic(src, skip) else src
+    return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
+
+
+def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
+    """What the software DGE gathers and transposes (stub of dma_transpose, v2.32.0)."""
+    shape, index = src.shape, src.index
+    assert isinstance(index, Tile)
+    rows = index.shape[0]
+    rules = {
+        "dge_mode is unknown or swdge": dge in ("unknown", "swdge"),
+        "it runs on NeuronCore-v3 and newer": current().machine.nc_version >= 3,
+        "src[1] or src[2] has one element if src has four dimensions": len(shape) != 4
+        or 1 in shape[1:3],
+        "src.shape[-1] is at most 128": shape[-1] <= 128,
+        "src's dtype has 2 bytes": src.dtype.itemsize == 2,
+        "src.shape[0] is a multiple of 16": shape[0] % 16 == 0,
+        "the indices have two dimensions": index.ndim == 2,
+        "the indices are uint32": name_of(index.dtype) == "uint32",
+        "the indices' shape[0] is 16 to 128 and a multiple of 16": rows in range(16, 129, 16),
+        "the indices' shape[0] is 128 if they have several columns": rows == 128
+        or index.shape[-1] == 1,
+    }
+    broken = next((rule for rule, holds in rules.items() if not holds), None)
+    if broken:
+        raise KernelError(
+            f"dma_transpose with an offset for each row: {broken}",
+            received=f"src = {src!r}, dge_mode.{dge}",
+        )
 
 
 def _check_hardware_transpose(src: Any) -> None:

@@ -90,7 +90,7 @@ def core_barrier(
     chosen = engine_of(engine, "core_barrier")
     allocation = shared.storage.allocation
     call = f"nisa.core_barrier of {allocation}"
-    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call)
+    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call, core.steps)
     # Read and written: what comes before it and what comes after depend on each other through it.
     core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
     return ISSUED
@@ -124,9 +124,8 @@ def sendrecv(
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
     mine = _Sent(src.engine_values().copy(), src, to, source)
-    met = baton.meet(
-        core.seat, ("sendrecv", pipe), CORES, mine, f"nisa.sendrecv with pipe_id={pipe}"
-    )
+    call = f"nisa.sendrecv with pipe_id={pipe}"
+    met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
     sent: _Sent = met[source]
     _check_agreement(core.seat, source, sent, dst)
     write(dst, sent.values)

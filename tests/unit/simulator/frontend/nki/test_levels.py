@@ -76,7 +76,7 @@ def refusal(row, level):
     try:
         launch(jit(kernel), level=level)
     except (NkiError, AttributeError) as error:
-        found = re.match(rf"{re.escape(row)} exists (until|since) NKI \S+", str(error))
+        found = re.search(rf"{re.escape(row)} exists (until|since) NKI \d\.\d", str(error))
         return found and f"{found[0]} | {error.received} | {error.remedy}"
     return None
 

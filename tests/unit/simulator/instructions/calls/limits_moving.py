@@ -54,7 +54,7 @@ def scattered(src=THREE_ROWS, rmw=None, skip=False, dge="unknown", **given):
 
 
 def turned(src, axes=None, dge="unknown", **given):
-    return Use({"src": src}, (axes, dge), **given)
+    return Use({"src": src}, (axes, dge, False), **given)
 
 
 for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
