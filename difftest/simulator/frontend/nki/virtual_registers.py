@@ -92,10 +92,13 @@ class DeviceValue(NKIObject):
     __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
     __hash__ = object.__hash__
 
-    def _calculate(self, *others: object) -> Any:
+    def __neg__(self) -> NoReturn:
         self._refuse("arithmetic")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _calculate
+    def _calculate(self, other: Any) -> Any:
+        self._refuse("arithmetic")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
     __mod__ = __rmod__ = _calculate
 
