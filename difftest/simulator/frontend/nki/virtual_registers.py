@@ -194,5 +194,8 @@ class NkiScalar(DeviceValue):
     def __mul__(self, other: Any) -> Any:
         return self._with(other, np.multiply)
 
-    __radd__ = __add__
-    __rmul__ = __mul__
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, np.add)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, np.multiply)
