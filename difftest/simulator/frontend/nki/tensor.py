@@ -74,6 +74,7 @@ class NkiTensor(Tile, NKIObject):
         return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
 
     def _view(self: Self, layout: Layout) -> Self:
+        self.check_bounds()
         pattern = Pattern(layout.offset, layout.shape, layout.strides)
         return type(self)(self.storage, pattern, 0, self.dtype)
 

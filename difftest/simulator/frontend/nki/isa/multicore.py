@@ -33,9 +33,13 @@ _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 
 
 class _Sent(NamedTuple):
-    """What a core gives in a sendrecv: its values, as they were when it came there."""
+    """What a core gives in a sendrecv: its values, as they were when it came there.
+
+    ``missing`` is where nothing had written them, None if all were.
+    """
 
     values: Array
+    missing: Array | None
     src: Tile
     to: int
     source: int
@@ -123,15 +127,29 @@ def sendrecv(
     to, source = _rank(send_to_rank, "send_to_rank"), _rank(recv_from_rank, "recv_from_rank")
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
-    mine = _Sent(src.engine_values().copy(), src, to, source)
+    mine = _Sent(*_values_of(src), src, to, source)
     call = f"nisa.sendrecv with pipe_id={pipe}"
     met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
     sent: _Sent = met[source]
     _check_agreement(core.seat, source, sent, dst)
     write(dst, sent.values)
+    if sent.missing is not None:
+        dst.forget_written(sent.missing, f"{sent.src!r} of core {source} by sendrecv")
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
     core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
     return ISSUED
+
+
+def _values_of(src: Any) -> tuple[Array, Array | None]:
+    """A copy of what a core sends; a part that was never written counts as such where it arrives.
+
+    Raises
+    ------
+    UnwrittenError : nothing of it was written.
+    """
+    missing = None if src.storage.masked else src.unwritten()
+    some = missing is not None and not missing.all()
+    return src.engine_values(unwritten=some).copy(), missing
 
 
 def _rank(value: Any, name: str) -> int:

@@ -11,6 +11,7 @@ from difftest.simulator import (
     KernelError,
     LimitError,
     ShapeError,
+    UnwrittenError,
     launch,
 )
 from difftest.simulator.baton import DeadlockError
@@ -366,3 +367,33 @@ def test_programs_that_share_nothing_but_arguments_run_one_after_the_other():
 
     events = launch(kernel, (A,), grid=(2,)).trace.events
     assert [e.program for e in events] == [(0,)] * 3 + [(1,)] * 3 + [(0,), (1,)]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sendrecv_sends_what_was_written_of_a_tile(rows):
+    """A tile that is written in part arrives so (router_topk of aws-neuron/nki-library)."""
+
+    def kernel(a):
+        me = nl.program_id(0)
+        out = nl.ndarray((2 * rows, 4), nl.float32, buffer=nl.shared_hbm)
+        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
+        nisa.dma_copy(mine[0:1], a[me : me + 1])
+        nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
+        nisa.dma_copy(out[rows * me : rows * (me + 1)], other[0:rows])
+        return out
+
+    if rows == 1:
+        np.testing.assert_array_equal(launch(kernel, (A,), grid=(2,)).outputs[0], A[::-1])
+    else:
+        with pytest.raises(UnwrittenError, match="of core 1 by sendrecv"):
+            launch(kernel, (A,), grid=(2,))
+
+
+def test_sendrecv_sends_nothing_that_nothing_wrote():
+    def kernel(a):
+        me = nl.program_id(0)
+        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
+        nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
+
+    with pytest.raises(UnwrittenError, match="8 of 8 elements"):
+        launch(kernel, (A,), grid=(2,))
