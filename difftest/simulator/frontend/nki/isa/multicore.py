@@ -5,6 +5,7 @@ Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 from difftest.simulator.baton import Baton
@@ -30,6 +31,10 @@ CORES = (0, 1)
 """Of a logical NeuronCore with two cores: the only ones that meet."""
 _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 """By bytes of an element, the most bytes a partition that GpSimd's own DMA moves."""
+
+
+class BarrierWarning(UserWarning):
+    """A barrier names what the cores do not share."""
 
 
 class _Sent(NamedTuple):
@@ -76,14 +81,17 @@ def core_barrier(
 ) -> NkiInstruction:
     """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
 
+    Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning: kernels
+    of aws-neuron/nki-library have it.
+
     Raises
     ------
     KernelError : the launch has not two programs, ``cores`` is not (0, 1), or the machine is
-        older than NeuronCore-v3. BufferError : ``data`` is not in shared HBM. DeadlockError : the
+        older than NeuronCore-v3. BufferError : ``data`` is in neither memory. DeadlockError : the
         other core never comes to a barrier on the same tensor.
     """
     core, baton = _pair("core_barrier")
-    shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM,))
+    shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM, Space.SBUF))
     if as_integers(cores, "core_barrier of cores") != CORES:
         raise KernelError(
             "core_barrier synchronizes both cores",
@@ -94,7 +102,14 @@ def core_barrier(
     chosen = engine_of(engine, "core_barrier")
     allocation = shared.storage.allocation
     call = f"nisa.core_barrier of {allocation}"
-    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call, core.steps)
+    if not shared.in_hbm:
+        warnings.warn(
+            f"core_barrier got data in sbuf, which the cores do not share: {shared!r}",
+            BarrierWarning,
+            stacklevel=3,
+        )
+    point = allocation.id if shared.in_hbm else "sbuf"
+    baton.meet(core.seat, ("core_barrier", point), CORES, None, call, core.steps)
     # Read and written: what comes before it and what comes after depend on each other through it.
     core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
     return ISSUED

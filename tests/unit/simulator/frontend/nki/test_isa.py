@@ -292,6 +292,20 @@ def test_hints_change_nothing_and_do_not_warn():
         np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)
 
 
+def test_scalar_tensor_tensor_takes_a_column_of_any_dtype():
+    """As its stub says; it is tensor_scalar's that AWS's compiler wants in float32."""
+
+    def compute(x):
+        column = nl.ndarray((16, 1), nl.bfloat16)
+        nisa.tensor_copy(column, x[:, 0:1])
+        result = nl.ndarray(x.shape, x.dtype)
+        nisa.scalar_tensor_tensor(result, x, nl.multiply, column, nl.add, x)
+        return result
+
+    rounded = A[:, :1].astype(nl.bfloat16).astype(np.float32)
+    np.testing.assert_allclose(on_nki_tiles(compute, A), A * rounded + A, rtol=1e-6)
+
+
 def test_memset_takes_a_float_for_integers_if_it_is_one():
     """A habit of NKI 0.2 that aws-neuron/nki-library has (cross_partition_copy.py)."""
 

@@ -18,6 +18,7 @@ from difftest.simulator.baton import DeadlockError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.constants import dma_engine
+from difftest.simulator.frontend.nki.isa.multicore import BarrierWarning
 from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.machine import TRN1
 
@@ -252,7 +253,11 @@ GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
     ("call", "error", "text"),
     [
         (lambda: barrier(cores=(0,)), KernelError, "both cores"),
-        (lambda: barrier(data=nl.zeros((1, 1), nl.float32)), BufferError, "data in hbm"),
+        (
+            lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.psum)),
+            BufferError,
+            "data in hbm",
+        ),
         (
             lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm)),
             BufferError,
@@ -397,3 +402,23 @@ def test_sendrecv_sends_nothing_that_nothing_wrote():
 
     with pytest.raises(UnwrittenError, match="8 of 8 elements"):
         launch(kernel, (A,), grid=(2,))
+
+
+def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
+    def kernel(a):
+        me = nl.program_id(0)
+        scratch = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        row, own = nl.ndarray((1, 4), nl.float32), nl.zeros((1, 1), nl.int32)
+        nisa.dma_copy(row, a[me : me + 1])
+        nisa.dma_copy(scratch[me : me + 1], row)
+        for _ in range(3 * me):  # the first program is far ahead
+            nisa.memset(own, 1)
+        nisa.core_barrier(own, (0, 1))
+        nisa.dma_copy(row, scratch[1 - me : 2 - me])
+        nisa.dma_copy(out[me : me + 1], row)
+        return out
+
+    with pytest.warns(BarrierWarning, match="data in sbuf, which the cores do not share"):
+        result = launch(kernel, (A,), grid=(2,))
+    np.testing.assert_array_equal(result.outputs[0], A[::-1])
