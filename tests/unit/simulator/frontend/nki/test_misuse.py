@@ -53,7 +53,6 @@ MISUSES = {
         lambda: nl.fori_loop(0, 2, lambda i: wide(8)[:, i * 2 : 8]),
         "arithmetic",
     ),
-    "a tensor as a condition": (lambda: 1 if wide(8) else 2, "a tensor was used as a condition"),
     # NkiTensor: indexing and views
     "a negative step": (lambda: wide(8)[:, ::-1], "a slice has the step -1"),
     "an index too far": (lambda: wide(8)[:, 8], "index 8 of 8 elements"),
