@@ -146,7 +146,11 @@ def run_kernel(
     core = Core(chosen, grid, record=record, tile=tensor)
     core.rank, core.level = rank, known_level(level)
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
+    mode: _Fast | Run
+    if plain:
+        mode = core.plain = Run(chosen, grid)
+    else:
+        mode = _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         arguments = _Arguments(mode, function, by_reference=target.by_reference)

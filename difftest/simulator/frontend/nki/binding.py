@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from difftest.simulator.core import entering
 from difftest.simulator.errors import NkiError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,8 +36,7 @@ class SignatureError(NkiError, TypeError):
 def public(function: Function) -> Function:
     """``function`` with a :class:`SignatureError` for arguments that do not fit it."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -45,7 +45,7 @@ def public(function: Function) -> Function:
                 raise  # from inside the function
             raise _misfit(function, error, kwargs) from None
 
-    return cast(Function, call)
+    return cast(Function, functools.wraps(function)(entering(checked)))
 
 
 def _misfit(
