@@ -21,6 +21,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.frontend.nki import torch_tensors
 from difftest.simulator.frontend.nki.kernel import (
     NkiKernel,
     as_nki_kernel,
@@ -95,7 +96,8 @@ def launch(
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
+    args, kwargs : NumPy arrays become HBM tensors, in today's dialect torch tensors too;
+        everything else is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
@@ -151,7 +153,8 @@ def run_kernel(
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
-        arguments = _Arguments(mode, function, by_reference=target.by_reference)
+        todays = tensor is NkiTensor
+        arguments = _Arguments(mode, function, by_reference=target.by_reference, torch=todays)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
@@ -177,7 +180,17 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return outputs_of(launch(kernel, args, kwargs, record=False))
+    finished = run_kernel(kernel, args, kwargs, record=False)
+    tensors = finished.arguments.of_torch
+    if tensors:
+        for array, _ in finished.outputs:
+            torch_tensors.check_output(array)
+    outputs = outputs_of(finished.result())
+    if not tensors or outputs is None:
+        return outputs
+    if isinstance(outputs, tuple):
+        return tuple(map(torch_tensors.tensor_of, outputs))
+    return torch_tensors.tensor_of(outputs)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -235,16 +248,30 @@ class _Arguments:
     """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
 
     def __init__(
-        self, mode: _Fast | Run, function: Callable[..., Any], *, by_reference: bool
+        self,
+        mode: _Fast | Run,
+        function: Callable[..., Any],
+        *,
+        by_reference: bool,
+        torch: bool,
     ) -> None:
         self.mode = mode
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
+        self.torch = torch
+        """Whether the dialect takes torch's tensors and dtypes."""
+        self.of_torch = False
+        """Whether one of the arguments was a torch tensor."""
         self.copies: list[tuple[Array, Array]] = []
 
     def convert(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._tensor(name, value)
+        if self.torch and torch_tensors.is_tensor(value):
+            self.of_torch = True
+            return self._tensor(name, torch_tensors.array_of(value, name))
+        if self.torch and torch_tensors.is_dtype(value):
+            return torch_tensors.dtype_of(value)
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):

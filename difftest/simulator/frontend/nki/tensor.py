@@ -8,11 +8,14 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
@@ -26,6 +29,11 @@ from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
+
+
+class ControlFlowWarning(UserWarning):
+    """A kernel's Python depends on values that exist only when the kernel runs."""
+
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -42,6 +50,7 @@ class NkiTensor(Tile, NKIObject):
     __slots__ = ()
     __array_ufunc__ = None
     __hash__ = Tile.__hash__
+    in_place = True
 
     # -- attributes ------------------------------------------------------------------------------
 
@@ -202,3 +211,65 @@ class NkiTensor(Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
+
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "mod": "mod",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "matmul": "matmul",
+    "neg": "negative",
+    "abs": "abs",
+    "invert": "invert",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+"""Python's operators that no stub of NkiTensor has, and the function for each."""
+
+
+def _refused(name: str) -> Any:
+    def operator(self: NkiTensor, *others: Any) -> NoReturn:
+        raise KernelError(
+            "tensors of today's dialect have no operators",
+            happened=f"an operator of Python was used on a tensor, which stands for nl.{name}",
+            received=", ".join(f"{each!r:.60}" for each in (self, *others)),
+            remedy=f"write nl.{name}(...), or an instruction of nki.isa",
+        )
+
+    return operator
+
+
+for _symbol, _name in _OPERATORS.items():
+    for _method in (f"__{_symbol}__", f"__r{_symbol}__", f"__i{_symbol}__"):
+        setattr(NkiTensor, _method, _refused(_name))
+
+
+class ComparedTensor(NkiTensor):
+    """What ``nl.equal`` and the other comparisons return.
+
+    AWS's examples assert it, so it has a truth value: whether all of its elements are true. Other
+    tensors have none. Only a simulator knows it, of which a :class:`ControlFlowWarning` warns.
+    """
+
+    __slots__ = ()
+    __hash__ = NkiTensor.__hash__
+
+    def __bool__(self) -> bool:
+        warnings.warn(
+            ControlFlowWarning(
+                f"a comparison of tensors decides in Python ({kernel_location()}): a simulator "
+                "knows its value, a device's compiler does not"
+            ),
+            stacklevel=2,
+        )
+        return bool(np.all(self.engine_values() != 0))

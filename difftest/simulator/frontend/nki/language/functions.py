@@ -17,6 +17,7 @@ from difftest.simulator.errors import KernelError, NotModelledError, not_modelle
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import same_elements
+from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -77,9 +78,13 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
 def _binary(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
-        return elementwise(name, x, y, dtype)
+        made = elementwise(name, x, y, dtype)
+        return ComparedTensor.whole(made.storage) if name in _COMPARISONS else made
 
     return _named(function, name, f"``{name}(x, y)``, element by element.")
 
