@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from difftest.simulator.errors import NkiError
+from difftest.simulator.frontend.dispatch import PLAIN, PlainMode
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
@@ -38,12 +39,18 @@ class SignatureError(NkiError, TypeError):
 def public(function: Function) -> Function:
     """``function`` with a :class:`SignatureError` for arguments that do not fit it.
 
-    Where the table of levels has rows of it, each call asks for them.
+    Where the table of levels has rows of it, each call asks for them. In a launch in plain mode a
+    function of ``nl``, ``nisa`` or ``ncc`` is what that mode has under its name.
     """
     name = _api_name(function)
+    running = PLAIN.get
+    has_modes = name.startswith(("nl.", "nisa.", "ncc.")) and name.count(".") == 1
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        plain = running() if has_modes else None
+        if plain is not None:
+            return in_plain_mode(plain, args, kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -54,6 +61,17 @@ def public(function: Function) -> Function:
             if translated is not None:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
+
+    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        signature = inspect.signature(function)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            translated = todays(name, kwargs)
+            if translated is not None:
+                return call(*args, **translated)
+            raise _misfit(function, error, kwargs) from None
+        return plain.call(name, signature, args, kwargs)
 
     return cast(Function, _leveled(function, name, call))
 
