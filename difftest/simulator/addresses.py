@@ -194,6 +194,19 @@ class PlacedStorage(Storage):
         flags = self._flags(pattern, dtype, partition_axis)
         flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
 
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        if not self.shared:
+            super().forget_written(pattern, where, dtype=dtype, partition_axis=partition_axis)
+            return
+        self._flags(pattern, dtype, partition_axis)[where] = False
+
     def unwritten_in(
         self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0
     ) -> Array | None:

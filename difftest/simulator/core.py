@@ -107,8 +107,12 @@ class Core:
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
         """The number of this program to the baton."""
+        self.steps = 0
+        """How many instructions this program has issued, where it has a baton."""
         self.level: str | None = None
         """The level of NKI that the kernel is for; None for all of them."""
+        self.keeps_order = False
+        """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []
@@ -279,6 +283,7 @@ class Core:
         """
         number = self.instructions
         self.instructions = number + 1
+        self.steps += 1
         if moved is not None:
             moved.storage.allocation.moves += 1
         for tile in reads:

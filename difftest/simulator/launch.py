@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
-from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
-from difftest.simulator.frontend.nki import torch_tensors
 from difftest.simulator.frontend.nki.kernel import (
     NkiKernel,
     as_nki_kernel,
@@ -89,15 +89,15 @@ def launch(
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they meet in
-    ``nisa.core_barrier`` and ``nisa.sendrecv``.
+    The instances run one after the other; in today's dialect they take turns where they share
+    memory or meet: see :mod:`difftest.simulator.baton`.
 
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays become HBM tensors, in today's dialect torch tensors too;
-        everything else is passed as it is.
+    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; everything else
+        is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
@@ -153,8 +153,8 @@ def run_kernel(
         mode = NkiRun(chosen, grid) if tensor is NkiTensor else Run(chosen, grid)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
-        todays = tensor is NkiTensor
-        arguments = _Arguments(mode, function, by_reference=target.by_reference, torch=todays)
+        known = as_nki_dtype if tensor is NkiTensor else as_dtype
+        arguments = _Arguments(mode, function, known, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
@@ -183,16 +183,8 @@ def _launch_kernel(
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     finished = run_kernel(kernel, args, kwargs, record=False)
-    tensors = finished.arguments.of_torch
-    if tensors:
-        for array, _ in finished.outputs:
-            torch_tensors.check_output(array)
-    outputs = outputs_of(finished.result())
-    if not tensors or outputs is None:
-        return outputs
-    if isinstance(outputs, tuple):
-        return tuple(map(torch_tensors.tensor_of, outputs))
-    return torch_tensors.tensor_of(outputs)
+    foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+    return foreign.like([args, kwargs], outputs_of(finished.result()))
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -253,27 +245,24 @@ class _Arguments:
         self,
         mode: _Fast | Run,
         function: Callable[..., Any],
+        known: Callable[[object, str], Any],
         *,
         by_reference: bool,
-        torch: bool,
     ) -> None:
         self.mode = mode
+        self.known = known
+        """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
-        self.torch = torch
-        """Whether the dialect takes torch's tensors and dtypes."""
-        self.of_torch = False
-        """Whether one of the arguments was a torch tensor."""
         self.copies: list[tuple[Array, Array]] = []
 
     def convert(self, name: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return self._tensor(name, value)
-        if self.torch and torch_tensors.is_tensor(value):
-            self.of_torch = True
-            return self._tensor(name, torch_tensors.array_of(value, name))
-        if self.torch and torch_tensors.is_dtype(value):
-            return torch_tensors.dtype_of(value)
+        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
+        if array is not None:
+            return self._tensor(name, array)
+        dtype = foreign.named_dtype(value)
+        if dtype is not None:
+            return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):
@@ -296,7 +285,7 @@ class _Arguments:
         return clone
 
     def _tensor(self, name: str, array: Array) -> Any:
-        as_dtype(array.dtype, f"argument {name!r}")
+        self.known(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",

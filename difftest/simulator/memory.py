@@ -87,6 +87,7 @@ class Storage:
         "kept",
         "masked",
         "mutable",
+        "origin",
         "partition_step",
         "producer",
         "products",
@@ -125,6 +126,8 @@ class Storage:
         self.release = release
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.origin = ""
+        """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.products: Array | None = None
@@ -216,6 +219,26 @@ class Storage:
         if self.unwritten == 0:
             self.written = None
 
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
+        if not where.any():
+            return
+        if self.written is None:
+            self.written = np.full(self.units(), not self.unwritten)
+        parts = self._parts(dtype)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        region[where] = False
+        self.unwritten = self.units() - int(np.count_nonzero(self.written))
+        if self.unwritten == self.units():
+            self.written = None
+
     def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
         """Note that something else than a matmul writes these elements."""
         if self.products is None:
@@ -261,9 +284,11 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.masked or not self.unwritten:
+        if self.masked:
             return
         self.masked = True
+        if not self.unwritten:
+            return
         if self.written is None:
             self.data[...] = poison((), self.kept)[()]
             return

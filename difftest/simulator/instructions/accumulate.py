@@ -60,6 +60,7 @@ def _dimensions(call: Call) -> None:
     if len(src.shape) > MOST_DIMENSIONS:
         raise LimitError(
             f"exponential takes at most {MOST_DIMENSIONS} dimensions",
+            happened=f"exponential got a src of {len(src.shape)} dimensions",
             received=f"src {list(src.shape)}",
             limit=f"{MOST_DIMENSIONS}",
         )
@@ -69,13 +70,16 @@ def _starts_from(call: Call) -> None:
     """``reduce_init`` is given for load_reduce; otherwise it is left out (None)."""
     if call["reduce_init"] is None and call["command"] is Accumulate.LOAD_REDUCE:
         raise KernelError(
-            "exponential loads its registers from reduce_init", received="reduce_init=None"
+            "exponential loads its registers from reduce_init",
+            happened="exponential got reduce_cmd.load_reduce without reduce_init",
+            received="reduce_init=None",
         )
     if isinstance(call["reduce_init"], Descriptor) and (
         call["command"] is not Accumulate.LOAD_REDUCE
     ):
         raise KernelError(
             "exponential takes reduce_init with reduce_cmd.load_reduce only",
+            happened="exponential got a reduce_init that it would not load",
             received=f"reduce_init = {call['reduce_init']!r}, "
             f"reduce_cmd.{call['command'].name.lower()}",
         )
@@ -114,6 +118,7 @@ def exponential(
     if idle and not isinstance(reduce_init, np.ndarray) and reduce_init not in (None, 0):
         raise KernelError(
             "exponential takes reduce_init with reduce_cmd.load_reduce only",
+            happened="exponential got a reduce_init that it would not load",
             received=f"reduce_init={reduce_init!r}, reduce_cmd.{call['command'].name.lower()}",
         )
     values = as_float(src)
@@ -132,11 +137,14 @@ def _cumulative_operators(call: Call) -> None:
     op0, op1 = call["op0"], call["op1"]
     if op0.bitvec:
         raise KernelError(
-            "tensor_scalar_cumulative takes an arithmetic operator", received=f"op0={op0.name}"
+            "tensor_scalar_cumulative takes an arithmetic operator",
+            happened=f"tensor_scalar_cumulative got the bitvec operator {op0.name}",
+            received=f"op0={op0.name}",
         )
     if op1.name not in CUMULATIVE_OPS:
         raise KernelError(
             "tensor_scalar_cumulative accumulates with few operators",
+            happened=f"tensor_scalar_cumulative was to accumulate with {op1.name}",
             received=f"op1={op1.name}",
             limit=", ".join(CUMULATIVE_OPS),
         )
@@ -147,6 +155,7 @@ def _loads_imm1(call: Call) -> None:
     if call["imm1"] is None and call["command"] is Accumulate.LOAD_REDUCE:
         raise KernelError(
             "tensor_scalar_cumulative loads its registers from imm1",
+            happened="tensor_scalar_cumulative got load_reduce without imm1",
             received="imm1=None, reduce_cmd.load_reduce",
         )
 

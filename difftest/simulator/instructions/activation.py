@@ -12,6 +12,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
@@ -20,6 +21,7 @@ from difftest.simulator.instructions.registers import (
     LOADS_NOTHING,
     REDUCE_RES,
     Accumulate,
+    reach_of_registers,
     read_if_used,
     registers,
 )
@@ -52,6 +54,7 @@ def _bias(call: Call) -> None:
         if not call.into_existing or call.machine.nc_version < 3:
             raise KernelError(
                 "activation takes bias as a vector with one element in each partition",
+                happened=f"activation got a number as bias on {call.machine.name}",
                 received=f"bias of type {bias.__name__} on {call.machine.name}",
                 remedy="fill a [P, 1] tile with it",
             )
@@ -59,6 +62,7 @@ def _bias(call: Call) -> None:
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
         raise DtypeError(
             "activation takes bias of certain dtypes",
+            happened=f"activation got bias of {name_of(bias.dtype)}",
             received=f"bias = {bias!r}",
             limit="float32, float16, bfloat16",
         )
@@ -84,8 +88,15 @@ def _adds_up(call: Call) -> None:
     op = call["reduce_op"]
     if call["command"] is not Accumulate.IDLE and op is not None and op.name != "add":
         raise NotModelledError(
-            "the Scalar Engine accumulates with add", received=f"reduce_op={op.name}"
+            "the Scalar Engine accumulates with add",
+            happened=f"the Scalar Engine was to accumulate with {op.name}",
+            received=f"reduce_op={op.name}",
         )
+
+
+def _carries(call: Call, missing: Array) -> Array | None:
+    """Unless it also reduces."""
+    return carrying.in_place(call, missing) if call["command"] is Accumulate.IDLE else None
 
 
 @instruction(
@@ -104,7 +115,9 @@ def _adds_up(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
     result=like("data"),
+    reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
+    carries=_carries,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
@@ -125,6 +138,7 @@ def _first_stage(call: Call) -> None:
     if names not in _PAIRS:
         raise KernelError(
             "activate2's two operators are one of six pairs",
+            happened=f"activate2 got {names[0] or 'bypass'} and {names[1] or 'bypass'}",
             received=f"op0={names[0] or 'bypass'}, op1={names[1] or 'bypass'}",
             limit="; ".join(f"{a or 'bypass'}, {b or 'bypass'}" for a, b in _PAIRS),
         )
@@ -132,6 +146,7 @@ def _first_stage(call: Call) -> None:
         if op is None and call[f"reverse{number}"]:
             raise KernelError(
                 f"activate2's reverse{number} reverses an operator",
+                happened=f"activate2 got reverse{number} without op{number}",
                 received=f"reverse{number}=True with op{number}=bypass",
             )
 
@@ -143,6 +158,7 @@ def _one_immediate_dtype(call: Call) -> None:
     if len(set(dtypes.values())) > 1:
         raise DtypeError(
             "activate2 takes imm0 and imm1 of one dtype, if both are tiles",
+            happened="activate2 got immediates of two dtypes",
             received=", ".join(f"{name} {name_of(dtype)}" for name, dtype in dtypes.items()),
         )
 
@@ -153,6 +169,7 @@ def _reduces(call: Call) -> None:
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
         raise KernelError(
             "activate2 reduces with few operators",
+            happened=f"activate2 was to reduce with {op.name if op else 'no operator'}",
             received=f"reduce_op={op and op.name}, reduce_cmd.{call['command'].name.lower()}",
             limit=", ".join(_REDUCTIONS),
         )

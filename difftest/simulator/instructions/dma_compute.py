@@ -34,6 +34,7 @@ def _elements(call: Call) -> None:
     if len({tile.size for tile in tiles.values()}) > 1:
         raise ShapeError(
             "dma_compute takes tensors of the same number of elements",
+            happened="dma_compute got tensors of different sizes",
             received=", ".join(
                 f"{role} {list(tile.shape)} ({tile.size} elements)" for role, tile in tiles.items()
             ),
@@ -44,7 +45,10 @@ def _sums(call: Call) -> None:
     """It adds, and scales by 1 only."""
     if call["reduce_op"].name != "add":
         raise KernelError(
-            "dma_compute adds", received=f"reduce_op={call['reduce_op'].name}", limit="nl.add"
+            "dma_compute adds",
+            happened=f"dma_compute was to reduce with {call['reduce_op'].name}",
+            received=f"reduce_op={call['reduce_op'].name}",
+            limit="nl.add",
         )
     scales = call["scales"]
     if scales is None:
@@ -52,6 +56,7 @@ def _sums(call: Call) -> None:
     if len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales):
         raise KernelError(
             "dma_compute scales each source by 1.0",
+            happened=f"dma_compute got the scales {list(scales)}",
             received=f"scales={list(scales)} for {len(call.tiles)} sources",
             limit=f"None, or {[1.0] * len(call.tiles)}",
         )

@@ -2,7 +2,7 @@
 
 The hardware approximates the functions with piecewise polynomials; the simulator computes them to
 float32 precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported
-Activation Functions", at tag v2.26.0.
+Activation Functions", at tag v2.26.0; ``gelu_apprx_sigmoid_dx`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def _gelu_tanh(x: Array) -> Array:
     return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
 
 
+def _gelu_sigmoid_dx(x: Array) -> Array:
+    slope = _GELU_SIGMOID * x.astype(np.float64)
+    gate = _sigmoid(slope)
+    return _gated(1.0 + _gated(slope, 1.0 - gate), gate)
+
+
 def _silu_dx(x: Array) -> Array:
     gate = _sigmoid(x)
     return _gated(1.0 + _gated(x, 1.0 - gate), gate)
@@ -83,6 +89,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
     "gelu_dx": _gelu_dx,
     "gelu_apprx_tanh": _gelu_tanh,
     "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
+    "gelu_apprx_sigmoid_dx": _gelu_sigmoid_dx,
     "silu": lambda x: _gated(x, _sigmoid(x)),
     "silu_dx": _silu_dx,
     "tanh": np.tanh,

@@ -43,6 +43,7 @@ def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:
     if places.max() >= lines.shape[1]:
         raise OutOfBoundsError(
             "nc_n_gather takes indices of elements of the data",
+            happened=f"nc_n_gather got an index of {int(places.max())} in {lines.shape[1]}",
             received=f"index {int(places.max())} into {call['data']!r}",
             limit=f"0 to {lines.shape[1] - 1}",
         )
@@ -59,6 +60,7 @@ def _one_more(call: Call) -> None:
     if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
         raise ShapeError(
             "nonzero_with_count writes one element a partition more than it reads",
+            happened=f"nonzero_with_count got src {list(src.shape)} for dst {list(dst.shape)}",
             received=f"src {list(src.shape)}, dst {list(dst.shape)}",
             limit=f"{src.partitions} partitions, {src.free_size + 1} elements each",
         )
@@ -70,7 +72,9 @@ def _int32_options(call: Call) -> None:
         value = call[name]
         if not isinstance(value, int) or not info.min <= value <= info.max:
             raise KernelError(
-                f"nonzero_with_count takes {name} as an int32", received=f"{name}={value!r}"
+                f"nonzero_with_count takes {name} as an int32",
+                happened=f"nonzero_with_count got {name}={value!r:.40}",
+                received=f"{name}={value!r}",
             )
 
 

@@ -22,7 +22,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import accumulate
+from difftest.simulator.instructions.matmul import accumulate, accumulate_partly
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -57,8 +57,6 @@ SCALE_ROWS = QUADRANT // GROUP_PARTITIONS
 BIAS = 127
 """Of an 8-bit scale's exponent; its smallest value is 2**-127."""
 NOT_A_NUMBER = 255
-MOVING_BYTES = 16 * 1024
-"""A product may fill PSUM: 4096 float32 or 8192 bfloat16."""
 
 
 # -- packed elements and their scales --------------------------------------------------------------
@@ -93,6 +91,7 @@ def _scales_of(tile: Tile, partitions: int, name: str) -> Array:
     if (found == NOT_A_NUMBER).any():
         raise KernelError(
             "a scale of an MX group is a power of two",
+            happened=f"{name} holds a scale that is NaN",
             received=f"the code {NOT_A_NUMBER} (NaN) in {name} = {tile!r}",
         )
     factors = np.ldexp(np.float32(1), found.astype(np.int32) - BIAS)
@@ -106,6 +105,7 @@ def _whole_quadrants(*roles: str) -> Rule:
             if tile.partitions % QUADRANT:
                 raise ShapeError(
                     f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
+                    happened=f"{call.name} got {role} of {tile.partitions} partitions",
                     received=f"{role} {list(tile.shape)}",
                     limit="32, 64, 96, 128",
                 )
@@ -120,6 +120,7 @@ def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free
         raise ShapeError(
             f"{call.name}: the scales of {partitions} partitions lie in "
             f"{SCALE_ROWS} partitions of each quadrant",
+            happened=f"{call.name} got {role} {list(scale.shape)} for {partitions} partitions",
             received=f"{role} {list(scale.shape)}",
             limit=f"at least {last} partitions, {free} elements each",
             remedy=f"give {role} the shape {[last if last == SCALE_ROWS else partitions, free]}",
@@ -134,6 +135,7 @@ def _fours(call: Call) -> None:
     if src.free_size % GROUP_ELEMENTS:
         raise ShapeError(
             f"quantize_mx takes a multiple of {GROUP_ELEMENTS} elements a partition",
+            happened=f"quantize_mx got {src.free_size} elements a partition",
             received=f"src {list(src.shape)}: {src.free_size}",
         )
 
@@ -178,6 +180,7 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
     if not np.isfinite(largest).all():
         raise KernelError(
             "quantize_mx is documented for finite values",
+            happened="quantize_mx got an infinity or NaN",
             received="an infinity or NaN in src",
             remedy="clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum",
         )
@@ -202,18 +205,21 @@ def _sizes(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul_mx contracts over the partitions of both operands",
+            happened=f"nc_matmul_mx got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}",
         )
     if stationary.free_size % 2 or stationary.free_size > machine.gemm_stationary_fmax:
         raise LimitError(
             "the free size of nc_matmul_mx's stationary operand is even",
+            happened=f"nc_matmul_mx got stationary of {stationary.free_size} elements a partition",
             received=f"stationary {list(stationary.shape)}",
             limit=f"an even number up to {machine.gemm_stationary_fmax}",
         )
-    most = MOVING_BYTES // call.wanted_dtype(FLOAT32).itemsize
+    most = machine.psum_partition_bytes // call.wanted_dtype(FLOAT32).itemsize
     if moving.free_size > most:
         raise LimitError(
             "the free size of nc_matmul_mx's moving operand fits PSUM",
+            happened=f"nc_matmul_mx got moving of {moving.free_size} elements a partition",
             received=f"moving {list(moving.shape)}: {moving.free_size} elements a partition",
             limit=f"{most}",
         )
@@ -245,6 +251,7 @@ def _row_tile(call: Call) -> None:
     if wrong:
         raise KernelError(
             f"nc_matmul_mx's tiling: {wrong}",
+            happened=f"nc_matmul_mx got the tile {position} of the size {size}",
             received=f"tile_position={position}, tile_size={size}, "
             f"stationary {list(call['stationary'].shape)}",
         )
@@ -272,8 +279,8 @@ def _row_tile(call: Call) -> None:
         call.wanted_dtype(FLOAT32),
         Space.PSUM,
     ),
-    facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
-    reads_dst=lambda call: call["accumulate"],
+    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     fit=Fit.ELEMENTS,
     classic=False,
@@ -295,7 +302,8 @@ def nc_matmul_mx(
     left = _scaled(stationary, stationary_scale, "stationary_scale")
     right = _scaled(moving, moving_scale, "moving_scale")
     product = np.matmul(left.T, right).reshape(call.result.shape)
-    put = accumulate if call["accumulate"] else write
+    adds = call["accumulate"]
+    put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)
 
 

@@ -72,6 +72,7 @@ def _bounds_fit(call: Call) -> None:
         ):
             raise ShapeError(
                 f"rand2 takes {name} as a scalar or a vector with one element in each partition",
+                happened=f"rand2 got {name} of the shape {list(bound.shape)}",
                 received=f"{name} {list(bound.shape)} for dst of {partitions} partitions",
                 limit=f"a number, or shape {[partitions, 1]}",
             )
@@ -98,6 +99,7 @@ def rand2(call: Call, low: Any, high: Any) -> Array:
     if not np.all(bottom < top):
         raise KernelError(
             "rand2 takes a min below its max",
+            happened=f"rand2 got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}",
             received=f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}",
         )
     share = current().random.random(shape, dtype=np.float32)

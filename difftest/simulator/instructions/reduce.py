@@ -21,6 +21,7 @@ from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
     Call,
+    Reach,
     Result,
     Role,
     Takes,
@@ -127,11 +128,12 @@ def _axes(call: Call) -> None:
     """The reduced axes are free ones, each once; the last ones, unless the pattern reorders."""
     axes, data = call["axes"], call["data"]
     ndim = len(data.shape)
-    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
+    received = f"{asked} of {data!r}"
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
         raise ShapeError(
             f"{call.name} reduces free axes",
-            happened=f"{call.name} was to reduce an axis that is not a free one",
+            happened=f"{call.name} got {asked} for {ndim} dimensions",
             received=received,
             limit=f"axes 1 to {ndim - 1}",
             remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
@@ -139,6 +141,7 @@ def _axes(call: Call) -> None:
     if not call["reorders"] and axes != tuple(range(ndim - len(axes), ndim)):
         raise ShapeError(
             f"{call.name} reduces the last consecutive axes of the tile",
+            happened=f"{call.name} got {asked} for {ndim} dimensions",
             received=received,
             limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
             remedy="index the tile with nl.mgrid so that the axes to reduce come last",
@@ -151,7 +154,9 @@ def _reducible(call: Call) -> None:
         need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
         if call["negate"]:
             raise KernelError(
-                "negate goes with arithmetic operators", received=f"op={op.name}, negate=True"
+                "negate goes with arithmetic operators",
+                happened=f"{call.name} was to negate the result of {op.name}",
+                received=f"op={op.name}, negate=True",
             )
 
 
@@ -174,6 +179,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
@@ -195,6 +201,7 @@ def _across_partitions(call: Call) -> None:
     if op.name not in _ACROSS_PARTITIONS:
         raise KernelError(
             "tensor_partition_reduce takes few operators",
+            happened=f"tensor_partition_reduce was to reduce with {op.name}",
             received=op.name,
             limit="add, max, bitwise_or, bitwise_and",
         )
@@ -210,6 +217,7 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
@@ -225,17 +233,21 @@ def _with_tensor_scalar(call: Call) -> None:
     op0, reduce_op = call["op0"], call["reduce_op"]
     if op0.bitvec:
         raise KernelError(
-            "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={op0.name}"
+            "tensor_scalar_reduce takes an arithmetic operator",
+            happened=f"tensor_scalar_reduce got the bitvec operator {op0.name}",
+            received=f"op0={op0.name}",
         )
     if reduce_op.name not in _WITH_TENSOR_SCALAR:
         raise KernelError(
             "tensor_scalar_reduce takes few reductions",
+            happened=f"tensor_scalar_reduce was to reduce with {reduce_op.name}",
             received=f"reduce_op={reduce_op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
         )
     if reduce_op.name == "subtract" and call["command"] is not Accumulate.RESET_REDUCE:
         raise KernelError(
             "the Vector Engine's registers do not subtract",
+            happened="tensor_scalar_reduce was to subtract in the registers",
             received=f"reduce_op=subtract, {call['command'].name.lower()}",
             limit="reset_reduce, or one of add, multiply, maximum, minimum",
         )
@@ -257,6 +269,7 @@ def _with_tensor_scalar(call: Call) -> None:
         loads("reduce_init"),
     ),
     result=like("data"),
+    reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(

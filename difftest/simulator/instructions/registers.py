@@ -17,7 +17,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Role, Rule, Takes
+from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
 from difftest.simulator.instructions.rules import named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.memory import Shape
@@ -53,6 +53,11 @@ def one_a_partition(call: Call) -> Shape:
     return (call.result.shape[0], 1)
 
 
+def reach_of_registers(call: Call) -> Reach:
+    """Where the registers take part, they take up a whole row."""
+    return Reach.ELEMENT if call["command"] is Accumulate.IDLE else Reach.ROW
+
+
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
 REDUCE_INIT = Role(
     name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True
@@ -70,6 +75,7 @@ def commands(*allowed: Accumulate) -> Rule:
         if call["command"] not in allowed:
             raise KernelError(
                 f"{call.name} knows only some commands for its registers",
+                happened=f"{call.name} got reduce_cmd.{_shown(call['command'])}",
                 received=f"reduce_cmd.{_shown(call['command'])}",
                 limit=", ".join(_shown(one) for one in allowed if one is not Accumulate.READ),
             )
@@ -90,6 +96,7 @@ def loads(role: str) -> Rule:
             shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
             raise KernelError(
                 f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
+                happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
                 received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
             )
 
@@ -101,6 +108,7 @@ def read_if_used(call: Call) -> None:
     if call["command"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         raise KernelError(
             f"{call.name} reads the reduction registers only if it uses them",
+            happened=f"{call.name} was to read registers that it does not use",
             received=f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle",
             remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )
@@ -124,6 +132,7 @@ def registers(
         if held is None:
             raise KernelError(
                 "an instruction reads reduction registers into which nothing was reduced",
+                happened=f"registers of the {engine} engine were read before any reduction",
                 received=f"reduce_cmd.read of the {engine} engine's",
                 remedy="reduce into them first: reduce_cmd=nisa.reduce_cmd.reset_reduce",
             )

@@ -19,6 +19,7 @@ from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
     Number,
+    Reach,
     Result,
     Role,
     Takes,
@@ -29,6 +30,7 @@ from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
     one_a_partition,
+    reach_of_registers,
     read_if_used,
     registers,
 )
@@ -57,7 +59,10 @@ def _compares(call: Call) -> None:
     op: AluOp = call["compare"]
     if not op.comparison or op.unary:
         raise KernelError(
-            "affine_select takes a comparison", received=f"cmp_op={op.name}", limit="nl.equal, ..."
+            "affine_select takes a comparison",
+            happened=f"affine_select got {op.name} as its comparison",
+            received=f"cmp_op={op.name}",
+            limit="nl.equal, ...",
         )
 
 
@@ -72,6 +77,7 @@ def _predicate_repeats(call: Call) -> None:
     if not fits:
         raise ShapeError(
             "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+            happened=f"affine_select got pred {list(walked)} for on_true_tile {list(shape)}",
             received=f"pred {list(walked)}, on_true_tile {list(shape)}",
         )
 
@@ -104,12 +110,14 @@ def _range_rules(call: Call) -> None:
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
                 "range_select compares",
+                happened=f"range_select got {op.name} as a comparison",
                 received=f"comp_op={op.name}",
                 limit=", ".join(RANGE_COMPARISONS),
             )
     if call["on_false_value"] != float(np.finfo(np.float32).min):
         raise KernelError(
             "range_select's on_false_value is the smallest float32",
+            happened=f"range_select got on_false_value={call['on_false_value']!r:.40}",
             received=f"{call['on_false_value']!r}",
             limit="nl.fp32.min",
         )
@@ -117,6 +125,7 @@ def _range_rules(call: Call) -> None:
     if last > _EXACT_INDEX:
         raise KernelError(
             "range_select compares indices in float32",
+            happened=f"range_select was to compare indices up to {last - 1}",
             received=f"indices up to {last - 1}",
             limit=f"{_EXACT_INDEX}",
         )
@@ -126,7 +135,10 @@ def _keeps_the_largest(call: Call) -> None:
     op: AluOp = call["reduce_op"]
     if op.name != "maximum":
         raise NotModelledError(
-            f"{call.name} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
+            f"{call.name} reduces with max only",
+            happened=f"{call.name} was to reduce with {op.name}",
+            received=f"reduce_op={op.name}",
+            limit="nl.max",
         )
 
 
@@ -141,14 +153,16 @@ def _keeps_the_largest(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
+    reach=Reach.ROW,
+    counts_places=True,
 )
 def range_select(
     call: Call, on_true_tile: Array, bound0: Array, bound1: Array
 ) -> tuple[Array, Array | None]:
     """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
-    count = values[0].size
-    index = (call["range_start"] + np.arange(count, dtype=np.float32)).reshape(1, *values.shape[1:])
+    places = np.arange(values[0].size) if call.places is None else call.places
+    index = (call["range_start"] + places.astype(np.float32)).reshape(1, *values.shape[1:])
     low, high = (column(bound, values.ndim) for bound in (bound0, bound1))
     chosen = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
     result = np.where(chosen, values, np.float32(call["on_false_value"]))
@@ -181,6 +195,7 @@ def range_select(
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    reach=reach_of_registers,
 )
 def select_reduce(
     call: Call, on_true: Array, predicate: Array, on_false: Any

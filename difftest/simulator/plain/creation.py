@@ -166,9 +166,11 @@ def rand(shape: tuple[Shape, int], dtype: Any) -> PlainTensor:
     return tensor
 
 
-@means("nl.random_seed", mask=rules.absent)
-def random_seed(seed: Any, mask: None) -> None:
+@means("nl.random_seed")
+def random_seed(seed: Any, mask: Any) -> None:
     """Seed the launch's generator with an integer of 32 bits, or with a tile that holds one."""
+    if not rules.truth(mask, "nl.random_seed"):
+        return
     if isinstance(seed, PlainTensor):
         held = seed.read().astype(np.float64).reshape(-1)
         whole = len(held) == 1 and float(held[0]).is_integer()
@@ -209,7 +211,7 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
         return np.where(drawn[where] >= limit, x, np.zeros_like(x))
 
-    return each_element(data.shape, result, (data, *vectors), compute, mask)
+    return each_element(data.shape, result, (data, *vectors), compute, mask, carries=False)
 
 
 # -- indices, loops and the grid ------------------------------------------------------------------

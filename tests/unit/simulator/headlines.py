@@ -34,9 +34,9 @@ HEADLINES = {
     "one_dimensional_arange": "a tile on chip was indexed with index expressions of one dimension",
     "index_that_is_not_affine": "// made an index expression that is not affine",
     "hbm_with_a_value": "a tensor in HBM was to be created with a value",
-    "reduction_of_partitions": "tensor_reduce was to reduce an axis that is not a free one",
+    "reduction_of_partitions": "tensor_reduce got axis=0 for 2 dimensions",
     "transpose_too_wide": "nc_transpose got 128 x 512 elements",
-    "partitions_that_do_not_fit": "tensor_tensor's operands have different numbers of partitions",
+    "partitions_that_do_not_fit": "tensor_tensor got data1 and data2 of 128 and 1 partitions",
     "assignment_to_less": "a value [128, 512] was assigned to [128, 1]",
     "activation_outside_its_range": "log got -1.0, which is outside its range",
 }

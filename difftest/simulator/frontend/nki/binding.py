@@ -114,7 +114,8 @@ def _misfit(
     signature = inspect.signature(function)
     extra = next((name for name in kwargs if name not in signature.parameters), None)
     return SignatureError(
-        str(error),
+        "a call takes the parameters that its function is documented with",
+        happened=str(error),
         received=", ".join(f"{name}={value!r:.60}" for name, value in kwargs.items())
         or "positional arguments",
         limit=f"{function.__name__}({', '.join(signature.parameters)})",

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
 from difftest.simulator.frontend.nki.binding import public
@@ -30,12 +30,11 @@ from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 
-
-class ControlFlowWarning(UserWarning):
-    """A kernel's Python depends on values that exist only when the kernel runs."""
-
-
 Self = TypeVar("Self", bound="NkiTensor")
+
+
+class TruthWarning(UserWarning):
+    """A tensor decides in Python, which knows that it exists and not its values."""
 
 
 class NkiTensor(Tile, NKIObject):
@@ -49,6 +48,7 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
+    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
     in_place = True
 
@@ -82,6 +82,7 @@ class NkiTensor(Tile, NKIObject):
         return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
 
     def _view(self: Self, layout: Layout) -> Self:
+        self.check_bounds()
         pattern = Pattern(layout.offset, layout.shape, layout.strides)
         return type(self)(self.storage, pattern, 0, self.dtype)
 
@@ -105,6 +106,16 @@ class NkiTensor(Tile, NKIObject):
             return
         source = need_tile(value, "its value", "assignment")
         gate.issue(tensor_copy, (source,), dst=target)
+
+    def __bool__(self) -> bool:
+        """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
+        warnings.warn(
+            f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): to "
+            "ask whether it was given write 'is not None'",
+            TruthWarning,
+            stacklevel=2,
+        )
+        return True
 
     def __iter__(self: Self) -> Iterator[Self]:
         return (self[k] for k in range(self.shape[0]))
@@ -184,7 +195,7 @@ class NkiTensor(Tile, NKIObject):
     @public
     def view(self: Self, dtype: object) -> Self:
         """The same bits as another dtype; the last dimension is scaled."""
-        wanted = as_dtype(dtype)
+        wanted = as_nki_dtype(dtype)
         return self if wanted == self.dtype else self.reinterpret(wanted)
 
     @public
@@ -208,7 +219,7 @@ class NkiTensor(Tile, NKIObject):
         dtype: object = None,
     ) -> Any:
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
-        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
 
@@ -257,8 +268,8 @@ for _symbol, _name in _OPERATORS.items():
 class ComparedTensor(NkiTensor):
     """What ``nl.equal`` and the other comparisons return.
 
-    AWS's examples assert it, so it has a truth value: whether all of its elements are true. Other
-    tensors have none. Only a simulator knows it, of which a :class:`ControlFlowWarning` warns.
+    AWS's examples assert it, so its truth value says something: whether all elements are true.
+    Only a simulator knows that, of which a :class:`TruthWarning` warns.
     """
 
     __slots__ = ()
@@ -266,7 +277,7 @@ class ComparedTensor(NkiTensor):
 
     def __bool__(self) -> bool:
         warnings.warn(
-            ControlFlowWarning(
+            TruthWarning(
                 f"a comparison of tensors decides in Python ({kernel_location()}): a simulator "
                 "knows its value, a device's compiler does not"
             ),

@@ -73,9 +73,13 @@ OF_NUMPY = {
 }  # fmt: skip
 
 
+OF_TODAY = {"gelu_apprx_sigmoid_dx"}
+"""In the table of v2.32.0 alone; its test is that of today's dialect."""
+
+
 def test_the_functions_are_those_of_the_table():
     """AWS nki.api.shared.rst at v2.26.0, "Supported Activation Functions"."""
-    assert set(ACTIVATIONS) == set(FUNCTIONS)
+    assert set(ACTIVATIONS) == set(FUNCTIONS) | OF_TODAY
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -114,7 +118,7 @@ LIMITS = {  # name: (at -inf, at inf), for every function whose valid input rang
 
 
 def test_every_function_that_takes_infinities_has_its_limits():
-    assert set(LIMITS) == set(ACTIVATIONS) - set(VALID_RANGES)
+    assert set(LIMITS) == set(FUNCTIONS) - set(VALID_RANGES)
 
 
 @pytest.mark.parametrize("name", LIMITS)

@@ -14,7 +14,9 @@ from difftest.simulator.frontend.nki.constants import engine_of, member_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
@@ -56,13 +58,14 @@ def tensor_copy_predicated(
 def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None) -> NkiInstruction:
     """Every element of dst becomes a constant, of dst's own kind."""
     if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
+        if value.is_integer():
+            check_level("a float as nisa.memset's value for integers")
+            return memset(dst, int(value), engine, name)
         raise DtypeError(
             "memset takes a value of dst's own kind",
             happened=f"memset got the float {value!r} for a dst of {name_of(dst.dtype)}",
             received=f"value={value!r} for {dst!r}",
-            remedy=f"write {int(value)} for {name_of(dst.dtype)}"
-            if value.is_integer()
-            else "give dst a float dtype",
+            remedy="give dst a float dtype",
         )
     return issue(copies.memset, dst, (value,), (None,), engine=engine_of(engine, "memset"))
 
@@ -71,9 +74,11 @@ def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None)
 
 
 def affine(
-    dst: Any, pattern: Sequence[Sequence[int]], offset: int, multiplier: int, where: str
+    dst: Any, pattern: Sequence[Sequence[int]], offset: Any, multiplier: int, where: str
 ) -> Index:
     """``offset + channel * multiplier + sum(step * i)`` over dst's partitions and the pattern.
+
+    ``offset`` is an integer, or a register, which is read now.
 
     Raises
     ------
@@ -106,7 +111,8 @@ def affine(
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )
     steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
-    return Index(shape, as_integer(offset, "offset"), steps)
+    start = offset.device_value() if isinstance(offset, DeviceValue) else offset
+    return Index(shape, as_integer(start, "offset"), steps)
 
 
 @public
@@ -133,7 +139,7 @@ def check_priority(priority: Any, where: str) -> None:
         )
 
 
-def _check_sides(where: str, **sides: Any) -> None:
+def check_sides(where: str, **sides: Any) -> None:
     """DMA reads and writes HBM and SBUF; since NKI 0.3 PSUM is not among them."""
     for role, side in sides.items():
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
@@ -177,10 +183,10 @@ def dma_copy(
 ) -> NkiInstruction:
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
-    _check_sides("dma_copy", src=src, dst=dst)
+    check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
     skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
-    gathers, scatters = _stays_dynamic(src, skip), _stays_dynamic(dst, skip)
+    gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
@@ -191,14 +197,15 @@ def dma_copy(
     if dge == "none" and (_by_rows(src) or _by_rows(dst)):
         raise KernelError(
             "an offset for each row needs software descriptors",
+            happened="dma_copy with dge_mode.none got an offset for each row",
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = _keep(src) if gathers else src
+    source = keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (source,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (source,), (None, skip, dge))
     if gathers:
-        return issue(dma.dma_gather, dst, (source,), (skip, dge))
+        return issue(dma.dma_gather, dst, (source,), (None, skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -208,7 +215,8 @@ class KeptView(DynamicView):
     __slots__ = ()
 
 
-def _keep(view: DynamicView) -> KeptView:
+def keep(view: DynamicView) -> KeptView:
+    """The view for the DMA engines."""
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
 
 
@@ -217,7 +225,7 @@ def _by_rows(side: Any) -> bool:
     return isinstance(side, DynamicView) and not side.whole
 
 
-def _stays_dynamic(side: Any, skip: bool) -> bool:
+def stays_dynamic(side: Any, skip: bool) -> bool:
     """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
     if not isinstance(side, DynamicView):
         return False
@@ -236,7 +244,7 @@ def dma_transpose(
 ) -> NkiInstruction:
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
-    _check_sides("dma_transpose", src=src, dst=dst)
+    check_sides("dma_transpose", src=src, dst=dst)
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
             "dma_transpose writes dst in sbuf",
@@ -254,6 +262,7 @@ def dma_transpose(
     if skip and not isinstance(src, DynamicView):
         raise KernelError(
             "dma_transpose takes oob_mode.skip where src has a dynamic offset",
+            happened="dma_transpose got oob_mode.skip without a dynamic offset",
             received=f"oob_mode.skip with src {src!r}",
         )
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
@@ -262,12 +271,13 @@ def dma_transpose(
     elif dge in ("none", "swdge"):
         raise KernelError(
             "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
+            happened=f"dma_transpose got dge_mode.{dge} without an offset for each row",
             received=f"dge_mode.{dge} with src {src!r}",
         )
     elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    source = _keep(src) if _stays_dynamic(src, skip) else src
+    source = keep(src) if stays_dynamic(src, skip) else src
     return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
 
 
@@ -294,6 +304,7 @@ def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
     if broken:
         raise KernelError(
             f"dma_transpose with an offset for each row: {broken}",
+            happened="dma_transpose got an offset for each row that does not fit it",
             received=f"src = {src!r}, dge_mode.{dge}",
         )
 

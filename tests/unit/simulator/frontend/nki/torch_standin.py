@@ -46,7 +46,10 @@ class Tensor:
         return self.held.shape
 
     def detach(self):
-        return Tensor(self.held)
+        return Tensor(self.held, device=self.device.type)
+
+    def cpu(self):
+        return self if self.device.type == "cpu" else Tensor(self.held.copy())
 
     def numpy(self):
         if self.requires_grad:
