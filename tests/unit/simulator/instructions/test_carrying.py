@@ -215,3 +215,21 @@ def copied_out(x, compute):
     out = today_nl.ndarray(result.shape, result.dtype, buffer=today_nl.shared_hbm)
     today.dma_copy(out, result)
     return out
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (4, 3)])
+def test_a_reduction_carries_it_only_where_all_of_a_sum_was_never_written(rows, columns):
+    """Lanes that a kernel does not use (attention_tkg of nki-library), not a part of a sum."""
+
+    def compute(x):
+        part = today_nl.ndarray(x.shape, x.dtype)
+        today.tensor_copy(part[0:rows, 0:columns], x[0:rows, 0:columns])
+        total = today_nl.ndarray((6, 1), x.dtype)
+        today.tensor_reduce(total, today_nl.add, part, axis=1)  # the line
+        return total[0:rows]
+
+    if columns == 4:
+        expected = A[:rows].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5)
+    else:
+        assert "# the line" in raised(UnwrittenError, compute, A)
