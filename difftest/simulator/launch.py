@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
-from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -88,21 +89,23 @@ def launch(
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they meet in
-    ``nisa.core_barrier`` and ``nisa.sendrecv``.
+    The instances run one after the other; in today's dialect they take turns where they share
+    memory or meet: see :mod:`difftest.simulator.baton`.
 
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
+    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; everything else
+        is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
-    level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
-        exist, and those that have ended warn.
+    level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
+        raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
+        that have ended warn.
 
     Raises
     ------
@@ -144,7 +147,8 @@ def run_kernel(
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
-    core.rank, core.level = rank, known_level(level)
+    own = target.level if isinstance(target, NkiKernel) else None
+    core.rank, core.level = rank, known_level(level) or own
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run
     if plain:
@@ -153,7 +157,8 @@ def run_kernel(
         mode = _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
-        arguments = _Arguments(mode, function, by_reference=target.by_reference)
+        known = as_nki_dtype if tensor is NkiTensor else as_dtype
+        arguments = _Arguments(mode, function, known, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
@@ -179,7 +184,8 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return outputs_of(launch(kernel, args, kwargs, record=False))
+    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
+    return foreign.like([args, kwargs], outputs)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -204,7 +210,9 @@ def _bind(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise KernelError(
-            f"{function.__name__} takes {signature}", received=f"arguments that do not fit: {error}"
+            f"{function.__name__} takes {signature}",
+            happened=f"{function.__name__} was called with arguments that do not fit it",
+            received=f"arguments that do not fit: {error}",
         ) from None
     bound.apply_defaults()
     return bound
@@ -235,16 +243,24 @@ class _Arguments:
     """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
 
     def __init__(
-        self, mode: _Fast | Run, function: Callable[..., Any], *, by_reference: bool
+        self,
+        mode: _Fast | Run,
+        function: Callable[..., Any],
+        known: Callable[[object, str], Any],
+        *,
+        by_reference: bool,
     ) -> None:
         self.mode = mode
+        self.known = known
+        """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
         self.copies: list[tuple[Array, Array]] = []
 
     def convert(self, name: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return self._tensor(name, value)
+        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
+        if array is not None:
+            return self._tensor(name, array)
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):
@@ -267,7 +283,7 @@ class _Arguments:
         return clone
 
     def _tensor(self, name: str, array: Array) -> Any:
-        as_dtype(array.dtype, f"argument {name!r}")
+        self.known(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",

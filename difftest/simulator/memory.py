@@ -38,7 +38,7 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
-            happened="a tile has more partitions than the memory",
+            happened=f"a tile has {partitions} partitions",
             received=f"{what}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
@@ -58,7 +58,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
-            happened=f"a tile has more bytes in each partition than {allocation.space.value}",
+            happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",
@@ -87,6 +87,7 @@ class Storage:
         "mutable",
         "occupancy",
         "occupied",
+        "origin",
         "partition_step",
         "producer",
         "products",
@@ -130,6 +131,8 @@ class Storage:
         self.occupied = occupied
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.origin = ""
+        """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.products: Array | None = None
@@ -227,6 +230,26 @@ class Storage:
         self.unwritten = 0
         self.written = None
 
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
+        if not where.any():
+            return
+        if self.written is None:
+            self.written = np.full(self.units(), not self.unwritten)
+        parts = self._parts(dtype)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        region[where] = False
+        self.unwritten = self.units() - int(np.count_nonzero(self.written))
+        if self.unwritten == self.units():
+            self.written = None
+
     def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
         """Note that something else than a matmul writes these elements."""
         if self.products is None:
@@ -272,9 +295,11 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.masked or not self.unwritten:
+        if self.masked:
             return
         self.masked = True
+        if not self.unwritten:
+            return
         if self.written is None:
             self.data[...] = poison((), self.kept)[()]
             return

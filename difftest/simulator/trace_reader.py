@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.dtypes import NAMES
+from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import Location
 from difftest.simulator.trace import (
     Allocation,
@@ -225,9 +225,9 @@ def _attributes(value: object, where: str) -> Attributes:
 
 
 def _dtype(value: object, where: str) -> np.dtype[Any]:
-    if not isinstance(value, str) or value not in NAMES:
-        _refuse(where, value, ", ".join(sorted(NAMES)))
-    return NAMES[value]
+    if not isinstance(value, str) or value not in NKI_NAMES:
+        _refuse(where, value, ", ".join(sorted(NKI_NAMES)))
+    return NKI_NAMES[value]
 
 
 def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:

@@ -44,10 +44,12 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     if event.opcode in INDIRECT:
         run = small.shape[-1]
     elif event.opcode == "dma_transpose":
-        run = source.shape[-1]
+        run = source.shape[-1] if source.whole else target.shape[0]
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
+    if event.opcode == "dma_compute":  # half a copy's rate for two sources (ARCH4)
+        rows *= len(event.reads)
     if on_chip is None:
         first, last = 0, 1
         busy = _even(rows, clockwork.dma_engines)

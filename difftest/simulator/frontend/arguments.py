@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import DtypeError, KernelError, not_modelled
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 
@@ -91,9 +92,26 @@ def as_engine(value: object, where: str) -> Engine:
         return _ENGINES[int(value)]
     raise KernelError(
         f"{where} takes engine as a member of nki.isa.engine",
+        happened=f"{where} got {value!r:.40} as engine",
         received=f"engine={value!r}",
         limit=", ".join(f"nisa.{member.name}_engine" for member in engine if member.value),
     )
+
+
+def same_dtype(dtype: object, dst: Any, where: str) -> None:
+    """Raise unless ``dtype`` is left out or is that of a ``dst`` that exists.
+
+    Raises
+    ------
+    DtypeError : it is another one.
+    """
+    if dtype is not None and as_dtype(dtype) != dst.dtype:
+        raise DtypeError(
+            f"{where} writes into dst, in dst's dtype",
+            happened=f"{where} got another dtype than dst's",
+            received=f"dtype={dtype!r}, dst = {dst!r}",
+            remedy="leave dtype out, or give dst that dtype",
+        )
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
@@ -105,6 +123,7 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     except (TypeError, ValueError):
         raise KernelError(
             f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+            happened=f"{where} got {value!r:.40} as {kind.__name__}",
             received=f"{kind.__name__}={value!r}",
             limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
         ) from None
@@ -117,5 +136,6 @@ def as_accumulate(value: object, where: str) -> Accumulate:
     except (TypeError, ValueError, OverflowError):
         raise KernelError(
             f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
+            happened=f"{where} got {value!r:.40} as reduce_cmd",
             received=f"reduce_cmd={value!r}",
         ) from None

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -36,6 +38,7 @@ def issue(
     where: Array | None = None,
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
+    computed: Any = None,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -50,19 +53,25 @@ def issue(
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
+    computed : what the meaning would give, for a mask that changes how it is computed.
 
     Raises
     ------
     NkiError : a rule of the record is broken; nothing is written then.
     """
     core = current()
+    if core.baton is not None:
+        _let_others_catch_up(core, core.baton, (dst, *operands))
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
+    in_part: list[Tile] = []
     if instruction.in_place:
-        instruction.meaning(call, dst, *operands, where=where)
+        written = instruction.meaning(call, dst, *operands, where=where)
+        where = where if written is None else written
     else:
-        where = _compute(call, dst, operands, others, where)
+        made = (computed, None) if computed is not None else _results(call, dst, operands, where)
+        where = _put(call, dst, made, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -72,27 +81,56 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved, indices)
+        _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
 
 
-def _compute(
-    call: Call,
-    dst: Any,
-    operands: tuple[Any, ...],
-    others: tuple[Tile | None, ...],
-    where: Array | None,
-) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
-    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:
+    """Before an access to what programs share, let those go first that are behind.
+
+    What none of them has written yet, and none has to, is an argument: it is the same to all.
+    """
+    for operand in operands:
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:
+            storage = tile.storage
+            if storage.unwritten or storage.allocation.writes or tile is operands[0]:
+                baton.give_way(core.seat, core.steps)
+                return
+
+
+def _results(
+    call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+) -> tuple[Any, Carried | None]:
+    """What the instruction means for what its operands hold, and what of it counts as unwritten."""
+    carried: Carried | None = None
+    if may_carry(call, dst, operands):
+        values, carried = operand_values(call, operands, where)
+    else:
+        values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
-    results = call.instruction.meaning(call, *values)
-    further: list[tuple[Tile, Array]] = []
+    return call.instruction.meaning(call, *values), carried
+
+
+def _put(
+    call: Call,
+    dst: Any,
+    made: tuple[Any, Carried | None],
+    others: tuple[Tile | None, ...],
+    where: Array | None,
+    in_part: list[Tile],
+) -> Array | None:
+    """Write results to the destinations; where ``dst`` was written, None if everywhere.
+
+    Further destinations of which only some elements are written are appended to ``in_part``.
+    """
+    results, carried = made
+    further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
         further = [
-            (tile, made) for tile, made in zip(others, rest, strict=True) if tile is not None
+            (tile, value) for tile, value in zip(others, rest, strict=True) if tile is not None
         ]
         for tile, _ in further:
             check_destination(tile)
@@ -101,8 +139,14 @@ def _compute(
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
-    for tile, made in further:  # after dst, whose values may still lie in an operand that is one
-        write(tile, made)
+    if carried is not None:
+        carried.mark(call, dst, where)
+    for tile, value in further:  # after dst, whose values may still lie in an operand that is one
+        if type(value) is Masked:
+            in_part.append(tile)
+            write(tile, value.values, value.chosen)
+        else:
+            write(tile, value)
     return where
 
 
@@ -113,6 +157,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
@@ -122,7 +167,7 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
-    partial: list[Tile] = [] if where is None else [target]
+    partial: list[Tile] = in_part if where is None else [target, *in_part]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)

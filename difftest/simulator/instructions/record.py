@@ -45,6 +45,7 @@ class Takes(Enum):
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
+    TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
 
 
@@ -72,6 +73,26 @@ class Result(NamedTuple):
     shape: Shape
     dtype: DType
     space: Space = Space.SBUF
+
+
+class Reach(Enum):
+    """What one element of the first destination follows from: how a mask divides the work."""
+
+    ELEMENT = "the operands' elements at its place"
+    AXES = "their elements along the reduced axes"
+    ROW = "their elements in its partition"
+    TILE = "any of their elements"
+
+
+class Walk(NamedTuple):
+    """What a mask ranges over, where that is not what the instruction makes."""
+
+    shape: Shape
+    """The mask's."""
+    walked: Shape
+    """The same elements in the shape that ``axes`` count."""
+    axes: Mapping[str, tuple[int, ...]]
+    """By role, which of those axes an operand or a destination has."""
 
 
 class Masked(NamedTuple):
@@ -103,6 +124,7 @@ class Call:
         "machine",
         "operands",
         "options",
+        "places",
         "read_places",
         "reads_dst",
         "result",
@@ -135,6 +157,8 @@ class Call:
         """Which of a simple call's operands are tiles."""
         self.roles: tuple[str, ...] = ()
         """Of a simple call's destination, then of what it reads."""
+        self.places: Array | None = None
+        """Which elements of a row a mask leaves, for the few that count them; None for all."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -201,12 +225,20 @@ class Instruction:
     notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
-        For what moves bits instead of computing values, and for accumulation.
+        For what moves bits instead of computing values, and for accumulation. It returns where it
+        wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
+    walk : what a mask ranges over, if over neither.
+    reach : how a mask that is no box divides the work.
+    counts_places : whether the meaning depends on where in its row an element stands.
+    carries : of which elements of the result an operand's elements that were never written make
+        the same, or None of a call for which reading them is an error: see
+        :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
+    classic : whether the classic dialect can issue it; today's dialect alone names the others.
     """
 
     name: str
@@ -223,14 +255,25 @@ class Instruction:
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
+    walk: Callable[[Call], Walk] | None
+    reach: Callable[[Call], Reach]
+    counts_places: bool
+    carries: Callable[[Call, Array], Array | None] | None
     fit: Fit
     cost: str
     summary: str
     pages: tuple[str, ...]
+    classic: bool
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """All instructions, by name."""
+
+
+def classic_instructions() -> dict[str, Instruction]:
+    """Those that the classic dialect can issue, by name."""
+    return {name: record for name, record in INSTRUCTIONS.items() if record.classic}
+
 
 DST = Role(name="dst")
 
@@ -248,6 +291,7 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     if wanted not in engines:
         raise KernelError(
             f"{call.name} runs on the engines that implement it",
+            happened=f"{call.name} was to run on the engine {wanted.value}",
             received=f"engine={wanted.value}",
             limit=", ".join(engine.value for engine in engines),
         )
@@ -267,9 +311,14 @@ def instruction(
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
+    walk: Callable[[Call], Walk] | None = None,
+    reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
+    counts_places: bool = False,
+    carries: Callable[[Call, Array], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
+    classic: bool = True,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an instruction of its name, and register the record."""
 
@@ -292,10 +341,15 @@ def instruction(
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,
+            walk=walk,
+            reach=(lambda call: reach) if isinstance(reach, Reach) else reach,
+            counts_places=counts_places,
+            carries=carries,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],
             pages=pages or (f"{ISA}{name}",),
+            classic=classic,
         )
         INSTRUCTIONS[name] = record
         return record

@@ -11,7 +11,7 @@ from difftest.simulator.errors import BufferError, KernelError, LimitError, Shap
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
-from difftest.simulator.plain.indices import PlainIndex
+from difftest.simulator.plain.indices import PlainIndex, PlainMask, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.plain.running import current
@@ -23,7 +23,11 @@ from difftest.simulator.trace import Space
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
     if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (PlainIndex, Indirect)):
-        raise KernelError("engines assign tiles to tiles on chip", received=f"{target} = {value}")
+        raise KernelError(
+            "engines assign tiles to tiles on chip",
+            happened="something else than a tile on chip was in an assignment",
+            received=f"{target} = {value}",
+        )
     if isinstance(value, PlainTensor) and _is_same_place(target, value):
         return  # tile[...] += value has already written it
     if is_number(value):
@@ -34,8 +38,11 @@ def assign(target: Any, value: Any) -> None:
     if source.shape != destination.shape:
         source = _fit(source, destination)
     where = _written(source)
-    destination.write(cast(source, destination.dtype, where), where)
     destination.leave_out(where)
+    masked = destination.storage.masked
+    gone = np.zeros(source.shape, dtype=np.bool_) if masked else source.holes(where)
+    destination.write(cast(source, destination.dtype, where & ~gone), where & ~gone)
+    destination.forget(gone)
 
 
 def _is_same_place(a: PlainTensor, b: PlainTensor) -> bool:
@@ -48,7 +55,11 @@ def _fit(source: PlainTensor, target: PlainTensor) -> PlainTensor:
     if source.shape[0] == target.shape[0] and source.size == target.size:
         return source.at(source.positions.reshape(target.shape), 0)
     if source.shape[0] != target.shape[0] or source.ndim > target.ndim:
-        raise ShapeError("an assignment's value has its target's shape", received=f"{source}")
+        raise ShapeError(
+            "an assignment's value has its target's shape",
+            happened=f"a value {list(source.shape)} was assigned to {list(target.shape)}",
+            received=f"{source}",
+        )
     return source.spread(target.shape)
 
 
@@ -59,14 +70,29 @@ def _written(source: PlainTensor) -> Array:
 
 
 @means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
-def update(target: PlainTensor, op: str, other: Any) -> PlainTensor:
-    """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32."""
+def update(
+    target: PlainTensor, op: str, other: Any, mask: Any = None, *, begins: bool = False
+) -> PlainTensor:
+    """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32.
+
+    With ``begins`` what nothing has written yet becomes ``other``.
+    """
     product = isinstance(other, PlainTensor) and _is_product(other)
     if op == "add" and product and target.space is Space.PSUM:
         _accumulate(target.tile(), other)
     else:
         tile = target.tile()
-        binary(op, tile, other, tile.dtype, dst=tile)
+        held, kept = ~tile.missing(), mask_over(mask, tile.shape)
+        if begins and not held.all():
+            first = PlainMask(~held & kept)
+            source = other if other.shape == tile.shape else _fit(other, tile)
+            exact = source.dtype == tile.dtype
+            copied = (lambda x: x) if exact else to_float32
+            each_element(tile.shape, tile.dtype, (source,), copied, first, dst=tile)
+            mask = PlainMask(held & kept)
+            if not (held & kept).any():
+                return target
+        binary(op, tile, other, tile.dtype, mask, dst=tile)
     return target
 
 
@@ -79,21 +105,33 @@ def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
     _check_bank(target)
     rules.same_elements("accumulation", target, product)
     added = product.at(product.positions.reshape(target.shape), 0)
-    where = _written(added)
-    target.put(to_float32(target.read()) + to_float32(added.read(where)), where)
+    where, held = _written(added), ~target.missing()
+    values = to_float32(added.read(where))
+    if not held.all():
+        target.leave_out(where)
+    total = to_float32(target.read(held)) + values
+    target.put(np.where(held, total, values), where)
 
 
 def _check_bank(target: PlainTensor) -> None:
     """A matmul accumulates in PSUM, inside one bank of each partition."""
     if target.space is not Space.PSUM:
-        raise BufferError("the Tensor Engine writes to PSUM", received=repr(target))
+        raise BufferError(
+            "the Tensor Engine writes to PSUM",
+            happened=f"a matmul was to write to {target.space.value}",
+            received=repr(target),
+        )
     shape, own = target.storage.shape, target.storage.dtype.itemsize
     row = int(np.prod(shape[target.storage.partition + 1 :])) * own // target.itemsize
     blocks = target.positions // (row * shape[target.storage.partition])
     offsets = (blocks * row + target.positions % row) * target.itemsize
     banks = offsets // current().machine.psum_bank_bytes
     if banks.min() != banks.max():
-        raise LimitError("a matmul accumulates inside one PSUM bank", received=repr(target))
+        raise LimitError(
+            "a matmul accumulates inside one PSUM bank",
+            happened="a matmul's destination crosses PSUM banks",
+            received=repr(target),
+        )
 
 
 @means("astype", src=rules.tile())

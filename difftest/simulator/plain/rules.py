@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import as_dtype, is_float, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    NkiError,
+    ShapeError,
+    not_modelled,
+)
 from difftest.simulator.frontend.arguments import as_engine
-from difftest.simulator.plain.indices import integer
+from difftest.simulator.plain.indices import PlainMask, integer, mask_over
 from difftest.simulator.plain.rounding import is_number
 from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
@@ -31,16 +38,22 @@ def view(*spaces: Space, dtypes: tuple[np.dtype[Any], ...] = ()) -> Role:
 
     def role(value: Any, name: str, where: str) -> PlainTensor:
         if not isinstance(value, PlainTensor):
-            raise KernelError(f"{where} takes a tile as {name}", received=f"{value!r:.80}")
+            raise KernelError(
+                f"{where} takes a tile as {name}",
+                happened=f"{where} got a {type(value).__name__} as {name}",
+                received=f"{value!r:.80}",
+            )
         if value.space not in spaces:
             raise BufferError(
                 f"{where} takes {name} in certain memories",
+                happened=f"{where} got {name} in {value.space.value}",
                 received=repr(value),
                 limit=", ".join(space.value for space in spaces),
             )
         if dtypes and value.dtype not in dtypes:
             raise DtypeError(
                 f"{where} takes {name} of certain dtypes",
+                happened=f"{where} got {name} of {name_of(value.dtype)}",
                 received=repr(value),
                 limit=", ".join(map(name_of, dtypes)),
             )
@@ -63,7 +76,11 @@ def optional(role: Role) -> Role:
 def number(value: Any, name: str, where: str) -> Any:
     """A real number."""
     if not is_number(value):
-        raise KernelError(f"{where} takes {name} as a number", received=f"{value!r:.80}")
+        raise KernelError(
+            f"{where} takes {name} as a number",
+            happened=f"{where} got a {type(value).__name__} as {name}",
+            received=f"{value!r:.80}",
+        )
     return value
 
 
@@ -87,16 +104,26 @@ def needed_dtype(value: Any, name: str, where: str) -> np.dtype[Any]:
     return as_dtype(value)
 
 
+def dtype_of(dst: Any, wanted: np.dtype[Any] | None, where: str) -> None:
+    """A dtype, where it is named beside a ``dst``, is that of the ``dst``."""
+    if wanted is not None and wanted != dst.dtype:
+        raise DtypeError(
+            f"{where} writes into dst, in dst's dtype",
+            happened=f"{where} got another dtype than dst's",
+            received=f"{wanted}, dst {dst}",
+        )
+
+
 def absent(value: Any, name: str, where: str) -> None:
     """An argument that neither mode models."""
     if value not in (None, False):
         raise not_modelled(f"{where}'s {name}", f"{value!r:.80}")
 
 
-def no_mask(value: Any, name: str, where: str) -> None:
-    """No mask that leaves anything out."""
-    if value is not None and value is not True:
-        raise not_modelled(f"{where}'s mask", f"{value!r:.80}")
+def truth(mask: Any, where: str) -> bool:
+    """A mask over nothing that is walked: whether the call is made at all."""
+    require(not isinstance(mask, PlainMask), f"{where}: no tile to mask", error=KernelError)
+    return bool(mask_over(mask, ()).all())
 
 
 def member(kind: type[IntEnum]) -> Role:
@@ -106,7 +133,11 @@ def member(kind: type[IntEnum]) -> Role:
         try:
             return kind(value)
         except (TypeError, ValueError):
-            raise KernelError(f"{where} takes a {kind.__name__}", received=f"{value!r}") from None
+            raise KernelError(
+                f"{where} takes a {kind.__name__}",
+                happened=f"{where} got {value!r:.40} as {kind.__name__}",
+                received=f"{value!r}",
+            ) from None
 
     return role
 
@@ -130,16 +161,18 @@ def choose(wanted: Engine, where: str, *allowed: Engine) -> Engine:
     if wanted is not Engine.UNKNOWN and wanted not in allowed:
         raise KernelError(
             f"{where} runs on the engines that implement it",
+            happened=f"{where} was to run on the engine {wanted.value}",
             received=wanted.value,
             limit=", ".join(one.value for one in allowed),
         )
     return allowed[0] if wanted is Engine.UNKNOWN else wanted
 
 
-def require(fact: bool, rule: str, *received: Any, error: type[Any] = ShapeError) -> None:
-    """Raise unless ``fact`` holds."""
+def require(fact: bool, rule: str, *received: Any, error: type[NkiError] = ShapeError) -> None:
+    """Raise unless ``fact`` holds of what a call received."""
     if not fact:
-        raise error(rule, received=", ".join(map(str, received)))
+        given = ", ".join(map(str, received))
+        raise error(rule, happened=f"a call got {given}", received=given)
 
 
 def same_partitions(where: str, *tiles: PlainTensor) -> None:

@@ -70,7 +70,7 @@ def test_floats_are_kept_as_float32_on_chip(dtype):
 def test_each_tensor_is_checked_that_does_not_fit():
     core = Core(TRN2, (), record=True, tile=Tensor)
     for _ in range(2):
-        with pytest.raises(LimitError, match="more partitions than the memory"):
+        with pytest.raises(LimitError, match="a tile has 129 partitions"):
             core.allocate((129, 3), FLOAT32, Space.SBUF)
     assert core.trace.allocations == []
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.memories import Buffer, memory_of
@@ -102,7 +102,9 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
     array = np.array(constant)
     if not array.size:
         raise ShapeError(
-            "nl.shared_constant has at least one element", received=f"shape {array.shape}"
+            "nl.shared_constant has at least one element",
+            happened="nl.shared_constant got an array without elements",
+            received=f"shape {array.shape}",
         )
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
@@ -122,7 +124,11 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
     if size < 1:
-        raise ShapeError("nl.shared_identity_matrix has at least one row", received=f"n={size}")
+        raise ShapeError(
+            "nl.shared_identity_matrix has at least one row",
+            happened=f"nl.shared_identity_matrix was asked for {size} rows",
+            received=f"n={size}",
+        )
     return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
 
 
@@ -148,7 +154,5 @@ def memset(
 def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
     """A tile of the values of an index expression."""
     no_extras("nisa.iota", kwargs)
-    if mask is not None:
-        raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
-    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))
+    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype), mask=mask)
     return result

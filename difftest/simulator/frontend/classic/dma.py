@@ -8,7 +8,6 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, no_extras, oob_mode
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.masking import no_mask
 from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape, as_integers
@@ -35,8 +34,9 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
     no_extras("nl.load", kwargs)
     if isinstance(src, IndirectTile):
         need_tile(src.base, "src", "nl.load", HBM)
-        no_mask(mask, "nl.load of a tile of indices")
-        gathered: Tensor = issue(instructions.dma_gather, (src,), (False, "unknown"), dtype=dtype)
+        gathered: Tensor = issue(
+            instructions.dma_gather, (src,), (None, False, "unknown"), dtype=dtype, mask=mask
+        )
         return gathered
     source = need_tile(src, "src", "nl.load", HBM)
     tile: Tensor = issue(instructions.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
@@ -48,9 +48,8 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
     no_extras("nl.store", kwargs)
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
-        no_mask(mask, "nl.store to a tile of indices")
         value = _storable(value, loaded_shape(dst.shape))
-        issue(instructions.dma_scatter, (value,), (None, False, "unknown"), dst=dst)
+        issue(instructions.dma_scatter, (value,), (None, False, "unknown"), dst=dst, mask=mask)
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
     value = _storable(value, loaded_shape(target.shape))
@@ -81,6 +80,7 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
     if have[0] != shape[0] and have[0] != 1:
         raise ShapeError(
             "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
+            happened=f"nl.store got {have[0]} partitions for a destination of {shape[0]}",
             received=f"value {list(tile.shape)}, destination {list(shape)}",
         )
     spread = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
@@ -93,26 +93,35 @@ def load_transpose2d(
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     no_extras("nl.load_transpose2d", kwargs)
     if isinstance(src, IndirectTile):
-        raise KernelError("nl.load_transpose2d takes no tile of indices", received=f"{src!r}")
+        raise KernelError(
+            "nl.load_transpose2d takes no tile of indices",
+            happened="nl.load_transpose2d got a tensor indexed with a tile",
+            received=f"{src!r}",
+        )
     source = need_tile(src, "src", "nl.load_transpose2d", HBM)
     if source.ndim != 2:
-        raise ShapeError("nl.load_transpose2d takes two dimensions", received=f"{source!r}")
-    no_mask(mask, "nl.load_transpose2d")
-    tile: Tensor = issue(instructions.dma_transpose, (source,), (None, "unknown"), dtype=dtype)
+        raise ShapeError(
+            "nl.load_transpose2d takes two dimensions",
+            happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
+            received=f"{source!r}",
+        )
+    options = (None, "unknown", False)
+    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype, mask=mask)
     return tile
 
 
 def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object) -> None:
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     no_extras("nl.atomic_rmw", kwargs)
-    no_mask(mask, "nl.atomic_rmw")
     if not isinstance(dst, IndirectTile):
         raise KernelError(
-            "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
+            "nl.atomic_rmw takes a destination indexed by a tile",
+            happened="nl.atomic_rmw got a destination that no tile indexes",
+            received=f"{dst!r}",
         )
     value = _storable(value, loaded_shape(dst.shape))
     options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
-    issue(instructions.dma_scatter, (value,), options, dst=dst)
+    issue(instructions.dma_scatter, (value,), options, dst=dst, mask=mask)
 
 
 def dma_copy(
@@ -129,19 +138,25 @@ def dma_copy(
     dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
     skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
     if dst is None:
-        raise KernelError("dma_copy takes a tile as dst", received="None")
+        raise KernelError(
+            "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
+        )
     gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
         return
-    if mask is not None:
-        raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
+    if skip and rmw is not None:
+        raise KernelError(
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
+        )
     if scatters and not gathers:
-        issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst)
+        issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst, mask=mask)
     elif scatters or rmw is not None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        issue(instructions.dma_gather, (src,), (skip, dge), dst=dst)
+        issue(instructions.dma_gather, (src,), (None, skip, dge), dst=dst, mask=mask)
 
 
 def dma_transpose(
@@ -155,9 +170,8 @@ def dma_transpose(
 ) -> Tensor:
     """``src`` in SBUF with its axes permuted by the DMA engines."""
     no_extras("nisa.dma_transpose", kwargs)
-    if mask is not None:
-        raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     order = None if axes is None else as_integers(axes, "axes")
     dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge), dtype=dtype)
+    options = (order, dge, False)
+    result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
     return result

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from difftest.simulator.errors import ShapeError
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
 from difftest.simulator.tile import Tile
 
 
 class OperatorName(NamedTuple):
-    """An operator that a signature has as its default: ``nl.maximum``, and ``nl.equal``."""
+    """An operator by name: a signature's default, or one of ``nl`` that is no function."""
 
     nki_name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise KernelError(
+            f"nl.{self.nki_name} is an operator for instructions, and no function",
+            happened=f"nl.{self.nki_name} was called",
+            received=", ".join(f"{value!r:.60}" for value in args),
+            remedy=f"pass it to an instruction that takes it: op=nl.{self.nki_name}",
+        )
+
+
+def operator_of(op: object, where: str) -> AluOp:
+    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect.
+
+    Raises
+    ------
+    KernelError : it is no operator, or the machine does not have it.
+    """
+    found = alu_op(op, where, NKI_OPS)
+    machine = current().machine
+    if machine.nc_version < found.nc_version:
+        raise KernelError(
+            f"the operator {found.name} needs NeuronCore-v{found.nc_version}",
+            happened=f"{where} got the operator {found.name} on {machine.name}",
+            received=f"op={found.name} on {machine.name} (NeuronCore-v{machine.nc_version})",
+            remedy="launch with machine=TRN3, or compute it of the operators that the machine has",
+        )
+    return found
 
 
 def same_elements(where: str, **tiles: Any) -> None:
@@ -24,6 +53,7 @@ def same_elements(where: str, **tiles: Any) -> None:
     if len(sizes) > 1:
         raise ShapeError(
             f"{where} takes tiles of the same partitions and elements in each",
+            happened=f"{where} got tiles of different sizes",
             received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
             remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
             "nisa.tensor_scalar for one value in each partition",

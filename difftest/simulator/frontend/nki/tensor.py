@@ -8,11 +8,12 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.dtypes import as_nki_dtype
+from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
@@ -30,6 +31,10 @@ from difftest.simulator.tile import Tile
 Self = TypeVar("Self", bound="NkiTensor")
 
 
+class TruthWarning(UserWarning):
+    """A tensor decides in Python, which knows that it exists and not its values."""
+
+
 class NkiTensor(Tile, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
 
@@ -41,6 +46,7 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
+    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
 
     # -- attributes ------------------------------------------------------------------------------
@@ -55,6 +61,7 @@ class NkiTensor(Tile, NKIObject):
         """The name that the kernel gave it, empty if none."""
         return self.storage.allocation.name
 
+    @public
     def is_contiguous(self) -> bool:
         """Whether the elements are adjacent in row-major order; on chip in each partition."""
         return views.contiguous(self._layout())
@@ -63,6 +70,7 @@ class NkiTensor(Tile, NKIObject):
         """The access pattern as ``[[stride, count], ...]``."""
         return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
 
+    @public
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: no."""
         return False
@@ -71,6 +79,7 @@ class NkiTensor(Tile, NKIObject):
         return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
 
     def _view(self: Self, layout: Layout) -> Self:
+        self.check_bounds()
         pattern = Pattern(layout.offset, layout.shape, layout.strides)
         return type(self)(self.storage, pattern, 0, self.dtype)
 
@@ -85,6 +94,7 @@ class NkiTensor(Tile, NKIObject):
         if target.in_hbm:
             raise KernelError(
                 "tensors in HBM are written by DMA",
+                happened="a value was assigned to a tensor in HBM",
                 received=f"assignment to {target!r}",
                 remedy="use nisa.dma_copy(dst, src) or nl.store(dst, value)",
             )
@@ -94,12 +104,23 @@ class NkiTensor(Tile, NKIObject):
         source = need_tile(value, "its value", "assignment")
         gate.issue(tensor_copy, (source,), dst=target)
 
+    def __bool__(self) -> bool:
+        """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
+        warnings.warn(
+            f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): to "
+            "ask whether it was given write 'is not None'",
+            TruthWarning,
+            stacklevel=2,
+        )
+        return True
+
     def __iter__(self: Self) -> Iterator[Self]:
         return (self[k] for k in range(self.shape[0]))
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise KernelError(
             "a tensor is not an array: its values exist when the kernel runs",
+            happened="a tensor was used as a NumPy array",
             received=f"{self!r} used as a NumPy array",
             remedy="return a tensor in nl.shared_hbm to see its values, or nl.device_print it",
         )
@@ -116,12 +137,7 @@ class NkiTensor(Tile, NKIObject):
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
         if isinstance(index, DeviceValue) or not is_integer(index):
             return select_one(self, dim, index)
-        layout = self._layout()
-        axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim
-        if not is_integer(axis) or not 0 <= axis < self.ndim:
-            return self._view(views.squeeze(layout, dim))  # raises
-        key = [slice(None)] * self.ndim
-        return self._view(views.index(layout, (*key[:axis], index, *key[axis + 1 :])))
+        return self._view(views.pick(self._layout(), dim, index))
 
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
@@ -158,10 +174,10 @@ class NkiTensor(Tile, NKIObject):
         """Adjacent dimensions, both ends included, as one."""
         return self._view(views.flatten(self._layout(), start_dim, end_dim))
 
-    def reshape(self: Self, shape: Any = None, *, new_shape: Any = None) -> Self:
-        """The same elements in another shape; ``new_shape`` is what NKI 0.4 called ``shape``."""
-        wanted = new_shape if shape is None else shape
-        return self._view(views.reshape(self._layout(), wanted))
+    @public
+    def reshape(self: Self, shape: Any) -> Self:
+        """The same elements in another shape."""
+        return self._view(views.reshape(self._layout(), shape))
 
     @public
     def rearrange(
@@ -176,10 +192,13 @@ class NkiTensor(Tile, NKIObject):
     @public
     def view(self: Self, dtype: object) -> Self:
         """The same bits as another dtype; the last dimension is scaled."""
-        wanted = as_dtype(dtype)
+        wanted = as_nki_dtype(dtype)
         return self if wanted == self.dtype else self.reinterpret(wanted)
 
-    reinterpret_cast = view
+    @public
+    def reinterpret_cast(self: Self, dtype: object) -> Self:
+        """:meth:`view` under its other name."""
+        return self.view(dtype)
 
     @public
     def indirect(self, index: Any, num_elem: int | None = None) -> NoReturn:
@@ -197,6 +216,6 @@ class NkiTensor(Tile, NKIObject):
         dtype: object = None,
     ) -> Any:
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
-        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)

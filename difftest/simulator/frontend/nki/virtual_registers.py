@@ -7,12 +7,16 @@ NKI 0.7 documents them.
 
 from __future__ import annotations
 
+import linecache
+import re
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import is_integer
 
@@ -44,6 +48,7 @@ class DeviceValue(NKIObject):
         if self._value is None:
             raise UnwrittenError(
                 "a register is written before it is read",
+                happened="a register was read that nothing had written",
                 received="a register from nisa.register_alloc()",
                 remedy="nisa.register_alloc(0), nisa.register_move or nisa.register_load first",
             )
@@ -63,11 +68,13 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
+            happened=f"a register's value was asked for: {use}",
             received=f"{use} of {self!r}",
-            remedy="loop with nl.fori_loop or nl.while_loop, and index with ap(scalar_offset=...)",
+            remedy="loop with nl.fori_loop or nl.while_loop, index with ap(scalar_offset=...), and "
+            "calculate in SBUF",
         )
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
         self._refuse("if, while, and, or, not")
 
     def __int__(self) -> NoReturn:
@@ -85,11 +92,37 @@ class DeviceValue(NKIObject):
     __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
     __hash__ = object.__hash__
 
+    def __neg__(self) -> NoReturn:
+        self._refuse("arithmetic")
+
+    def _calculate(self, other: Any) -> Any:
+        self._refuse("arithmetic")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
+    __mod__ = __rmod__ = _calculate
+
+
+_WHILE = re.compile(r"while\s+[A-Za-z_][\w.]*\s*:")
+"""A line of a kernel whose loop tests one name."""
+
 
 class VirtualRegister(DeviceValue):
-    """``nisa.VirtualRegister``: a variable of 32 bits."""
+    """``nisa.VirtualRegister``: a variable of 32 bits.
+
+    ``while register:`` is a loop on the device that ended with NKI 0.7; anywhere else in Python's
+    control flow its value is refused.
+    """
 
     __slots__ = ()
+
+    def __bool__(self) -> bool:
+        caller = sys._getframe(1)
+        line = linecache.getline(caller.f_code.co_filename, caller.f_lineno)
+        if not _WHILE.match(line.strip()):
+            self._refuse("if, while, and, or, not")
+        check_level("while with a register")
+        return self.device_value() != 0
 
     def set(self, value: int, where: str) -> None:
         """Write the register.
@@ -101,6 +134,7 @@ class VirtualRegister(DeviceValue):
         if self.frozen:
             raise KernelError(
                 "a loop's variable is not written: the loop alone counts",
+                happened=f"{where} was to write a loop's variable",
                 received=f"{where} of a loop variable",
                 remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
             )
@@ -116,7 +150,10 @@ def thirty_two_bits(value: int, where: str) -> int:
     """
     if not -(1 << 31) <= value < 1 << 32:
         raise KernelError(
-            "registers have 32 bits", received=f"{value} in {where}", limit="-2**31 to 2**32 - 1"
+            "registers have 32 bits",
+            happened=f"a register was to hold {value}",
+            received=f"{value} in {where}",
+            limit="-2**31 to 2**32 - 1",
         )
     return value
 
@@ -135,6 +172,7 @@ class NkiScalar(DeviceValue):
             if other.dtype != self.dtype:
                 raise KernelError(
                     "NkiScalars that are calculated with have one dtype",
+                    happened=f"NkiScalars of {self.dtype} and {other.dtype} met",
                     received=f"{self.dtype} and {other.dtype}",
                 )
         elif not is_integer(other) or isinstance(other, DeviceValue):
@@ -156,5 +194,8 @@ class NkiScalar(DeviceValue):
     def __mul__(self, other: Any) -> Any:
         return self._with(other, np.multiply)
 
-    __radd__ = __add__
-    __rmul__ = __mul__
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, np.add)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, np.multiply)

@@ -6,6 +6,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import (
     dge_mode,
     dma_engine,
@@ -15,7 +16,8 @@ from difftest.simulator.frontend.nki.constants import (
     oob_mode,
     reduce_cmd,
 )
-from difftest.simulator.frontend.nki.isa.activations import activation, activation_reduce
+from difftest.simulator.frontend.nki.isa.activations import activate2, activation, activation_reduce
+from difftest.simulator.frontend.nki.isa.dma_sums import dma_compute
 from difftest.simulator.frontend.nki.isa.elementwise import (
     bn_aggr,
     bn_stats,
@@ -26,6 +28,7 @@ from difftest.simulator.frontend.nki.isa.elementwise import (
     tensor_tensor,
     tensor_tensor_scan,
 )
+from difftest.simulator.frontend.nki.isa.microscaling import nc_matmul_mx, quantize_mx
 from difftest.simulator.frontend.nki.isa.moves import (
     dma_copy,
     dma_transpose,
@@ -36,9 +39,12 @@ from difftest.simulator.frontend.nki.isa.moves import (
 )
 from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
+from difftest.simulator.frontend.nki.isa.random_numbers import rand2, rng
 from difftest.simulator.frontend.nki.isa.reductions import (
+    exponential,
     tensor_partition_reduce,
     tensor_reduce,
+    tensor_scalar_cumulative,
     tensor_scalar_reduce,
 )
 from difftest.simulator.frontend.nki.isa.registers import (
@@ -54,7 +60,9 @@ from difftest.simulator.frontend.nki.isa.searches import (
     max8,
     nc_find_index8,
     nc_match_replace8,
+    nc_n_gather,
     nc_stream_shuffle,
+    nonzero_with_count,
     sequence_bounds,
 )
 from difftest.simulator.frontend.nki.isa.selections import (
@@ -62,9 +70,10 @@ from difftest.simulator.frontend.nki.isa.selections import (
     range_select,
     select_reduce,
 )
+from difftest.simulator.frontend.nki.levels import check_name, ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
-from difftest.simulator.frontend.nki.unmodelled import unmodelled
+from difftest.simulator.frontend.nki.unmodelled import Unmodelled, unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 tensor_engine = engine.tensor
@@ -75,37 +84,32 @@ unknown_engine = engine.unknown
 
 _DOCUMENTED = unmodelled(
     "nki.isa",
-    [
-        "activate2",
-        "dma_compute",
-        "exponential",
-        "nc_matmul_mx",
-        "nc_n_gather",
-        "nonzero_with_count",
-        "quantize_mx",
-        "rand2",
-        "rand_get_state",
-        "rand_set_state",
-        "rng",
-        "set_rng_seed",
-        "tensor_scalar_cumulative",
-        "topk",
-    ],
+    ["rand_get_state", "rand_set_state", "set_rng_seed"],
+)
+_DOCUMENTED["topk"] = Unmodelled(
+    "nki.isa.topk",
+    "AWS's pages contradict each other on its result: the stub of nki.isa.topk has K ascending "
+    "values in each partition, nki/library/api/gpsimd-topk.rst has them in a layout over 16 "
+    "partitions, in an order that is not relied upon (both v2.32.0). Take 8 at a time with "
+    "nisa.max8, nisa.nc_find_index8 and nisa.nc_match_replace8",
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _DOCUMENTED:
+        check_name(f"nisa.{name}")
         return _DOCUMENTED[name]
-    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
+    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}{ending(f'nisa.{name}')}")
 
 
+@public
 def get_nc_version() -> Any:
     """The generation of the machine that runs: a member of ``nisa.nc_version``."""
     return nc_version(current().machine.nc_version)
 
 
+@public
 def get_nc_sub_version() -> int:
     """The revision of the silicon: the first."""
     return 0
@@ -115,6 +119,7 @@ __all__ = [
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -123,11 +128,13 @@ __all__ = [
     "constants",
     "core_barrier",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
     "dma_transpose",
     "dropout",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
@@ -139,10 +146,15 @@ __all__ = [
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
+    "rand2",
     "range_select",
     "reciprocal",
     "reduce_cmd",
@@ -150,6 +162,7 @@ __all__ = [
     "register_load",
     "register_move",
     "register_store",
+    "rng",
     "scalar_engine",
     "scalar_load",
     "scalar_store",
@@ -163,6 +176,7 @@ __all__ = [
     "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",

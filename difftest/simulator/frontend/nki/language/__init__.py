@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, INT32, TFLOAT32
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT4_E2M1FN_X4,
+    FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
+    FLOAT8_E4M3FN_X4,
+    FLOAT8_E5M2,
+    FLOAT8_E5M2_X4,
+    FLOAT8_E8M0FNU,
+    INT32,
+    TFLOAT32,
+)
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.language.creation import (
     ds,
@@ -14,6 +26,7 @@ from difftest.simulator.frontend.nki.language.creation import (
     full,
     ndarray,
     ones,
+    par_dim,
     rand,
     shared_constant,
     shared_identity_matrix,
@@ -69,6 +82,7 @@ from difftest.simulator.frontend.nki.language.shapes import (
     transpose,
     where,
 )
+from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.unmodelled import unmodelled
@@ -79,7 +93,11 @@ float16 = np.dtype(np.float16)
 bfloat16 = BFLOAT16
 tfloat32 = TFLOAT32
 float8_e4m3 = FLOAT8_E4M3
+float8_e4m3fn = FLOAT8_E4M3FN
 float8_e5m2 = FLOAT8_E5M2
+float8_e4m3fn_x4 = FLOAT8_E4M3FN_X4
+float8_e5m2_x4 = FLOAT8_E5M2_X4
+float4_e2m1fn_x4 = FLOAT4_E2M1FN_X4
 int8 = np.dtype(np.int8)
 int16 = np.dtype(np.int16)
 int32 = INT32
@@ -87,15 +105,12 @@ uint8 = np.dtype(np.uint8)
 uint16 = np.dtype(np.uint16)
 uint32 = np.dtype(np.uint32)
 bool_ = BOOL
+DType = np.dtype
+"""What a dtype is, for annotations; AWS's is a string."""
 
 _DOCUMENTED = unmodelled(
     "nki.language",
     [
-        "float4_e2m1fn_x4",
-        "float8_e4m3fn",
-        "float8_e4m3fn_x4",
-        "float8_e5m2_x4",
-        "float8_e8m0fnu",
         "alloc_tiles",
         "blocks",
         "tiles",
@@ -104,7 +119,14 @@ _DOCUMENTED = unmodelled(
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
+_LATER_DTYPES = {"float8_e8m0fnu": FLOAT8_E8M0FNU}
+"""Dtypes that not all levels have: each access is checked."""
+
+
 def __getattr__(name: str) -> Any:
+    check_name(f"nl.{name}")
+    if name in _LATER_DTYPES:
+        return _LATER_DTYPES[name]
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in _DOCUMENTED:
@@ -113,6 +135,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiScalar",
@@ -128,8 +151,12 @@ __all__ = [
     "dynamic_range",
     "empty_like",
     "expand_dims",
+    "float4_e2m1fn_x4",
     "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e4m3fn_x4",
     "float8_e5m2",
+    "float8_e5m2_x4",
     "float16",
     "float32",
     "fori_loop",
@@ -153,6 +180,7 @@ __all__ = [
     "no_reorder",
     "num_programs",
     "ones",
+    "par_dim",
     "private_hbm",
     "prod",
     "program_id",

@@ -15,7 +15,6 @@ import numpy as np
 from difftest.simulator.core import Core, current
 from difftest.simulator.errors import KernelError, Location, kernel_location
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
@@ -35,9 +34,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     KernelError : a bound is neither integer nor register, ``step`` is not a positive integer, or
         the body returns a value.
     """
-    check_level("nl.fori_loop")
     values = _range(lower, upper, step, "nl.fori_loop")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
+    _check_order()
     with _turns(kernel_location()) as turn:
         for value in values:
             turn(value)
@@ -52,8 +51,8 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     ------
     KernelError : ``init``, or what the body returns, is no register.
     """
-    check_level("nl.while_loop")
     register = _condition(init, "init")
+    _check_order()
     with _turns(kernel_location()) as turn:
         while (value := register.device_value()) != 0:
             turn(value)
@@ -63,12 +62,12 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 @public
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
     """A loop on the device over registers; deprecated in NKI 0.6, and ended with 0.7."""
-    check_level("nl.dynamic_range")
     first, last = (0, start) if stop is None else (start, stop)
     return _walk(_range(first, last, step, "nl.dynamic_range"))
 
 
 def _walk(values: range) -> Iterator[VirtualRegister]:
+    _check_order()
     with _turns(kernel_location()) as turn:
         for value in values:
             turn(value)
@@ -85,6 +84,7 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
         raise KernelError(
             f"{where} takes step as a positive integer that is known when the kernel is built",
+            happened=f"{where} got step={step!r:.40}",
             received=f"step={step!r}",
         )
     return range(_bound(lower, where), _bound(upper, where), step)
@@ -98,6 +98,7 @@ def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
         raise KernelError(
             f"nl.while_loop takes {what} as a register",
+            happened=f"nl.while_loop got a {type(value).__name__} as {what}",
             received=f"{type(value).__name__} {value!r:.60}",
             remedy="make one with nisa.register_alloc(), and return it from the body",
         )
@@ -108,8 +109,20 @@ def _check_nothing(returned: object) -> None:
     if returned is not None and not isinstance(returned, NkiInstruction):
         raise KernelError(
             "the body of nl.fori_loop returns nothing",
+            happened=f"the body of nl.fori_loop returned a {type(returned).__name__}",
             received=f"{type(returned).__name__} {returned!r:.60}",
             remedy="keep what goes from turn to turn in SBUF or HBM",
+        )
+
+
+def _check_order() -> None:
+    """Raise inside ``nl.no_reorder``."""
+    if current().keeps_order:
+        raise KernelError(
+            "a loop on the device does not run inside nl.no_reorder",
+            happened="a loop on the device was to run inside nl.no_reorder",
+            received="the loop, in a with block of nl.no_reorder()",
+            remedy="write nl.no_reorder() inside the loop's body, or a loop over Python integers",
         )
 
 

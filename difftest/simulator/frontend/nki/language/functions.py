@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, as_dtype
-from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
+from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
+from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.operands import same_elements
+from difftest.simulator.frontend.nki.language import rounding
+from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
@@ -34,7 +37,7 @@ Function = Callable[..., Any]
 
 
 def _wanted(dtype: object, tile: Tile) -> Any:
-    return tile.dtype if dtype is None else as_dtype(dtype)
+    return tile.dtype if dtype is None else as_nki_dtype(dtype)
 
 
 def _named(function: Function, name: str, summary: str) -> Function:
@@ -48,17 +51,21 @@ def _named(function: Function, name: str, summary: str) -> Function:
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
-    op, where = ALU_OPS[name], f"nl.{name}"
+    where = f"nl.{name}"
+    op = operator_of(OperatorName(name), where)
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
     if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
         raise KernelError(
-            f"{where} takes two tiles, or a tile and a number", received=f"{x!r:.60} and {y!r:.60}"
+            f"{where} takes two tiles, or a tile and a number",
+            happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
+            received=f"{x!r:.60} and {y!r:.60}",
         )
     wanted = _wanted(dtype, tiles[0])
     if len(tiles) == 1:
         if name == "power" and tiles[0] is x:
             raise NotModelledError(
                 "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
+                happened="nl.power got a tile and a number",
                 received=f"nl.power({x!r}, {y!r})",
             )
         number = y if tiles[0] is x else x
@@ -66,11 +73,19 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         return gate.issue(
             vector_engine.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
         )
+    if name in ("abs_max", "abs_min") and y.size == y.shape[0] < x.size:
+        # AWS's examples put a column beside a tile; other functions do not broadcast.
+        return gate.issue(
+            vector_engine.tensor_scalar, (x, y, None), (op, False, None, False), dtype=wanted
+        )
     same_elements(where, x=x, y=y)
-    wide = all(tile.dtype.kind in "iu" and tile.dtype.itemsize == 4 for tile in tiles)
-    in_psum = any(tile.space is Space.PSUM for tile in tiles)
-    engine = Engine.VECTOR if wide and in_psum else Engine.UNKNOWN
-    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
+    if all(dtype in vector_engine.WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
+        made = ndarray(x.shape, wanted)
+        in_psum = any(tile.space is Space.PSUM for tile in tiles)
+        engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
+        gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dst=made, engine=engine)
+        return made
+    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
 
 
 def _binary(name: str) -> Function:
@@ -94,6 +109,8 @@ def _unary(name: str) -> Function:
 def _activation(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
         tile = need_tile(x, "x", f"nl.{name}")
+        if name == "rsqrt" and tile.space is Space.PSUM:
+            check_level("nl.rsqrt of a tile in PSUM")
         return gate.issue(
             scalar_engine.activation,
             (tile, 1.0, None),
@@ -105,22 +122,12 @@ def _activation(name: str) -> Function:
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
 
-def _absent(name: str) -> Function:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise not_modelled(f"nl.{name}", "its use")
+TOKENS = {name: OperatorName(name) for name in ("average", "prelu", "bypass")}
+"""Operators of single instructions (tensor_partition_reduce, activate2) that are no functions."""
 
-    return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
-
-
-_ABSENT = (
-    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "tan", "ceil", "floor", "trunc"),
-    *("average", "prelu", "bypass"),
-)
-
-BINARY = {name: _binary(name) for name, op in ALU_OPS.items() if not op.unary}
+BINARY = {name: _binary(name) for name, op in NKI_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
 ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
-ABSENT = {name: _absent(name) for name in _ABSENT}
 
 
 def _copied(x: Any, dtype: object = None) -> Any:
@@ -160,12 +167,30 @@ def _negated(x: Any, dtype: object = None) -> Any:
     return elementwise("multiply", x, -1.0, dtype)
 
 
+def _tangent(x: Any, dtype: object = None) -> Any:
+    tile = need_tile(x, "x", "nl.tan")
+    sine, cosine = (_sine(tile, shift, FLOAT32, "nl.tan") for shift in (0.0, np.pi / 2))
+    return rounding.quotient(sine, cosine, _wanted(dtype, tile))
+
+
+def _rounded(name: str, rounded: Callable[[Tile, Any], Any]) -> Function:
+    def function(x: Any, dtype: object = None) -> Any:
+        tile = need_tile(x, "x", f"nl.{name}")
+        return rounded(tile, _wanted(dtype, tile))
+
+    return _named(function, name, f"``{name}(x)``, element by element; ``x`` is finite.")
+
+
 OTHERS = {
+    "ceil": _rounded("ceil", rounding.up),
+    "floor": _rounded("floor", rounding.down),
+    "trunc": _rounded("trunc", rounding.toward_zero),
+    "tan": _named(_tangent, "tan", "``tan(x)``, in radians of any size, element by element."),
     "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
     "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),
     "sin": _named(_sin, "sin", "``sin(x)``, in radians of any size, element by element."),
     "cos": _named(_cos, "cos", "``cos(x)``, in radians of any size, element by element."),
     "negative": _named(_negated, "negative", "``-x``, element by element."),
 }
-FUNCTIONS: dict[str, Function] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
+FUNCTIONS: dict[str, Any] = {**TOKENS, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
 """The functions that are operators too, by name."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
@@ -27,8 +27,12 @@ def transpose(x: Any, dtype: object = None) -> Any:
     """``x.T`` of a 2-D tile in SBUF, in PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
     if tile.ndim != 2:
-        raise ShapeError("nl.transpose takes a 2-D tile", received=repr(tile))
-    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+        raise ShapeError(
+            "nl.transpose takes a 2-D tile",
+            happened=f"nl.transpose got a tile of {tile.ndim} dimensions",
+            received=repr(tile),
+        )
+    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     return gate.issue(products.nc_transpose, (tile,), dtype=wanted, engine=Engine.TENSOR)
 
 
@@ -38,7 +42,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
     stationary = x
     if not transpose_x:
         stationary = gate.issue(copies.tensor_copy, (transpose(x),))
-    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), ()))
+    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), False))
     accumulation.mark(made)
     return made
 
@@ -46,14 +50,14 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
 @public
 def where(condition: Any, x: Any, y: Any, dtype: object = None) -> Any:
     """``x`` where ``condition`` is not 0, else ``y``, element by element."""
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(select.where, (condition, x, y), dtype=wanted)
 
 
 @public
 def dropout(x: Any, rate: Any, dtype: object = None) -> Any:
     """``x`` with elements replaced by 0 at the given probability."""
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(scan.dropout, (x, rate), dtype=wanted)
 
 
@@ -62,7 +66,11 @@ def random_seed(seed: Any) -> None:
     """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
-        raise ShapeError("nl.random_seed takes a (1, 1) tensor", received=repr(tile))
+        raise ShapeError(
+            "nl.random_seed takes a (1, 1) tensor",
+            happened=f"nl.random_seed got a tensor of {tile.size} elements",
+            received=repr(tile),
+        )
     value = int(np.asarray(tile.values()).reshape(-1)[0])
     current().random = np.random.default_rng(value % 2**32)
 
@@ -72,7 +80,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = Non
     """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
     if axis != 0:
         raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(search.gather_flattened, (indices, data), dtype=wanted)
 
 
@@ -80,28 +88,34 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = Non
 def expand_dims(x: Any, axis: int) -> Any:
     """A view with a dimension of size 1 at ``axis``."""
     if not isinstance(x, Tile):
-        raise KernelError("nl.expand_dims takes a tile", received=f"{x!r:.60}")
+        raise KernelError(
+            "nl.expand_dims takes a tile",
+            happened=f"nl.expand_dims got a {type(x).__name__}",
+            received=f"{x!r:.60}",
+        )
     view: Any = x
     return view.expand_dim(axis)
 
 
 @public
 def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
-    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape."""
+    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape.
+
+    The partition dimension may repeat too, although an instruction's operand cannot: which
+    instructions AWS issues for it is not documented, and the trace has one copy.
+    """
     tile: Any = need_tile(x, "x", "nl.broadcast_to")
-    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     sizes = as_integers(shape, "nl.broadcast_to with shape")
     if sizes == tile.shape and wanted == tile.dtype:
         return tile
     if len(sizes) != tile.ndim:
         raise ShapeError(
             "nl.broadcast_to keeps the number of dimensions",
+            happened=f"nl.broadcast_to was to make {tile.ndim} dimensions {len(sizes)}",
             received=f"{tile!r} to {list(sizes)}",
         )
-    for dim, size in enumerate(sizes):
-        if size != tile.shape[dim]:
-            tile = tile.broadcast(dim, size)
-    return gate.issue(copies.tensor_copy, (tile,), dtype=wanted)
+    return gate.issue(copies.tensor_copy, (tile.broadcast_to(sizes),), dtype=wanted)
 
 
 @public
@@ -109,10 +123,12 @@ def load_transpose2d(src: Any, dtype: object = None) -> Any:
     """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
     if not isinstance(src, Tile) or not src.in_hbm or src.ndim != 2:
         raise BufferError(
-            "nl.load_transpose2d takes a 2-D tensor in hbm", received=f"src = {src!r:.80}"
+            "nl.load_transpose2d takes a 2-D tensor in hbm",
+            happened="nl.load_transpose2d got a src that is not a 2-D tensor in hbm",
+            received=f"src = {src!r:.80}",
         )
     tile = ndarray(src.shape[::-1], src.dtype)
     dma_transpose(tile, src)
-    if dtype is None or as_dtype(dtype) == src.dtype:
+    if dtype is None or as_nki_dtype(dtype) == src.dtype:
         return tile
-    return gate.issue(copies.tensor_copy, (tile,), dtype=as_dtype(dtype))
+    return gate.issue(copies.tensor_copy, (tile,), dtype=as_nki_dtype(dtype))

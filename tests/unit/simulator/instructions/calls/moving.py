@@ -157,7 +157,7 @@ def dma_gather(d: Drawing) -> DrawnCall:
         nisa.dma_copy(dst=t.dst, src=t.src, oob_mode=mode)
 
     dst = d.tile("dst", (count, columns))
-    options = (skip, "unknown")
+    options = (None, skip, "unknown")
     return DrawnCall(
         d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
     )
@@ -191,7 +191,7 @@ def dma_transpose(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"src": d.tile("src", shape)},
-        (axes if named else None, "unknown"),
+        (axes if named else None, "unknown", False),
         {"dst": d.dst(turned)},
         lambda t: nisa.dma_transpose(t.src, axes=axes if named else None, dtype=t.dtype),
     )
