@@ -113,6 +113,7 @@ PLAIN = Rule(
         "ml_dtypes",
         "difftest.simulator.plain",
         "difftest.simulator.errors",
+        "difftest.simulator.strictness",
         "difftest.simulator.machine",
         "difftest.simulator.trace.Engine",
         "difftest.simulator.trace.Space",
@@ -125,6 +126,7 @@ PLAIN = Rule(
             )
         ),
         "difftest.simulator.frontend.arguments",
+        "difftest.simulator.frontend.classic.conjunction",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
         "difftest.simulator.frontend.dispatch",
@@ -163,6 +165,7 @@ RULES += [CONFORMANCE]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "strictness",
     "pattern",
     "machine",
     "trace",
@@ -188,7 +191,6 @@ LAYERS = (
     "instructions.carrying",
     "instructions.writing",
     "instructions.checks",
-    "instructions.carrying",
     "instructions.gate",
     "instructions",
     "frontend",

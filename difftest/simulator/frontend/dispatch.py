@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from difftest.simulator.errors import is_entry
+from difftest.simulator.errors import KernelError, is_entry
+from difftest.simulator.strictness import note
 
 
 class PlainMode(Protocol):
@@ -37,14 +38,60 @@ def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         plain = running()
-        if plain is None:
-            return function(*args, **kwargs)
-        return plain.call(name, signature, args, kwargs)
+        try:
+            if plain is None:
+                return function(*args, **kwargs)
+            return plain.call(name, signature, args, kwargs)
+        except TypeError as error:
+            if type(error) is not TypeError or _fits(signature, args, kwargs):
+                raise
+            misfit = error
+        given = _by_name(name, signature, args, kwargs)
+        if given is None:
+            raise KernelError(
+                f"{name} takes {signature}",
+                happened=f"{name} was called with arguments that do not fit it",
+                received=f"{misfit}",
+            ) from None
+        return call(*given[0], **given[1])
 
     is_entry(call)
     return functools.update_wrapper(
         call, function, updated=() if isinstance(function, type) else ("__dict__",)
     )
+
+
+def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _by_name(
+    where: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments with those in place that the documentation has by name alone; None if other."""
+    parameters = signature.parameters.values()
+    placed = sum(1 for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+    needed = [
+        one.name
+        for one in parameters
+        if one.kind is one.KEYWORD_ONLY and one.default is one.empty and one.name not in kwargs
+    ]
+    beyond = args[placed:]
+    given = dict(zip(needed, beyond, strict=False)) | kwargs
+    if not beyond or len(beyond) > len(needed) or not _fits(signature, args[:placed], given):
+        return None
+    error = KernelError(
+        f"{where} takes {', '.join(needed)} by name",
+        happened=f"{where} got arguments in place that the documentation has by name",
+        received=f"{len(args)} arguments in place",
+        remedy=", ".join(f"{name}=..." for name in needed),
+    )
+    note(error)
+    return args[:placed], given
 
 
 class _Grid:
