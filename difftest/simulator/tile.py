@@ -15,7 +15,7 @@ import numpy as np
 from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
-from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.errors import KernelError, NkiError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
@@ -30,7 +30,8 @@ class Tile:
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
-    away. ``axes`` is set only while the pattern leaves its tensor.
+    away. ``axes`` is set only while the pattern leaves its tensor: how that was walked, or the
+    error that any use raises.
     """
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
@@ -45,7 +46,7 @@ class Tile:
         pattern: Pattern,
         partition_axis: int | None,
         dtype: DType | None = None,
-        axes: tuple[Axis, ...] | None = None,
+        axes: tuple[Axis, ...] | NkiError | None = None,
     ) -> None:
         self.storage = storage
         self.pattern = pattern
@@ -58,8 +59,7 @@ class Tile:
     @classmethod
     def whole(cls: type[T], storage: Storage) -> T:
         """The tile that is all of a tensor."""
-        allocation = storage.allocation
-        return cls(storage, Pattern.whole(allocation.shape), allocation.partition_axis)
+        return cls(storage, storage.whole, storage.allocation.partition_axis)
 
     def derive(
         self: T,
@@ -156,6 +156,8 @@ class Tile:
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
+        if isinstance(self.axes, NkiError):
+            raise self.axes
         if self.axes is not None:
             raise indexing.out_of_bounds(self, self.axes)
 
@@ -316,7 +318,7 @@ class Tile:
                 named = indexing.advanced(self, items)
             else:
                 named = indexing.basic(self, items)
-                if self.axes is not None:
+                if isinstance(self.axes, tuple):
                     named = indexing.back_inside(self, self.axes, items)
                     return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
         if self.axes is not None:

@@ -16,6 +16,9 @@ from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
 
+PACKED = 4
+"""Elements of the contraction in one of nc_matmul_mx, at the rate of one (ARCH4)."""
+
 
 class Matmul(NamedTuple):
     """What one nc_matmul or nc_transpose asks of the Tensor Engine."""
@@ -48,21 +51,22 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
     size = stationary.dtype.itemsize
-    four_byte = size >= 4
+    packed = event.opcode == "nc_matmul_mx"
+    four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)
     if event.opcode == "nc_transpose":
         cycles = depth * (2 if four_byte else 1)
         return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns)
     moving = event.reads[1]
-    rows = elements(moving)
+    rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
     return Matmul(
         passes=2 if four_byte else 1,
         rows=rows * slow * (2 if four_byte else 1),
         four_byte=four_byte,
         strided=strided,
-        flops=2 * depth * columns * rows,
+        flops=2 * depth * columns * rows * (PACKED if packed else 1),
     )
 
 

@@ -129,7 +129,6 @@ PLAIN = Rule(
         "difftest.simulator.frontend.classic.conjunction",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.dispatch",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.

@@ -6,59 +6,45 @@ is made at each call, by the launch that is running.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from difftest.simulator.errors import KernelError, is_entry
+from difftest.simulator.core import entering
+from difftest.simulator.errors import KernelError
 from difftest.simulator.strictness import note
 
-
-class PlainMode(Protocol):
-    """A launch in plain mode: what a call of the API becomes."""
-
-    def call(
-        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
-
-
-PLAIN: contextvars.ContextVar[PlainMode | None] = contextvars.ContextVar(
-    "difftest_plain", default=None
-)
-"""The launch in plain mode that is running; None where there is none."""
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, or in a launch in plain mode what that has under ``name``."""
-    running = PLAIN.get
-    signature = inspect.signature(function)
+    return functools.update_wrapper(
+        entering(function, name, _refitting(name, inspect.signature(function))),
+        function,
+        updated=() if isinstance(function, type) else ("__dict__",),
+    )
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain = running()
-        try:
-            if plain is None:
-                return function(*args, **kwargs)
-            return plain.call(name, signature, args, kwargs)
-        except TypeError as error:
-            if type(error) is not TypeError or _fits(signature, args, kwargs):
-                raise
-            misfit = error
+
+def _refitting(
+    name: str, signature: inspect.Signature
+) -> Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]:
+    """What a call is made with that the function's signature does not fit; or the error of it."""
+
+    def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if _fits(signature, args, kwargs):
+            raise error
         given = _by_name(name, signature, args, kwargs)
         if given is None:
             raise KernelError(
                 f"{name} takes {signature}",
                 happened=f"{name} was called with arguments that do not fit it",
-                received=f"{misfit}",
+                received=f"{error}",
             ) from None
-        return call(*given[0], **given[1])
+        return given
 
-    is_entry(call)
-    return functools.update_wrapper(
-        call, function, updated=() if isinstance(function, type) else ("__dict__",)
-    )
+    return refit
 
 
 def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -71,7 +57,7 @@ def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 def _by_name(
     where: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+) -> Arguments | None:
     """The arguments with those in place that the documentation has by name alone; None if other."""
     parameters = signature.parameters.values()
     placed = sum(1 for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)

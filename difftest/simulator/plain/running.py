@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,6 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.dispatch import PLAIN
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
@@ -26,6 +26,8 @@ from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
+
+_CURRENT: contextvars.ContextVar[Run] = contextvars.ContextVar("difftest_plain")
 
 EXTRA = {"nisa.nc_matmul": ("perf_mode",)}
 """Arguments beyond the signature that a meaning takes."""
@@ -46,12 +48,12 @@ class Run:
     @contextlib.contextmanager
     def running(self) -> Iterator[Run]:
         """Make this the launch that the API's functions find."""
-        token = PLAIN.set(self)
+        token = _CURRENT.set(self)
         try:
             with np.errstate(all="ignore"):
                 yield self
         finally:
-            PLAIN.reset(token)
+            _CURRENT.reset(token)
 
     def start_program(self, program: Shape) -> None:
         """Begin one instance of the grid."""
@@ -188,6 +190,6 @@ class Run:
 
 def current() -> Run:
     """The launch in plain mode that is running."""
-    run = PLAIN.get()
-    assert isinstance(run, Run), "a plain tensor was used outside its launch"
+    run = _CURRENT.get(None)
+    assert run is not None, "a plain tensor was used outside its launch"
     return run

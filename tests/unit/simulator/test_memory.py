@@ -8,19 +8,17 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, LimitError
+from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import (
-    BFLOAT16,
     FLOAT16,
     FLOAT32,
-    INT32,
-    TFLOAT32,
     as_dtype,
     from_bits,
+    storage_dtype,
 )
 from difftest.simulator.memory import (
     Storage,
     check_tensor_size,
-    empty_on_chip,
     pattern_view,
     poison,
 )
@@ -32,7 +30,7 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
 def storage(shape, dtype=FLOAT32, space=Space.SBUF):
     allocation = Allocation(0, space, shape, dtype, 0, None)
-    return Storage(allocation, empty_on_chip(shape, dtype), unwritten=int(np.prod(shape)))
+    return Storage(allocation, np.empty(shape, storage_dtype(dtype)), unwritten=int(np.prod(shape)))
 
 
 @given(st.data())
@@ -123,28 +121,23 @@ def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
     assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
 
 
-def test_nothing_is_left_out_of_a_tensor_that_is_written():
+def test_nothing_becomes_poison_in_a_tensor_that_is_written():
     tensor = storage((2, 3))
     tensor.data[...] = 7
     tensor.mark_written(Pattern(0, (2, 3), (3, 1)))
     tensor.leave_out()
-    assert not tensor.masked
     assert (tensor.data == 7).all()
 
 
-@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
-def test_floats_are_kept_as_float32_on_chip(dtype):
-    assert empty_on_chip((2, 3), dtype).dtype == FLOAT32
-    assert empty_on_chip((2, 3), INT32).dtype == INT32
-
-
-def test_the_release_is_called_once_with_the_allocation():
-    released = []
-    tensor = storage((2, 3))
-    tensor.release = released.append
-    allocation = tensor.allocation
+def test_a_tensor_that_is_gone_counts_no_longer():
+    occupancy = Occupancy(TRN2)
+    allocation = Allocation(0, Space.SBUF, (2, 3), FLOAT32, 0, None)
+    data = np.empty((2, 3), np.float32)
+    occupancy.add(Space.SBUF, 40)
+    tensor = Storage(allocation, data, unwritten=6, occupancy=occupancy, occupied=40)
+    assert occupancy.live[Space.SBUF] == 40
     del tensor
-    assert released == [allocation]
+    assert occupancy.live[Space.SBUF] == 0
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

@@ -320,6 +320,12 @@ def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
         )
     layout = tensor._layout()
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
+    if isinstance(offsets, Tile) and offsets.size != count:
+        raise ShapeError(
+            "vector_select takes one offset in each partition, shape (P, 1)",
+            happened=f"vector_select got {offsets.size // count} offsets in each partition",
+            received=repr(offsets),
+        )
     rows = Rows(unit=layout.strides[0], size=layout.shape[0])
     wanted = layout._replace(shape=(count, *layout.shape[1:]))
     return row_offsets(tensor, wanted, offsets, rows)

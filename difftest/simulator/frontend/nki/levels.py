@@ -35,6 +35,7 @@ _BEFORE_03 = {
     "nl.par_dim": "leave it out: the first dimension is the partitions'",
     "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
     "buffer=None": "leave buffer out, or write nl.sbuf",
+    "a float as nisa.memset's value for integers": "write an integer",
     "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
     "nisa.affine_select with offset third": "write offset=",
     "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
@@ -127,6 +128,7 @@ LIFETIMES: dict[str, Lifetime] = {
     "nl.NkiTensor.reshape(new_shape)": Lifetime("0.2", "0.5", "write shape="),
     "nl.rsqrt of a tile in PSUM": Lifetime("0.2", "0.5", "nisa.activation(op=nl.rsqrt)"),
     "nl.dynamic_range": Lifetime("0.2", "0.7", "nl.fori_loop"),
+    "while with a register": Lifetime("0.2", "0.7", "nl.while_loop"),
 }
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
 

@@ -14,7 +14,9 @@ from difftest.simulator.frontend.nki.constants import engine_of, member_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
@@ -56,13 +58,14 @@ def tensor_copy_predicated(
 def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None) -> NkiInstruction:
     """Every element of dst becomes a constant, of dst's own kind."""
     if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
+        if value.is_integer():
+            check_level("a float as nisa.memset's value for integers")
+            return memset(dst, int(value), engine, name)
         raise DtypeError(
             "memset takes a value of dst's own kind",
             happened=f"memset got the float {value!r} for a dst of {name_of(dst.dtype)}",
             received=f"value={value!r} for {dst!r}",
-            remedy=f"write {int(value)} for {name_of(dst.dtype)}"
-            if value.is_integer()
-            else "give dst a float dtype",
+            remedy="give dst a float dtype",
         )
     return issue(copies.memset, dst, (value,), (None,), engine=engine_of(engine, "memset"))
 
@@ -71,9 +74,11 @@ def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None)
 
 
 def affine(
-    dst: Any, pattern: Sequence[Sequence[int]], offset: int, multiplier: int, where: str
+    dst: Any, pattern: Sequence[Sequence[int]], offset: Any, multiplier: int, where: str
 ) -> Index:
     """``offset + channel * multiplier + sum(step * i)`` over dst's partitions and the pattern.
+
+    ``offset`` is an integer, or a register, which is read now.
 
     Raises
     ------
@@ -106,7 +111,8 @@ def affine(
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )
     steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
-    return Index(shape, as_integer(offset, "offset"), steps)
+    start = offset.device_value() if isinstance(offset, DeviceValue) else offset
+    return Index(shape, as_integer(start, "offset"), steps)
 
 
 @public
