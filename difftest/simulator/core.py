@@ -316,10 +316,18 @@ class Core:
         """Whether the tensors live at one time fit this core's memories."""
         self.occupancy.check(self._on_chip)
 
-    def adopt(self, array: Array, *, name: str, mutable: bool, written: bool = True) -> Storage:
+    def adopt(
+        self,
+        array: Array,
+        *,
+        name: str,
+        mutable: bool,
+        written: bool = True,
+        space: Space = Space.SHARED_HBM,
+    ) -> Storage:
         """An argument of the kernel as an HBM tensor; its data are not copied."""
         allocation = Allocation(
-            len(self.trace.allocations), Space.SHARED_HBM, array.shape, array.dtype, 0, None, name
+            len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
         return Storage(allocation, array, unwritten=0 if written else array.size, mutable=mutable)

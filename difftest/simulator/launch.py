@@ -37,7 +37,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Space, Trace
 
 
 @dataclass(frozen=True)
@@ -242,8 +242,15 @@ class _Fast:
         return contextlib.nullcontext()
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
-        """An array as an HBM tensor; it is not copied."""
-        return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
+        """An array as an HBM tensor; it is not copied.
+
+        In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
+        (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
+        """
+        core = self.core
+        alone = core.tile is NkiTensor and math.prod(core.grid) == 1
+        space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
+        return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
