@@ -150,7 +150,7 @@ def run_kernel(
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = _Fast(core)
     if plain:
-        mode = NkiRun(chosen, grid) if tensor is NkiTensor else Run(chosen, grid)
+        mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype

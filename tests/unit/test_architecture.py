@@ -127,7 +127,6 @@ PLAIN = Rule(
         "difftest.simulator.frontend.arguments",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.dispatch",
         "difftest.simulator.frontend.nki.constants.region_of",
         "difftest.simulator.frontend.nki.constants.space_of",
     ),

@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from difftest.simulator.core import PlainMode, entering
 from difftest.simulator.errors import NkiError
-from difftest.simulator.frontend.dispatch import PLAIN, PlainMode
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
@@ -43,14 +43,9 @@ def public(function: Function) -> Function:
     function of ``nl``, ``nisa`` or ``ncc`` is what that mode has under its name.
     """
     name = _api_name(function)
-    running = PLAIN.get
     has_modes = name.startswith(("nl.", "nisa.", "ncc.")) and name.count(".") == 1
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain = running() if has_modes else None
-        if plain is not None:
-            return in_plain_mode(plain, args, kwargs)
+    def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -73,6 +68,8 @@ def public(function: Function) -> Function:
             raise _misfit(function, error, kwargs) from None
         return plain.call(name, signature, args, kwargs)
 
+    entered = entering(checked, in_plain_mode if has_modes else None)
+    call: Callable[..., Any] = functools.wraps(function)(entered)
     return cast(Function, _leveled(function, name, call))
 
 
