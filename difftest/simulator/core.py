@@ -113,6 +113,8 @@ class Core:
         """The level of NKI that the kernel is for; None for all of them."""
         self.keeps_order = False
         """Whether the kernel is inside ``nl.no_reorder``."""
+        self.arguments: set[int] = set()
+        """The allocations, by number, that are the kernel's arguments, where one program runs."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []

@@ -228,7 +228,10 @@ class _Fast:
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
         """An array as an HBM tensor; it is not copied."""
-        return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
+        storage = self.core.adopt(array, name=name, mutable=mutable)
+        if math.prod(self.core.grid) == 1:
+            self.core.arguments.add(storage.allocation.id)
+        return self.core.tile.whole(storage)
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
@@ -53,8 +54,15 @@ class NkiTensor(Tile, NKIObject):
 
     @property
     def buffer(self) -> MemoryRegion:
-        """The memory that the tensor lies in."""
-        return region_of(self.storage.space)
+        """The memory that the tensor lies in.
+
+        A kernel's arguments say ``nl.hbm``, and ``nl.shared_hbm`` where two programs run (AWS's
+        guide of the simulator, "How It Works", v2.32.0).
+        """
+        storage = self.storage
+        if storage.in_hbm and storage.allocation.id in current().arguments:
+            return MemoryRegion.private_hbm
+        return region_of(storage.space)
 
     @property
     def name(self) -> str:
