@@ -8,7 +8,7 @@ any use of it without one raises.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -58,8 +58,7 @@ class Tile:
     @classmethod
     def whole(cls: type[T], storage: Storage) -> T:
         """The tile that is all of a tensor."""
-        allocation = storage.allocation
-        return cls(storage, Pattern.whole(allocation.shape), allocation.partition_axis)
+        return cls(storage, storage.whole, storage.allocation.partition_axis)
 
     def derive(
         self: T,
@@ -114,6 +113,9 @@ class Tile:
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
+
+    in_place: ClassVar[bool] = False
+    """Whether kernels of the tile's dialect write to their arguments."""
 
     def is_whole(self) -> bool:
         """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.
