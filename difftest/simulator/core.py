@@ -32,6 +32,7 @@ from difftest.simulator.trace import (
 
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
+    from difftest.simulator.exact.shadow import Shadow
     from difftest.simulator.tile import Tile
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
@@ -103,6 +104,8 @@ class Core:
         """The level of NKI that the kernel is for; None for all of them."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
+        self.shadow: Shadow | None = None
+        """The exact run beside this one; None without one."""
         self._on_chip: list[Allocation] = []
         self._shared: list[Storage] = []
         self._shared_next = 0
@@ -125,6 +128,7 @@ class Core:
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
         core._shared, core.rank, core.level = self._shared, self.rank, self.level
+        core.shadow = self.shadow
         core.program = program
         return core
 
@@ -184,6 +188,8 @@ class Core:
         )
         if space.is_hbm:
             self.trace.allocations.append(allocation)
+            if self.shadow is not None and space is Space.SHARED_HBM:
+                self.shadow.allow(dtype)
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)
         check_tensor_size(allocation, partition_axis, self.machine)
@@ -248,6 +254,8 @@ class Core:
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
         """
+        if self.shadow is not None:
+            self.shadow.told(opcode, writes, reads)
         number = self.instructions
         self.instructions = number + 1
         if moved is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -48,11 +49,14 @@ class LaunchResult:
     unwritten : for each output, None if all of it was written, else a bool array, True where
         nothing was (those elements are poison: NaN, or 0xA5 bytes).
     trace : the instructions in program order; empty if they were not recorded.
+    exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
+        None if it was not asked for.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Array | None, ...]
     trace: Trace
+    exact: ExactRun | None = None
 
 
 class Finished(NamedTuple):
@@ -61,6 +65,7 @@ class Finished(NamedTuple):
     core: Core
     arguments: _Arguments
     outputs: tuple[tuple[Array, Array | None], ...]
+    exact: ExactRun | None = None
 
     def result(self) -> LaunchResult:
         """Give mutable arguments their new values; what the launch gives back."""
@@ -72,6 +77,7 @@ class Finished(NamedTuple):
             tuple(array for array, _ in self.outputs),
             tuple(gaps for _, gaps in self.outputs),
             trace,
+            self.exact,
         )
 
 
@@ -85,6 +91,7 @@ def launch(
     record: bool = True,
     plain: bool = False,
     level: str | None = None,
+    exact: bool | ExactSettings = False,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
@@ -103,6 +110,8 @@ def launch(
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
     level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
         exist, and those that have ended warn.
+    exact : whether to keep, beside what the machine computes, what it would without rounding. Not
+        in plain mode.
 
     Raises
     ------
@@ -110,7 +119,15 @@ def launch(
     AssertionError, and whatever else the kernel itself raises.
     """
     return run_kernel(
-        kernel, args, kwargs, grid=grid, machine=machine, record=record, plain=plain, level=level
+        kernel,
+        args,
+        kwargs,
+        grid=grid,
+        machine=machine,
+        record=record,
+        plain=plain,
+        level=level,
+        exact=exact,
     ).result()
 
 
@@ -125,6 +142,7 @@ def run_kernel(
     plain: bool = False,
     level: str | None = None,
     rank: Rank | None = None,
+    exact: bool | ExactSettings = False,
 ) -> Finished:
     """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
 
@@ -140,11 +158,15 @@ def run_kernel(
     target, tensor = _target(kernel)
     if plain and tensor is NkiTensor:
         raise not_modelled("the plain mode of today's dialect", repr(target))
+    if plain and exact:
+        raise not_modelled("an exact run in plain mode", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
     core.rank, core.level = rank, known_level(level)
+    if exact:
+        core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
@@ -165,7 +187,10 @@ def run_kernel(
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
-    return Finished(core, arguments, outputs)
+        made = None
+        if core.shadow is not None:
+            made = exact_run(core.shadow, leaves, arguments.written)
+    return Finished(core, arguments, outputs, made)
 
 
 def _launch_kernel(
@@ -220,6 +245,8 @@ class _Fast:
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
         """An array as an HBM tensor; it is not copied."""
+        if self.core.shadow is not None:
+            self.core.shadow.allow(array.dtype)
         return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
@@ -237,6 +264,8 @@ class _Arguments:
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
         self.copies: list[tuple[Array, Array]] = []
+        self.written: list[tuple[Array, Any]] = []
+        """The caller's arrays that the kernel may write to, and the tensors that it does."""
 
     def convert(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -284,7 +313,10 @@ class _Arguments:
             if np.shares_memory(data, array):
                 data = data.copy()
             self.copies.append((array, data))
-        return self.mode.argument(data, name, mutable)
+        tensor = self.mode.argument(data, name, mutable)
+        if mutable:
+            self.written.append((array, tensor))
+        return tensor
 
     def copy_back(self) -> None:
         """Give mutable arguments' new values to the caller's arrays, once all went well."""

@@ -53,7 +53,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     ShapeError : they do not; or ``dst`` names an element more than once, with different values.
     """
     view = dst.elements()
-    values = _fit(values, dst)
+    values = fit(values, dst)
     if where is not None:
         where = _spread(where, view.shape)
     repeated = dst.pattern.repeats()
@@ -93,7 +93,7 @@ def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
         )
 
 
-def _fit(values: Array, dst: Tile) -> Array:
+def fit(values: Array, dst: Tile) -> Array:
     """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
     shape = dst.shape
     if values.shape == shape or values.ndim == 0:

@@ -73,6 +73,9 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     call = gate.prepare(
         core, nc_matmul, operands, (True, *made.placement), target, (), None, Engine.UNKNOWN
     )
-    accumulate(target, added.engine_values(), written(added))
+    where = written(added)
+    if core.shadow is not None:
+        core.shadow.foresee_sum(target, added, where)
+    accumulate(target, added.engine_values(), where)
     added.storage.allocation.absorbed += 1
     core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)
