@@ -29,6 +29,19 @@ def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Exp
     """
     arrays = dict(zip(spec.inputs, inputs, strict=True))
     values = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
+    return bounded(spec, case, inputs, values)
+
+
+def bounded(
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
+) -> tuple[Expected, ...]:
+    """The reference's values with the bound that follows from the spec alone.
+
+    Raises
+    ------
+    ReferenceDefect : the reference, or ``magnitude``, is wrong on absolute values.
+    SpecError : ``magnitude`` does not fit the reference's outputs.
+    """
     magnitudes = _magnitudes(spec, case, inputs, values)
     accumulation = np.dtype(spec.accumulation)
     dtype = np.dtype(spec.output_dtype or case.dtype)

@@ -74,8 +74,12 @@ class KernelSpec:
     output_dtype : of the outputs; None means the case's dtype.
     rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
         check, each a Case, or a value for each name of the domain (then once in each dtype).
+    exact : whether the embedded simulator runs each case without rounding too, so that a wrong
+        algorithm is told from rounding (see docs/tolerance.md).
     reduction : roundings on the way to an element: a name of the domain, a number, or a function
-        of names of the domain. 0 says that data only moves and must arrive bit for bit.
+        of names of the domain. 0 says that data only moves and must arrive bit for bit. With None
+        the exact run says how far rounding may lead; else outputs keep to this bound too. Where
+        there is no exact run None stands for 1.
     accumulation : the dtype of those roundings.
     magnitude : as the reference, but the sums of absolute values that error bounds scale with;
         None means the reference over absolute values, right for sums of products.
@@ -95,7 +99,8 @@ class KernelSpec:
     output_dtype: str | None = None
     rejects: tuple[Rejection, ...] = ()
     examples: tuple[Case | Mapping[str, Value], ...] = ()
-    reduction: int | str | Callable[..., int] = 1
+    exact: bool = True
+    reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
     magnitude: Callable[..., Any] | None = None
     exact_integers: bool = True
@@ -138,6 +143,8 @@ class KernelSpec:
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``tolerance``)."""
+        if self.reduction is None:
+            return 1
         if callable(self.reduction):
             return int(apply(self.reduction, values))
         return int(values[self.reduction] if isinstance(self.reduction, str) else self.reduction)

@@ -146,13 +146,6 @@ def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
     return left + right
 
 
-def larger(left: Float64 | None, right: Float64 | None) -> Float64 | None:
-    """The larger of two bounds."""
-    if left is None or right is None:
-        return right if left is None else left
-    return np.maximum(left, right)
-
-
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
     return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
@@ -190,15 +183,25 @@ def divide(left: Bounded, right: Bounded) -> Bounded:
 
 
 def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
-    """``maximum`` or ``minimum``, which round nothing: off by no more than the worse operand."""
+    """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
 
     def chosen(left: Bounded, right: Bounded) -> Bounded:
-        error = larger(left.error, right.error)
+        error = None
+        if left.error is not None or right.error is not None:
+            (low, high), (least, most) = ends(left), ends(right)
+            error = between(
+                function(left.value, right.value), function(low, least), function(high, most)
+            )
         sums = max(left.sums, right.sums)
         dtype = left.dtype if left.dtype == right.dtype else FLOAT32
         return Bounded(function(left.value, right.value), error, dtype, sums)
 
     return chosen
+
+
+def between(value: Float64, low: Float64, high: Float64) -> Float64:
+    """How far a number from ``low`` to ``high`` may lie from ``value``; 0 for infinities alone."""
+    return defined(value, np.maximum(high - value, value - low))
 
 
 def absolute(x: Bounded) -> Bounded:

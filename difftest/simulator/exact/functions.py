@@ -96,7 +96,12 @@ _MONOTONE: dict[str, Callable[[Float64], Float64]] = {
 def exponential(x: Bounded) -> Bounded:
     """``exp(x)``: an error of the argument is a relative one of the result."""
     value = np.exp(x.value)
-    error = None if x.error is None else value * np.expm1(x.error)
+    error = None
+    if x.error is not None:
+        error = value * np.expm1(x.error)
+        vague = x.error > 1.0
+        if vague.any():  # far below 0 the power stays 0 whatever the error
+            error = np.where(vague, np.exp(x.value + x.error) - value, error)
     return rounded(value, error, _fresh(x), times=FUNCTION_ROUNDINGS)
 
 

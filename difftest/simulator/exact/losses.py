@@ -54,7 +54,6 @@ class Losses:
 
     def wrote(self, name: str, machine: Array, exact: Bounded, where: Array | None) -> None:
         """What it wrote."""
-        machine = machine.reshape(exact.value.shape) if where is None else machine
         bound, error = _relative(machine, exact, where)
         location = kernel_location()
         loss = self.found.setdefault((name, location), Loss(name, location))
@@ -65,10 +64,13 @@ class Losses:
 
 def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float]:
     """The largest bound and the largest error, relative to the largest value."""
-    if where is not None or exact.value.shape != machine.shape:
-        return 0.0, 0.0
     value = exact.value
+    if value.size == machine.size:
+        machine = machine.reshape(value.shape)
+    value = np.broadcast_to(value, machine.shape)
     finite = np.isfinite(value)
+    if where is not None:
+        finite &= where.reshape(machine.shape) if where.size == machine.size else where
     size = float(np.max(np.abs(value), initial=0.0, where=finite))
     if not size:
         return 0.0, 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from difftest.simulator.exact import selections as selections
 from difftest.simulator.exact import sums as sums
 from difftest.simulator.exact.bounded import Float64
 from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Doubt, Shadow
+from difftest.simulator.exact.shadow import Doubt, Narrowing, Shadow
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -66,21 +66,26 @@ class ExactRun:
     outputs : the returned tensors, as those of the launch.
     arguments : of each mutable argument what the kernel left in it, with the caller's array.
     doubts : where the run says less than it seems, or nothing (``Doubt.lost``).
-    narrowed : roundings into a dtype that no argument or output has, and of long sums: what was
-        rounded with the kernel's line, and the dtype. Their errors count as float32's.
+    narrowed : roundings into a dtype that no argument or output has, and of long sums. Their
+        errors count as float32's.
     losses : what each instruction lost, if that was asked for, the worst first.
     """
 
     outputs: tuple[ExactOutput, ...]
     arguments: tuple[tuple[Array, ExactOutput], ...]
     doubts: tuple[Doubt, ...]
-    narrowed: tuple[str, ...]
+    narrowed: tuple[Narrowing, ...]
     losses: tuple[Loss, ...] = ()
 
     @property
     def has_meaning(self) -> bool:
         """Whether its values can be compared with anything."""
         return not any(doubt.lost for doubt in self.doubts)
+
+    def of(self, arrays: Sequence[Array]) -> ExactRun:
+        """The same run, whose outputs are what the kernel left in these mutable arguments."""
+        left = {id(array): output for array, output in self.arguments}
+        return replace(self, outputs=tuple(left[id(array)] for array in arrays))
 
 
 def exact_output(tile: Tile) -> ExactOutput:
@@ -107,9 +112,6 @@ def exact_run(
         tuple(map(exact_output, outputs)),
         tuple((array, exact_output(tile)) for array, tile in arguments),
         tuple(shadow.doubts.values()),
-        tuple(
-            f"{what} is rounded into {dtype} at {location}"
-            for (what, location), dtype in shadow.narrowed.items()
-        ),
+        tuple(shadow.narrowed.values()),
         tuple(sorted(found, key=lambda loss: -loss.happened)),
     )

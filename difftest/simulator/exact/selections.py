@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
-from difftest.simulator.exact.bounded import Bounded, number
+from difftest.simulator.exact.bounded import Bounded, between, ends, number
 from difftest.simulator.exact.elementwise import column, compared, doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, rule
-from difftest.simulator.exact.sums import registers, spread
+from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
 
@@ -103,12 +103,12 @@ def _lines(x: Bounded) -> Bounded:
 
 @rule("max8")
 def max8(run: Shadow, call: Call, src: Bounded) -> Bounded:
-    """The k-th largest moves no further than the element that moves furthest."""
+    """The k-th largest of all ends is an end of the k-th largest."""
     lines = _lines(src)
-    value = -np.sort(-lines.value, axis=1)[:, :8]
-    error = spread(lines)
-    if error is not None:
-        error = np.broadcast_to(error.max(axis=1, keepdims=True), value.shape)
+    value, low, high = (
+        -np.sort(-numbers, axis=1)[:, :8] for numbers in (lines.value, *ends(lines))
+    )
+    error = None if lines.error is None else between(value, low, high)
     return Bounded(value, error, src.dtype, src.sums)
 
 

@@ -27,6 +27,7 @@ from difftest.simulator.exact.bounded import (
     gamma,
     into,
     number,
+    representable,
 )
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.indirect import IndirectTile
@@ -39,6 +40,8 @@ FREE_SUMS = 4
 """Roundings of a running sum into a narrow dtype that are counted as such: a kernel that adds a few
 tensors in the dtype of its operands rounds as its contract says; one that adds up a long sum so
 does not, and its further roundings count as float32's."""
+
+RUNNING_SUM = "a running sum"
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -57,6 +60,21 @@ class Doubt(NamedTuple):
     reason: str
     location: Location | None
     lost: bool
+
+
+class Narrowing(NamedTuple):
+    """A rounding that the kernel's contract does not have, whose error counts as float32's.
+
+    Attributes
+    ----------
+    name : what was rounded: an instruction's result, or a running sum.
+    location : the kernel's line.
+    dtype : into what.
+    """
+
+    name: str
+    location: Location | None
+    dtype: DType
 
 
 class Held(NamedTuple):
@@ -111,8 +129,7 @@ class Shadow:
             self.allow(dtype)
             self.unit = self.coarsest
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
-        self.narrowed: dict[tuple[str, Location | None], DType] = {}
-        """Roundings that count as float32's: (what was rounded, line) -> the dtype."""
+        self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
         self.accumulators: dict[str, Bounded] = {}
         self.losses = Losses() if losses else None
         self._pending: list[Settle] | None = None
@@ -312,9 +329,10 @@ class Shadow:
         sums = min(made.sums + (narrow and made.adds), 255)
         if narrow and dtype != made.dtype:
             allowed = rounding.unit <= (self.coarsest if sums <= FREE_SUMS else self.unit)
-            if not allowed:
-                what = "a running sum" if rounding.unit <= self.coarsest else self._name
-                self.narrowed.setdefault((what, kernel_location()), dtype)
+            if not allowed and not (made.error is None and representable(made.value, dtype)):
+                what = RUNNING_SUM if rounding.unit <= self.coarsest else self._name
+                key = (what, kernel_location())
+                self.narrowed.setdefault(key, Narrowing(*key, dtype))
                 rounding = Rounding(self.unit, rounding.tiny)
         result = into(made, dtype, rounding)
         if result.sums != sums or result.adds:

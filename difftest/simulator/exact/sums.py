@@ -65,7 +65,8 @@ def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -
         value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
         error = spread(x)
         if error is not None:
-            error = error.max(axis=axes, keepdims=keepdims)
+            low, high = (ufunc.reduce(end, axis=axes, keepdims=keepdims) for end in bounded.ends(x))
+            error = bounded.between(value, low, high)
         return Bounded(np.asarray(value), error, x.dtype, x.sums)
     if op.name == "multiply":
         return _product(run, x, axes, keepdims=keepdims)
