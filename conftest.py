@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+# No test here fails because the machine is busy; Hypothesis's usual deadline is 200 ms a case.
+settings.register_profile("default", settings.get_profile("default"), deadline=None)
+if settings.default.deadline is not None:
+    settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

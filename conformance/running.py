@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import pytest
 
+from conformance.limits import limited
 from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome
 
 
@@ -49,16 +48,8 @@ class Limit:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        def end(number: int, frame: FrameType | None) -> NoReturn:
-            raise TimeoutError(f"the test took longer than {self.seconds:g} s")
-
-        before = signal.signal(signal.SIGALRM, end)
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
-        try:
+        with limited(self.seconds, "the test"):
             return (yield)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
 
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -68,6 +59,17 @@ def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
         return str(crash.message)
     lines = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")]
     return lines[-1].removeprefix("E ") if lines else str(report.longrepr)
+
+
+@contextmanager
+def in_front_of_path(*paths: Path) -> Iterator[None]:
+    """Folders in front of ``sys.path`` meanwhile."""
+    before = list(sys.path)
+    sys.path[:0] = [str(path) for path in paths]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def run(
@@ -89,14 +91,13 @@ def run(
         count.
     """
     recorder = Recorder()
-    before = os.getcwd(), list(sys.path)
+    before = os.getcwd()
     os.chdir(checkout)
-    sys.path[:0] = [str(path) for path in paths]
     try:
-        code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder, *plugins])
+        with in_front_of_path(*paths):
+            code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder, *plugins])
     finally:
-        os.chdir(before[0])
-        sys.path[:] = before[1]
+        os.chdir(before)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}: see its output")
     return recorder.outcomes

@@ -7,12 +7,19 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group
+from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause
 
 PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
 
 
-def section(title: str, command: str, checkout: Path, outcomes: Sequence[Outcome]) -> str:
+def section(
+    title: str,
+    command: str,
+    checkout: Path,
+    outcomes: Sequence[Outcome],
+    *,
+    each: bool = False,
+) -> str:
     """The Markdown of one run: its origin, the counts of each group, the causes of failures.
 
     Parameters
@@ -25,6 +32,9 @@ def section(title: str, command: str, checkout: Path, outcomes: Sequence[Outcome
         The folder that was run; its commit is asked of git.
     outcomes
         What came of each test or example.
+    each
+        Whether to list everything that did not pass, skipped or failed, and not only an example
+        of each cause.
     """
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     counts = by_group(outcomes)
@@ -45,7 +55,9 @@ def section(title: str, command: str, checkout: Path, outcomes: Sequence[Outcome
     total = [sum(count.results[r] for count in counts.values()) for r in _RESULTS]
     lines.append(_row("**all**", sum(count.tried for count in counts.values()), *total))
     causes = by_cause(outcomes)
-    if causes:
+    if each:
+        lines += _list_of_each(outcomes)
+    elif causes:
         lines += ["", "| failures | cause | one of them |", "| ---: | --- | --- |"]
         for why, failures in causes:
             lines.append(_row(len(failures), _code(why), _code(failures[0].name)))
@@ -53,6 +65,19 @@ def section(title: str, command: str, checkout: Path, outcomes: Sequence[Outcome
 
 
 _RESULTS = (PASSED, FAILED, SKIPPED)
+
+
+def _list_of_each(outcomes: Sequence[Outcome]) -> list[str]:
+    """A table of what did not pass: the names of one file and cause share a row."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for one in outcomes:
+        if one.result != PASSED:
+            part = one.name.removeprefix(one.group).lstrip(":/")
+            rows.setdefault((one.group, one.result, cause(one.why)), []).append(part)
+    lines = ["", "| file | which | result | why |", "| --- | --- | --- | --- |"]
+    ordered = sorted(rows.items(), key=lambda item: (item[0][1], item[0][0]))
+    lines += [_row(g, ", ".join(which), r, _code(why)) for (g, r, why), which in ordered]
+    return lines
 
 
 def _row(*cells: object) -> str:

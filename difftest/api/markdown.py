@@ -8,7 +8,7 @@ from itertools import groupby
 
 from difftest.api.documented import TAG, DocumentedName, State, documented_names, states
 from difftest.simulator.dtypes import FLOATS, INTEGERS, name_of
-from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
+from difftest.simulator.instructions.record import Instruction, Role, Takes, classic_instructions
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Evidence
@@ -74,7 +74,7 @@ def _link(name: DocumentedName) -> str:
 
 def _issued(name: DocumentedName) -> str:
     """The instructions that rest on the name's page."""
-    found = [one for one in INSTRUCTIONS.values() if name.page in one.pages]
+    found = [one for one in classic_instructions().values() if name.page in one.pages]
     return ", ".join(f"[`{one.name}`](#{one.name})" for one in found)
 
 
@@ -83,7 +83,7 @@ def _issued(name: DocumentedName) -> str:
 
 def _instructions() -> str:
     head = ("instruction", "engines", "operands", "destinations", "options", "cost")
-    return _table(head, (_row(INSTRUCTIONS[name]) for name in sorted(INSTRUCTIONS)))
+    return _table(head, (_row(record) for _, record in sorted(classic_instructions().items())))
 
 
 def _row(record: Instruction) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from difftest.backends.base import Backend, BackendMissingError
 SIMULATORS = ("auto", "embedded", "plain", "sdk")
 
 
-def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
+def select_backends(
+    simulate: str | None, device: bool, level: str | None = None
+) -> tuple[Backend, ...]:
     """The backends that were asked for, each ready to run.
 
     Parameters
@@ -15,10 +17,11 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
     simulate : one of :data:`SIMULATORS`, or None for no simulator; "auto" is the SDK's simulator
         where the SDK is installed, else the embedded one.
     device : whether to run on the device too.
+    level : of NKI, for kernels of today's dialect on the embedded simulator.
 
     Raises
     ------
-    BackendMissingError : one of them is not here.
+    BackendMissingError : one of them is not here, or no embedded simulator that takes a level.
     """
     backends: list[Backend] = []
     if device:
@@ -40,11 +43,16 @@ def select_backends(simulate: str | None, device: bool) -> tuple[Backend, ...]:
     elif simulate == "embedded":
         from difftest.backends.embedded import EmbeddedSimulator
 
-        backends.insert(0, EmbeddedSimulator())
+        backends.insert(0, EmbeddedSimulator(level))
     elif simulate == "plain":
         from difftest.backends.embedded import PlainSimulator
 
-        backends.insert(0, PlainSimulator())
+        backends.insert(0, PlainSimulator(level))
+    if level is not None and simulate not in ("embedded", "plain"):
+        raise BackendMissingError(
+            f"a level of NKI ({level}) is for the embedded simulator: the SDK has a level of its "
+            "own.\n  remedy: --simulate=embedded"
+        )
     return tuple(backends)
 
 

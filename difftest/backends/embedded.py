@@ -28,6 +28,10 @@ class EmbeddedSimulator:
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
     plain = False
 
+    def __init__(self, level: str | None = None) -> None:
+        self.level = level
+        """Of NKI, for kernels of today's dialect; None for all of them."""
+
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
 
@@ -43,6 +47,7 @@ class EmbeddedSimulator:
                 record=call.record,
                 plain=self.plain,
                 exact=False if self.plain else call.exact or False,
+                level=self.level,
             )
         except NotModelledError as error:
             return Unsupported(error)

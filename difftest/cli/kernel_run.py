@@ -20,6 +20,7 @@ from difftest.cli.launching import (
     trace_of_case,
 )
 from difftest.simulator import MACHINES, Machine, Trace
+from difftest.simulator.frontend.nki.levels import LEVELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class KernelRun:
     keywords: tuple[str, ...]
     case: str | None
     machine: str | None
+    level: str | None
 
     @property
     def title(self) -> str:
@@ -50,11 +52,17 @@ class KernelRun:
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
         machine = machine_named(self.machine)
         if self.case:
-            return trace_of_case(self.kernel, self.case, machine)
+            return trace_of_case(self.kernel, self.case, machine, self.level)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
-        return trace_of(self.kernel, arrays, parse_keywords(self.keywords), machine)
+        keywords = parse_keywords(self.keywords)
+        return trace_of(self.kernel, arrays, keywords, machine, self.level)
 
 
+level_option = click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
+)
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST"),
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
@@ -66,6 +74,7 @@ _OPTIONS = (
     click.option(
         "--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names."
     ),
+    level_option,
 )
 
 
@@ -80,6 +89,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         keywords: tuple[str, ...],
         case: str | None,
         machine: str | None,
+        level: str | None,
         **others: Any,
     ) -> None:
         run = KernelRun(
@@ -89,6 +99,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             keywords=keywords,
             case=case,
             machine=machine,
+            level=level,
         )
         command(run, **others)
 

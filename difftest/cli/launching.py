@@ -149,6 +149,7 @@ def trace_of(
     arrays: Sequence[Any],
     keywords: Mapping[str, Any],
     machine: Machine | None = None,
+    level: str | None = None,
 ) -> tuple[Trace, Machine, Any]:
     """Launch the kernel named; its trace, the machine that it ran on, and the kernel.
 
@@ -157,11 +158,11 @@ def trace_of(
     click.ClickException : it does not load, or refuses its arguments.
     """
     with embedded():
-        return launched(load_kernel(name), arrays, keywords, machine)
+        return launched(load_kernel(name), arrays, keywords, machine, level)
 
 
 def trace_of_case(
-    name: str, text: str, machine: Machine | None = None
+    name: str, text: str, machine: Machine | None = None, level: str | None = None
 ) -> tuple[Trace, Machine, Any]:
     """The same for the kernel of the test ``PATH::TEST`` and a case of it, as JSON.
 
@@ -172,11 +173,15 @@ def trace_of_case(
     with embedded():
         spec = load_spec(name)
         arrays, keywords = arguments_of_case(spec, text)
-        return launched(spec.kernel, arrays, keywords, machine)
+        return launched(spec.kernel, arrays, keywords, machine, level)
 
 
 def launched(
-    kernel: Any, arrays: Sequence[Any], keywords: Mapping[str, Any], machine: Machine | None
+    kernel: Any,
+    arrays: Sequence[Any],
+    keywords: Mapping[str, Any],
+    machine: Machine | None,
+    level: str | None = None,
 ) -> tuple[Trace, Machine, Any]:
     """Launch a kernel, on its own machine if none is named.
 
@@ -186,7 +191,7 @@ def launched(
     """
     target = machine if machine else _own_machine(kernel)
     try:
-        result = launch(kernel, arrays, keywords, machine=target)
+        result = launch(kernel, arrays, keywords, machine=target, level=level)
     except (NkiError, AssertionError) as error:
         raise click.ClickException(f"the kernel refuses this: {error}") from None
     return result.trace, target, kernel

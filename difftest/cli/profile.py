@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
-from difftest.timing import Prediction, predict
+from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
@@ -70,12 +70,15 @@ def profile(
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("scheduling", total=len(trace))
-        prediction = predict(
-            trace,
-            target,
-            dge=not static,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+        try:
+            prediction = predict(
+                trace,
+                target,
+                dge=not static,
+                progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        except UnknownCostError as error:
+            raise click.ClickException(str(error)) from None
     found = [*advise(prediction.schedule), *unused_helpers(function)]
     show(prediction, found)
     _write(prediction, found, run.title, trace_file, picture, json_file)

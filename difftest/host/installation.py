@@ -7,9 +7,9 @@ from difftest.simulator.frontend.benchmark import Latency
 from difftest.simulator.frontend.install import embedded
 
 
-def embedded_with_predictions() -> embedded:
-    """The embedded `neuronxcc`, whose `nki.benchmark` predicts latencies."""
-    return embedded(predictor=predict_latency)
+def embedded_with_predictions(level: str | None = None) -> embedded:
+    """The embedded modules, whose `nki.benchmark` predicts latencies, at a level of NKI."""
+    return embedded(predictor=predict_latency, level=level)
 
 
 def predict_latency(trace: Trace, machine: Machine, dge: bool) -> Latency:

@@ -17,7 +17,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNPY = (runpy.__file__, "<frozen runpy>")
 
 
-def run_script(script: str, arguments: Sequence[str] = ()) -> int:
+def run_script(script: str, arguments: Sequence[str] = (), level: str | None = None) -> int:
     """Run `script` as `python script *arguments` would, on the embedded simulator.
 
     Parameters
@@ -26,6 +26,8 @@ def run_script(script: str, arguments: Sequence[str] = ()) -> int:
         Path of the file; it sees itself as `__main__`, its folder as `sys.path[0]`.
     arguments
         What follows in its `sys.argv`.
+    level
+        Of NKI, for kernels of today's dialect: what it does not have raises. None for all.
 
     Returns
     -------
@@ -41,7 +43,7 @@ def run_script(script: str, arguments: Sequence[str] = ()) -> int:
     """
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")
-    with embedded_with_predictions(), _command_line(script, arguments):
+    with embedded_with_predictions(level), _command_line(script, arguments):
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as error:

@@ -9,6 +9,7 @@ declaring its option):
 ==============================  =====================  ==========================
 ``--simulate[=SIMULATOR]``      ``difftest_simulate``  auto, embedded, plain, sdk or no
 ``--device``                    ``difftest_device``    yes or no
+``--nki-level=LEVEL``           ``difftest_nki_level`` 0.3 to 0.7
 ``--case JSON``
 ``--difftest-report FILE``
 ==============================  =====================  ==========================

@@ -17,6 +17,10 @@ DEVICE = "--device"
 CASE = "--case"
 SIMULATE_KEY = "difftest_simulate"
 DEVICE_KEY = "difftest_device"
+LEVEL = "--nki-level"
+LEVEL_KEY = "difftest_nki_level"
+LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
+"""Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
 CHOICES = ("auto", "embedded", "plain", "sdk")
 """Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
 
@@ -53,6 +57,7 @@ class Request:
     case : the JSON of ``--case``, or None.
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
+    level : one of :data:`LEVELS`, or None.
     """
 
     simulate: str | None
@@ -60,6 +65,7 @@ class Request:
     case: str | None
     options: tuple[str, ...]
     report: str | None = None
+    level: str | None = None
 
     @property
     def wants_backends(self) -> bool:
@@ -71,6 +77,7 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     """Declare ini keys, and those options whose key is not set."""
     parser.addini(SIMULATE_KEY, f"instead of {SIMULATE}: {', '.join(CHOICES)} or no", default="")
     parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
+    parser.addini(LEVEL_KEY, f"instead of {LEVEL}: {', '.join(LEVELS)}", default="")
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     if not config.getini(SIMULATE_KEY):
         group.addoption(
@@ -94,6 +101,13 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
         dest="difftest_case",
         help="run one kernel test on exactly this case, without Hypothesis; a failure prints the "
         "line to use",
+    )
+    group.addoption(
+        LEVEL,
+        choices=LEVELS,
+        dest=LEVEL_KEY,
+        help="the level of NKI for kernels of `import nki` on the embedded simulator: what it "
+        "lacks raises",
     )
     _add_report(group)
 
@@ -131,12 +145,22 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
     else:
         device = bool(getattr(namespace, DEVICE_KEY, False))
         options += [DEVICE] if device else []
+    level: str | None = getattr(namespace, LEVEL_KEY, None)
+    if level:
+        options.append(f"{LEVEL}={level}")
+    elif level := config.getini(LEVEL_KEY):
+        _check_choice(LEVEL_KEY, level, LEVELS)
     # Once each: pytest parses the command line more than once, and older ones collect them twice.
     overrides = dict.fromkeys(namespace.override_ini or ())
     for override in overrides:
         options += ["-o", override] if override.startswith("difftest_") else []
     request = Request(
-        simulate, device, namespace.difftest_case, tuple(options), namespace.difftest_report
+        simulate,
+        device,
+        namespace.difftest_case,
+        tuple(options),
+        namespace.difftest_report,
+        level or None,
     )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")

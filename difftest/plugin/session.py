@@ -87,13 +87,13 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.plugin.profiles import load_default_profile, register_profiles
 
     try:
-        backends = select_backends(request.simulate, request.device)
+        backends = select_backends(request.simulate, request.device, request.level)
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if any(backend.name in ("embedded", "plain") for backend in backends):
         from difftest.host.installation import embedded_with_predictions
 
-        modules = embedded_with_predictions()
+        modules = embedded_with_predictions(request.level)
         modules.install()
         config.add_cleanup(modules.uninstall)
     register_profiles()

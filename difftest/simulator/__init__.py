@@ -31,7 +31,7 @@ from difftest.simulator.errors import (
     UnwrittenError,
 )
 from difftest.simulator.launch import LaunchResult, launch
-from difftest.simulator.machine import MACHINES, TRN1, TRN2, Machine
+from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.ranks import launch_ranks
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.simulator.trace_json import trace_to_json
@@ -41,6 +41,7 @@ __all__ = [
     "MACHINES",
     "TRN1",
     "TRN2",
+    "TRN3",
     "Allocation",
     "BufferError",
     "DtypeError",

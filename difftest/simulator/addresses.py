@@ -49,7 +49,9 @@ class PlacedMemory:
         """
         if allocation.partition_axis:
             raise ShapeError(
-                "a tensor with an address has its partitions first", received=f"{allocation}"
+                "a tensor with an address has its partitions first",
+                happened="a tensor with block dimensions was given an address",
+                received=f"{allocation}",
             )
         area = allocation.area
         machine = self.machine
@@ -58,6 +60,7 @@ class PlacedMemory:
         ):
             raise LimitError(
                 f"a tensor with an address lies in {self.space.value}",
+                happened=f"a tensor with an address leaves {self.space.value}",
                 received=f"{allocation} at address {allocation.address}: partitions {area.first} "
                 f"to {area.last - 1}, bytes {area.low} to {area.high - 1} of each",
                 limit=f"partitions 0 to {machine.partitions - 1}, bytes 0 to "
@@ -190,6 +193,19 @@ class PlacedStorage(Storage):
             return
         flags = self._flags(pattern, dtype, partition_axis)
         flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
+
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        if not self.shared:
+            super().forget_written(pattern, where, dtype=dtype, partition_axis=partition_axis)
+            return
+        self._flags(pattern, dtype, partition_axis)[where] = False
 
     def unwritten_in(
         self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0

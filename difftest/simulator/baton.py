@@ -1,8 +1,9 @@
 """Programs that run side by side: threads, of which one runs at a time, in an order of its own.
 
-A baton is handed on only where a program waits for others, or ends: program 0 runs up to its first
-such point, then program 1, and so on. So a launch does the same each time, and without points of
-communication its programs run one after the other.
+A baton is handed on where a program waits for others, ends, or is about to touch memory that they
+share while another one is behind: then the one that has done fewest steps catches up first. So
+what they see of each other is what they would see if they ran step by step in turn, each launch
+does the same, and programs that share nothing run one after the other.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Baton:
         self._arrivals: dict[int, Arrival] = {}
         self._met: dict[int, dict[int, Any]] = {}
         self._ended: set[int] = set()
+        self._steps = dict.fromkeys(range(len(names)), 0)
+        """How far each program was when it last handed the baton on."""
+        self._ahead = dict.fromkeys(range(len(names)), 0)
+        """What to add to a program's own steps: those that meet go on as if equally far."""
         self._failure: BaseException | None = None
 
     def run(self, programs: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -82,8 +87,29 @@ class Baton:
             raise failure
         return returned
 
+    def give_way(self, me: int, steps: int) -> None:
+        """Let those that are behind catch up, before a program touches what they share.
+
+        Parameters
+        ----------
+        steps : how many the program has done by itself; among equals the first one goes on.
+        """
+        with self._changed:
+            self._steps[me] = steps + self._ahead[me]
+            free = (n for n in self._steps if n not in self._arrivals and n not in self._ended)
+            behind = min(free, key=lambda number: (self._steps[number], number))
+            if behind != me:
+                self._pass_to(behind, me)
+                self._await_turn(me)
+
     def meet(
-        self, me: int, point: Hashable, members: tuple[int, ...], given: Any, call: str
+        self,
+        me: int,
+        point: Hashable,
+        members: tuple[int, ...],
+        given: Any,
+        call: str,
+        steps: int = 0,
     ) -> Mapping[int, Any]:
         """Wait until all members are at a point; what each has given there, by number.
 
@@ -93,13 +119,19 @@ class Baton:
         ----------
         point : what the members have to agree on.
         call : the call, for the error if they never meet.
+        steps : as :meth:`give_way` takes them.
         """
         with self._changed:
+            self._steps[me] = steps + self._ahead[me]
             self._arrivals[me] = Arrival(point, members, given, call, kernel_location())
             here = [n for n in members if n in self._arrivals and self._arrivals[n].point == point]
             if len(here) == len(members):
                 all_given = {n: self._arrivals.pop(n).given for n in members}
                 self._met.update(dict.fromkeys(members, all_given))
+                furthest = max(self._steps[n] for n in members)
+                for n in members:
+                    self._ahead[n] += furthest - self._steps[n]
+                    self._steps[n] = furthest
             else:
                 self._hand_on(me)
                 self._await_turn(me)
@@ -131,11 +163,14 @@ class Baton:
         count = len(self.names)
         for number in ((me + step) % count for step in range(1, count)):
             if number not in self._arrivals and number not in self._ended:
-                self._handed_on(me, number)
-                self._turn = number
-                self._changed.notify_all()
+                self._pass_to(number, me)
                 return
         self._fail(self._deadlock())
+
+    def _pass_to(self, number: int, me: int) -> None:
+        self._handed_on(me, number)
+        self._turn = number
+        self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
@@ -154,6 +189,7 @@ class Baton:
         first = min(self._arrivals)
         return DeadlockError(
             "programs that communicate meet at the same calls, equally often",
+            happened="programs wait for each other, and none can go on",
             received="; ".join(lines),
             remedy="give every program the same control flow around these calls: the same trip "
             "counts, and the same arguments",

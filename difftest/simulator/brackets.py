@@ -14,7 +14,11 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     stop = size if item.stop is None else as_integer(item.stop, "slice stop")
     step = 1 if item.step is None else as_integer(item.step, "slice step")
     if step < 1:
-        raise KernelError("a slice's step is positive", received=spell(item))
+        raise KernelError(
+            "a slice's step is positive",
+            happened=f"a slice has the step {step}",
+            received=spell(item),
+        )
     return start, stop, step
 
 
@@ -30,9 +34,11 @@ def expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: object) -> tuple[An
     """One index for each of ``ndim`` dimensions, beside the None that add some."""
     given = sum(1 for item in items if item is not None and item is not Ellipsis)
     if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
+        asked = f"[{', '.join(map(spell, items))}]"
         raise ShapeError(
             "a tensor has no more indices than dimensions, and at most one '...'",
-            received=f"[{', '.join(map(spell, items))}] on {tile!r}",
+            happened=f"a tensor of {ndim} dimensions was indexed by {asked:.60}",
+            received=f"{asked} on {tile!r}",
         )
     fill = (slice(None),) * (ndim - given)
     for at, item in enumerate(items):

@@ -128,11 +128,12 @@ class Occupancy:
         self, space: Space, total: int, limit: int, last: Allocation, live: list[Allocation]
     ) -> LimitError:
         partitions = self.machine.partitions
+        filled = total // partitions
         largest = sorted(live, key=self._bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
-            happened=f"the live tensors are larger than {space.value}",
-            received=f"{total // partitions} bytes a partition in {len(live)} live tensors; "
+            happened=f"the live tensors fill {filled} bytes a partition of {space.value}",
+            received=f"{filled} bytes a partition in {len(live)} live tensors; "
             f"the largest: {'; '.join(map(str, largest))}",
             limit=f"{limit // partitions} bytes a partition ({self.machine.name})",
             remedy="use smaller tiles, or finish with one tensor before the next is written",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +18,12 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, kernel_location, kernel_stack
+from difftest.simulator.errors import (
+    KernelError,
+    kernel_location,
+    kernel_stack,
+    not_modelled,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, empty_on_chip, poison
 from difftest.simulator.trace import (
@@ -50,6 +57,7 @@ def current() -> Core:
     if core is None:
         raise KernelError(
             "NKI functions run inside a kernel",
+            happened="an NKI function was called with no kernel running",
             received="a call with no kernel running",
             remedy="call the kernel through nki.simulate_kernel(kernel, ...) or decorate it "
             "with @nki.jit",
@@ -100,6 +108,8 @@ class Core:
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
         """The number of this program to the baton."""
+        self.steps = 0
+        """How many instructions this program has issued, where it has a baton."""
         self.level: str | None = None
         """The level of NKI that the kernel is for; None for all of them."""
         self.rank: Rank | None = None
@@ -107,8 +117,9 @@ class Core:
         self.shadow: Shadow | None = None
         """The exact run beside this one; None without one."""
         self._on_chip: list[Allocation] = []
-        self._shared: list[Storage] = []
-        self._shared_next = 0
+        self._shared: dict[tuple[str, int], Storage] = {}
+        self._shared_next: Counter[str] = Counter()
+        self._placed_hbm: list[tuple[int, Allocation]] = []
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
@@ -127,7 +138,8 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
-        core._shared, core.rank, core.level = self._shared, self.rank, self.level
+        core._shared, core._placed_hbm = self._shared, self._placed_hbm
+        core.rank, core.level = self.rank, self.level
         core.shadow = self.shadow
         core.program = program
         return core
@@ -140,7 +152,7 @@ class Core:
     def start_program(self, program: Shape) -> None:
         """Begin one instance of the SPMD grid; its shared_hbm tensors are the grid's."""
         self.program = program
-        self._shared_next = 0
+        self._shared_next = Counter()
 
     def allocate(
         self,
@@ -150,23 +162,34 @@ class Core:
         *,
         partition_axis: int = 0,
         name: str = "",
-        address: tuple[int, int] | None = None,
+        address: tuple[int, ...] | None = None,
     ) -> Storage:
         """A new tensor, nothing of it written by itself.
 
         Parameters
         ----------
         partition_axis : which axis runs over partitions: how many block dimensions there are.
-        address : of a tensor on chip that the kernel places, the first partition and the first byte
-            in each. Tensors that overlap share what they hold.
+        address : of a tensor that the kernel places: on chip the first partition and the first byte
+            in each, in HBM the first byte. Tensors on chip that overlap share what they hold.
 
         Raises
         ------
-        LimitError : it does not fit its memory, or not at its address.
+        LimitError : it does not fit its memory, or not at its address. NotModelledError : it
+            overlaps another one in HBM.
         """
         if space is Space.SHARED_HBM and len(self.grid):
-            return self._allocate_shared(shape, dtype, name)
+            return self._allocate_shared(shape, dtype, name, address)
         return self._allocate(shape, dtype, space, partition_axis, name, address)
+
+    def _check_alone(self, allocation: Allocation, first: int) -> None:
+        """Raise unless a tensor placed in HBM overlaps no other one."""
+        last = first + math.prod(allocation.shape) * allocation.dtype.itemsize
+        for start, other in self._placed_hbm:
+            if start < last and first < start + math.prod(other.shape) * other.dtype.itemsize:
+                raise not_modelled(
+                    "tensors that overlap in HBM", f"{allocation} at {first}, {other} at {start}"
+                )
+        self._placed_hbm.append((first, allocation))
 
     def _allocate(
         self,
@@ -175,7 +198,7 @@ class Core:
         space: Space,
         partition_axis: int,
         name: str,
-        address: tuple[int, int] | None = None,
+        address: tuple[int, ...] | None = None,
     ) -> Storage:
         allocation = Allocation(
             len(self.trace.allocations),
@@ -187,6 +210,8 @@ class Core:
             name,
         )
         if space.is_hbm:
+            if address is not None:
+                self._check_alone(allocation, address[0])
             self.trace.allocations.append(allocation)
             if self.shadow is not None and space is Space.SHARED_HBM:
                 self.shadow.allow(dtype)
@@ -196,7 +221,7 @@ class Core:
         memory = None
         if address is not None:
             memory = self.placed.setdefault(space, PlacedMemory(self.machine, space))
-            allocation.address = address
+            allocation.address = address[0], address[1]
             memory.check(allocation)
         self.trace.allocations.append(allocation)
         self._on_chip.append(allocation)
@@ -206,16 +231,22 @@ class Core:
             return memory.place(allocation, data, self.occupancy.remove)
         return Storage(allocation, data, unwritten=data.size, release=self.occupancy.remove)
 
-    def _allocate_shared(self, shape: Shape, dtype: np.dtype[Any], name: str) -> Storage:
-        """Every instance of the grid sees the same shared_hbm tensors, by order of creation."""
-        at = self._shared_next
-        self._shared_next += 1
-        if at == len(self._shared):
-            self._shared.append(self._allocate(shape, dtype, Space.SHARED_HBM, 0, name))
+    def _allocate_shared(
+        self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None
+    ) -> Storage:
+        """Every instance of the grid sees the same shared_hbm tensors.
+
+        Those of one name, or without one, are the same by the order in which they are created.
+        """
+        at = name, self._shared_next[name]
+        self._shared_next[name] += 1
+        if at not in self._shared:
+            self._shared[at] = self._allocate(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = self._shared[at]
         if storage.data.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of an SPMD grid creates the same shared_hbm tensors",
+                happened="two instances of a grid created a shared_hbm tensor differently",
                 received=f"shape {shape} {dtype} in program {self.program}, after "
                 f"{storage.allocation} in an earlier one",
                 remedy="create shared_hbm tensors at the top of the kernel, with one shape",
@@ -258,6 +289,7 @@ class Core:
             self.shadow.told(opcode, writes, reads)
         number = self.instructions
         self.instructions = number + 1
+        self.steps += 1
         if moved is not None:
             moved.storage.allocation.moves += 1
         for tile in reads:

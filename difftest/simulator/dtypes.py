@@ -39,13 +39,32 @@ NAMES: dict[str, np.dtype[Any]] = {
     "tfloat32": TFLOAT32,
 }
 
+FLOAT8_E8M0FNU = np.dtype(ml_dtypes.float8_e8m0fnu)
+"""A power of two in 8 bits: the scale of an MX group (OCP Microscaling, 1.0)."""
+FLOAT8_E4M3FN_X4 = np.dtype([("float8_e4m3fn_x4", "<u4")])
+FLOAT8_E5M2_X4 = np.dtype([("float8_e5m2_x4", "<u4")])
+FLOAT4_E2M1FN_X4 = np.dtype([("float4_e2m1fn_x4", "<u2")])
+"""Four MX elements in one; the first in the lowest bits, which is assumed of float4."""
+
+MX_NAMES: dict[str, np.dtype[Any]] = {
+    "float8_e8m0fnu": FLOAT8_E8M0FNU,
+    "float8_e4m3fn_x4": FLOAT8_E4M3FN_X4,
+    "float8_e5m2_x4": FLOAT8_E5M2_X4,
+    "float4_e2m1fn_x4": FLOAT4_E2M1FN_X4,
+}
+"""Dtypes of today's dialect that no engine computes in: only quantize_mx writes them, only
+nc_matmul_mx reads them, and copies move their bits."""
+_MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
+
 _KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
 _FLOAT_SET = frozenset(FLOATS)
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """The dtype's name in ``nki.language``."""
-    return "tfloat32" if dtype == TFLOAT32 else str(dtype)
+    if dtype == TFLOAT32:
+        return "tfloat32"
+    return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
 def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
@@ -69,11 +88,23 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
     if known is None:
         raise DtypeError(
             "NKI has no such dtype",
+            happened=f"{what or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
             received=f"{what} of dtype {spec!r}" if what else f"dtype {spec!r}",
             limit=", ".join(sorted(NAMES)),
             remedy="convert on the host, e.g. array.astype(np.float32)",
         )
     return known
+
+
+def need_arithmetic(dtype: np.dtype[Any]) -> None:
+    """Raise :class:`DtypeError` for a dtype whose bits are only moved."""
+    if dtype in _MX_NAME_OF:
+        raise DtypeError(
+            "MX dtypes are moved, and not computed in or cast",
+            happened=f"an instruction was to compute in {name_of(dtype)}, or to cast it",
+            received=name_of(dtype),
+            remedy="quantize with nisa.quantize_mx, multiply with nisa.nc_matmul_mx",
+        )
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
@@ -125,7 +156,10 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == BOOL:
         return values if values.dtype == BOOL else values != 0
     if dtype not in _FLOAT_SET:
-        return values if values.dtype == dtype else _round_integer(values, dtype)
+        if values.dtype == dtype:
+            return values
+        need_arithmetic(dtype)
+        return _round_integer(values, dtype)
     exact = values if values.dtype == FLOAT32 else values.astype(np.float32)
     if dtype == TFLOAT32:
         return _round_tfloat32(exact)

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
@@ -146,45 +146,40 @@ class NkiError(Exception):
     Attributes
     ----------
     rule : what holds on the machine, in one sentence.
-    happened : what the kernel did, in one sentence, the error's headline; None where the rule is.
+    happened : what the kernel did, in one sentence: the error's headline.
     received : what the kernel did instead, with shapes, dtypes and names.
     limit : the number or set that is accepted, where there is one.
     remedy : what to do about it.
     location : the kernel's source line.
     """
 
-    usually: ClassVar[str | None] = None
-    """What happened, where an error of this class does not say it of its own."""
-
     def __init__(
         self,
         rule: str,
         *,
+        happened: str,
         received: str,
-        happened: str | None = None,
         limit: str | None = None,
         remedy: str | None = None,
         location: Location | None = None,
     ) -> None:
         self.rule = rule
-        self.happened = happened or self.usually
+        self.happened = happened
         self.received = received
         self.limit = limit
         self.remedy = remedy
         self.location = location or kernel_location()
-        super().__init__(self.happened or rule)
+        super().__init__(happened)
 
     def __str__(self) -> str:
         rows = [
-            ("rule", self.rule if self.happened else None),
+            ("rule", self.rule),
             ("received", self.received),
             ("limit", self.limit),
             ("where", str(self.location) if self.location else None),
             ("remedy", self.remedy),
         ]
-        lines = [self.happened or self.rule] + [
-            f"  {name + ':':<10}{text}" for name, text in rows if text
-        ]
+        lines = [self.happened] + [f"  {name + ':':<10}{text}" for name, text in rows if text]
         return "\n".join(lines)
 
 
@@ -203,19 +198,13 @@ class DtypeError(NkiError, TypeError):
 class BufferError(NkiError, ValueError):
     """A tensor is in the wrong memory for the instruction."""
 
-    usually = "a tensor is in a memory that the instruction cannot use"
-
 
 class OutOfBoundsError(NkiError, IndexError):
     """An access leaves its tensor."""
 
-    usually = "an access left its tensor"
-
 
 class UnwrittenError(NkiError, ValueError):
     """An instruction reads, or a kernel returns, what was never written."""
-
-    usually = "an instruction read what nothing had written"
 
 
 class KernelError(NkiError, RuntimeError):
@@ -229,5 +218,8 @@ class NotModelledError(NkiError, NotImplementedError):
 def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:
     """The error for an argument or name that the simulator does not honour."""
     return NotModelledError(
-        f"{what} is not modelled by the embedded simulator", received=received, remedy=remedy
+        "what the simulator does not model raises, and is never ignored",
+        happened=f"{what} is not modelled by the embedded simulator",
+        received=received,
+        remedy=remedy,
     )

@@ -60,7 +60,11 @@ class DynamicSlice:
         self.start = as_integer(start, "nl.ds with start")
         self.size = as_integer(size, "nl.ds with size")
         if self.size < 1:
-            raise ShapeError("nl.ds selects at least one element", received=f"size {self.size}")
+            raise ShapeError(
+                "nl.ds selects at least one element",
+                happened=f"nl.ds selected {self.size} elements",
+                received=f"size {self.size}",
+            )
 
 
 def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:

@@ -108,6 +108,7 @@ def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
         raise KernelError(
             "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
             "nl.arange / nl.mgrid expressions",
+            happened=f"a tensor was indexed with a {type(item).__name__}",
             received=f"{type(item).__name__} at axis {axis} of {tile!r}",
         )
     start, stop, step = slice_bounds(item, size)
@@ -115,6 +116,7 @@ def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
     if count <= 0:
         raise ShapeError(
             "a slice selects at least one element",
+            happened="a slice selected no element",
             received=f"{spell(item)} on axis {axis} of {tile!r}",
         )
     return start, count, step
@@ -126,12 +128,14 @@ def check_advanced(tile: Tile, items: tuple[Any, ...], kinds: tuple[type, ...]) 
         if not (isinstance(item, kinds) or is_integer(item)):
             raise KernelError(
                 "basic and advanced indexing do not mix",
+                happened="a tensor was indexed with slices and index expressions at once",
                 received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
                 remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
             )
     if len(items) != tile.ndim:
         raise ShapeError(
             "advanced indexing names every dimension",
+            happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
             received=f"{len(items)} indices for {tile!r}",
         )
 
@@ -171,6 +175,8 @@ def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
         if wrong and shape[0] > 1:
             raise KernelError(
                 "the first axis of an on-chip access walks the partitions, the others do not",
+                happened=f"the index of axis {number} changes along "
+                f"{'a free axis' if number == partition else 'the partitions'}",
                 received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
                 remedy="give the partition index shape [:, None] and the free ones [None, :]",
             )
@@ -179,6 +185,7 @@ def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
 def _one_dimensional(tile: Tile) -> ShapeError:
     return ShapeError(
         "a tile's index has at least two dimensions, partition and free",
+        happened="a tile on chip was indexed with index expressions of one dimension",
         received=f"a 1-D nl.arange as an index of {tile!r}",
         remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
         "free dimension",
@@ -192,6 +199,7 @@ def out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     low, high = span(axis, tile.shape)
     return OutOfBoundsError(
         "an access stays inside its tensor",
+        happened=f"an access left its tensor: index {low if low < 0 else high} of {axis.size}",
         received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
         limit=f"0 to {axis.size - 1}",
         remedy="correct the loop's bounds, or give the instruction a mask "

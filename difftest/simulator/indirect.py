@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, OutOfBoundsError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, Shape, broadcast_shapes
 from difftest.simulator.tile import Tile
@@ -86,7 +86,7 @@ class IndirectTile:
             index = [int(array[where]) for array in arrays]
             raise OutOfBoundsError(
                 "an index held in a tile stays inside its tensor",
-                happened="an index held in a tile left its tensor",
+                happened=f"an index held in a tile left its tensor: {index}",
                 received=f"index {index} into {self.base!r}, at element {list(where)}",
                 limit=f"{[size - 1 for size in self.base.shape]}",
                 remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
@@ -100,6 +100,7 @@ class IndirectTile:
         if missing is not None and missing[tuple(a[inside] for a in arrays)].any():
             raise UnwrittenError(
                 "an instruction reads only what was written before",
+                happened="an instruction read through a tile of indices what nothing had written",
                 received=f"an element of {base!r}, through a tile of indices",
             )
 
@@ -141,6 +142,7 @@ def _item_values(item: Any) -> Array:
         if values.dtype.kind not in "iu":
             raise DtypeError(
                 "indices held in a tile are integers",
+                happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
                 received=f"{item!r}",
                 limit="int32, uint32 and smaller integers",
             )

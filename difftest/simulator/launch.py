@@ -18,6 +18,7 @@ from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
+from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -95,21 +96,23 @@ def launch(
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
-    The instances run one after the other; in today's dialect they take turns where they meet in
-    ``nisa.core_barrier`` and ``nisa.sendrecv``.
+    The instances run one after the other; in today's dialect they take turns where they share
+    memory or meet: see :mod:`difftest.simulator.baton`.
 
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
         function, whose dialect is that of the functions it calls.
-    args, kwargs : NumPy arrays become HBM tensors; everything else is passed as it is.
+    args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; everything else
+        is passed as it is.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
     plain : whether to run in plain mode, slowly and literally, which keeps no trace.
-    level : of today's dialect, "0.3" to "0.7": names that it does not have raise. By default all
-        exist, and those that have ended warn.
+    level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
+        raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
+        that have ended warn.
     exact : whether to keep, beside what the machine computes, what it would without rounding. Not
         in plain mode.
 
@@ -164,7 +167,8 @@ def run_kernel(
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
-    core.rank, core.level = rank, known_level(level)
+    own = target.level if isinstance(target, NkiKernel) else None
+    core.rank, core.level = rank, known_level(level) or own
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.trace.kernel = getattr(function, "__qualname__", "")
@@ -200,7 +204,8 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return outputs_of(launch(kernel, args, kwargs, record=False))
+    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
+    return foreign.like([args, kwargs], outputs)
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -225,7 +230,9 @@ def _bind(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise KernelError(
-            f"{function.__name__} takes {signature}", received=f"arguments that do not fit: {error}"
+            f"{function.__name__} takes {signature}",
+            happened=f"{function.__name__} was called with arguments that do not fit it",
+            received=f"arguments that do not fit: {error}",
         ) from None
     bound.apply_defaults()
     return bound
@@ -268,8 +275,9 @@ class _Arguments:
         """The caller's arrays that the kernel may write to, and the tensors that it does."""
 
     def convert(self, name: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return self._tensor(name, value)
+        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
+        if array is not None:
+            return self._tensor(name, array)
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):

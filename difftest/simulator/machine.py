@@ -4,6 +4,7 @@ Sources, all public AWS Neuron documentation (repository aws-neuron/aws-neuron-s
 
 - ARCH2: ``general/nki/arch/trainium_inferentia2_arch.rst`` at tag v2.26.0
 - ARCH3: ``nki/guides/architecture/trainium2_arch.rst`` (2026-08)
+- ARCH4: ``nki/guides/architecture/trainium3_arch.rst`` at tag v2.32.0
 - PM: ``general/nki/programming_model.rst`` at tag v2.26.0, tile-size constraints TC#1 to TC#3
 - ISA: ``general/nki/api/nki/isa/__init__.py`` at tag v2.26.0
 - ALLOC: ``general/nki/api/nki/compiler/sbuf.py`` at tag v2.26.0
@@ -22,7 +23,7 @@ class Machine:
 
     name: str
     nc_version: int
-    """The member of ``nki.isa.nc_version``: 2 for Trn1/Inf2, 3 for Trn2."""
+    """The member of ``nki.isa.nc_version``: 2 for Trn1/Inf2, 3 for Trn2, 4 for Trn3."""
     sbuf_partition_bytes: int
 
     partitions: int = 128
@@ -81,4 +82,8 @@ TRN1 = Machine(name="trn1", nc_version=2, sbuf_partition_bytes=192 * KIB)
 TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)
 """NeuronCore-v3; SBUF 28 MiB (ARCH3)."""
 
-MACHINES = {machine.name: machine for machine in (TRN1, TRN2)}
+TRN3 = Machine(name="trn3", nc_version=4, sbuf_partition_bytes=256 * KIB)
+"""NeuronCore-v4; SBUF 32 MiB, PSUM 2 MiB as before (ARCH4). What the compiler keeps of SBUF is
+assumed to be as on the others. There is no timing data for it."""
+
+MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}

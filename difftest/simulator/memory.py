@@ -44,7 +44,7 @@ def check_partitions(partitions: int, what: object, machine: Machine) -> None:
     if partitions > machine.partitions:
         raise LimitError(
             f"the partition size of a tile is at most {machine.partitions}",
-            happened="a tile has more partitions than the memory",
+            happened=f"a tile has {partitions} partitions",
             received=f"{what}: {partitions} partitions",
             limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
             remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
@@ -64,7 +64,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if received > limit:
         raise LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
-            happened=f"a tile has more bytes in each partition than {allocation.space.value}",
+            happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",
@@ -92,6 +92,7 @@ class Storage:
         "kept",
         "masked",
         "mutable",
+        "origin",
         "partition_step",
         "producer",
         "products",
@@ -130,6 +131,8 @@ class Storage:
         self.release = release
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.origin = ""
+        """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None
@@ -221,6 +224,26 @@ class Storage:
         after = region.size if counted is region and where is None else np.count_nonzero(counted)
         self.unwritten -= int(after) - before
         if self.unwritten == 0:
+            self.written = None
+
+    def forget_written(
+        self,
+        pattern: Pattern,
+        where: Array,
+        *,
+        dtype: DType | None = None,
+        partition_axis: int | None = 0,
+    ) -> None:
+        """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
+        if not where.any():
+            return
+        if self.written is None:
+            self.written = np.full(self.units(), not self.unwritten)
+        parts = self._parts(dtype)
+        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        region[where] = False
+        self.unwritten = self.units() - int(np.count_nonzero(self.written))
+        if self.unwritten == self.units():
             self.written = None
 
     def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:

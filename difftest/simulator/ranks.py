@@ -20,6 +20,7 @@ def launch_ranks(
     *,
     machine: Machine | None = None,
     record: bool = True,
+    level: str | None = None,
 ) -> tuple[LaunchResult, ...]:
     """Run a kernel once on each rank; the ranks take turns where they meet in a collective.
 
@@ -27,7 +28,7 @@ def launch_ranks(
     ----------
     kernel : of today's dialect, without a grid if it calls collectives.
     args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
-    kwargs, machine, record : as there, the same for all ranks.
+    kwargs, machine, record, level : as there, the same for all ranks.
 
     Raises
     ------
@@ -36,14 +37,22 @@ def launch_ranks(
     """
     if not args or not all(isinstance(one, (list, tuple)) for one in args):
         raise KernelError(
-            "launch_ranks takes a list of arguments for each rank", received=f"{args!r:.80}"
+            "launch_ranks takes a list of arguments for each rank",
+            happened="launch_ranks got something else than lists of arguments",
+            received=f"{args!r:.80}",
         )
     baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
 
     def on_rank(number: int) -> Callable[[], Finished]:
         rank = Rank(number, len(args), baton)
         return lambda: run_kernel(
-            kernel, args[number], kwargs, machine=machine, record=record, rank=rank
+            kernel,
+            args[number],
+            kwargs,
+            machine=machine,
+            record=record,
+            rank=rank,
+            level=level,
         )
 
     finished: list[Finished] = baton.run([on_rank(number) for number in range(len(args))])

@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array, DType, from_bits
+from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
@@ -33,6 +33,10 @@ class Tile:
     """
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
+
+    may_collide = False
+    """Whether a destination may name an element more than once and get different values for it.
+    Which one stays is not documented, so it counts as never written then."""
 
     def __init__(
         self,
@@ -124,16 +128,21 @@ class Tile:
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
-        return f"{name or 'tile'} {list(self.shape)} {self.dtype} in {self.space.value}"
+        return f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError("a tile of no dimension has no length", received=repr(self))
+            raise ShapeError(
+                "a tile of no dimension has no length",
+                happened="len() was asked of a tile that has no dimension",
+                received=repr(self),
+            )
         return self.shape[0]
 
     def __bool__(self) -> bool:
         raise KernelError(
             "control flow cannot depend on a tensor's value",
+            happened="a tensor was used as a condition",
             received=f"{self!r} used as a condition",
             remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
         )
@@ -162,29 +171,42 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def read(self) -> Array:
-        """The elements in memory; raises if some are out of bounds or were never written."""
+    def forget_written(self, where: Array, origin: str) -> None:
+        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
+
+        ``origin`` says whence that came, for the error of whoever reads them.
+        """
+        self.storage.forget_written(
+            self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
+        )
+        self.storage.origin = origin
+
+    def read(self, *, unwritten: bool = False) -> Array:
+        """The elements in memory; raises if some are out of bounds or were never written.
+
+        With ``unwritten`` those that were not can be anything.
+        """
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
-        if storage.unwritten and not storage.masked:
+        if storage.unwritten and not storage.masked and not unwritten:
             missing = self.unwritten()
             if missing is not None:
-                raise _unwritten(self, missing)
+                raise unwritten_error(self, missing)
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
 
-    def values(self) -> Array:
+    def values(self, *, unwritten: bool = False) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
-        array = self.read()
+        array = self.read(unwritten=unwritten)
         return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
-    def engine_values(self) -> Array:
+    def engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values()
+        array = self.values(unwritten=unwritten)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self.tile_shape())
@@ -257,6 +279,7 @@ class Tile:
         if self.partition_axis != 0:
             raise ShapeError(
                 "the first dimension of a tile is its partition dimension",
+                happened="a tensor with block dimensions was used as a tile",
                 received=f"{self!r} with its partition dimension at axis {self.partition_axis}",
                 remedy="index the leading (block) dimensions with integers first",
             )
@@ -293,7 +316,9 @@ class Tile:
 
     def _indirect(self, items: tuple[Any, ...]) -> Any:
         raise KernelError(
-            "this tensor cannot be indexed with a tile", received=f"a tile as an index of {self!r}"
+            "this tensor cannot be indexed with a tile",
+            happened="a tensor was indexed with a tile where that has no meaning",
+            received=f"a tile as an index of {self!r}",
         )
 
     def reshape(self: T, shape: Any) -> T:
@@ -321,6 +346,7 @@ class Tile:
         if not first <= at <= self.ndim:
             raise ShapeError(
                 "expand_dims inserts a free dimension",
+                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
                 received=f"expand_dims(axis={axis}) of {self!r}",
                 limit=f"axes {first} to {self.ndim}",
             )
@@ -371,16 +397,24 @@ class Tile:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
-            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{list(expected)}")
+            raise ShapeError(
+                "assert_shape",
+                happened=f"a tile has the shape {list(self.shape)}, not {list(expected)}",
+                received=f"{self!r}",
+                limit=f"{list(expected)}",
+            )
         return self
 
 
-def _unwritten(tile: Tile, missing: Array) -> UnwrittenError:
+def unwritten_error(tile: Tile, missing: Array) -> UnwrittenError:
+    """The error for reading a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
+    origin = tile.storage.origin
     return UnwrittenError(
         "an instruction reads only what was written before",
+        happened="an instruction read what nothing had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
-        f"written, the first at {list(first)}",
+        f"written, the first at {list(first)}" + (f"; they came from {origin}" if origin else ""),
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
         "or read only the part that is written",
     )

@@ -127,7 +127,8 @@ class Allocation:
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
-        return f"{label} {list(self.shape)} {self.dtype} in {self.space.value}"
+        dtype = (self.dtype.names or (self.dtype,))[0]  # a packed one is named by its field
+        return f"{label} {list(self.shape)} {dtype} in {self.space.value}"
 
 
 @lru_cache(maxsize=4096)

@@ -29,6 +29,7 @@ def reshaped(tile: Tile, shape: Shape) -> Pattern:
     if math.prod(shape) != tile.size or min(shape, default=1) < 1:
         raise ShapeError(
             "reshape keeps the number of elements",
+            happened=f"reshape was to make {tile.size} elements {math.prod(shape)}",
             received=f"{tile!r} to {list(shape)}: {tile.size} to {math.prod(shape)} elements",
         )
     if not tile.in_hbm and tile.partition_axis is not None:
@@ -47,6 +48,7 @@ def adjacent(tile: Tile, shape: Shape) -> Pattern:
     if pattern is None:
         raise ShapeError(
             "reshape of a slice is a view, so its elements must be adjacent in memory",
+            happened="reshape met elements that are not adjacent in memory",
             received=f"{tile!r} with strides {tile.strides} to {list(shape)}",
             remedy="reshape the whole tensor before slicing it, or copy the slice first",
         )
@@ -60,6 +62,7 @@ def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
     if not stays or math.prod(shape[:axis]) != blocks:
         raise ShapeError(
             "reshape of an on-chip tile keeps its partition dimension",
+            happened="reshape would move or resize the partition dimension",
             received=f"{tile!r} to {list(shape)}",
             limit=f"dimension {axis} stays {tile.shape[axis]}",
             remedy="reshape the free dimensions only, or reshape the tensor in HBM",
@@ -78,6 +81,7 @@ def broadcast(tile: Tile, shape: Shape) -> Pattern:
     if pattern is None:
         raise ShapeError(
             "broadcast_to repeats dimensions of size 1",
+            happened=f"broadcast_to was to repeat {list(tile.shape)} to {list(shape)}",
             received=f"{tile!r} to {list(shape)}",
         )
     return pattern
@@ -107,6 +111,7 @@ def reinterpreted(tile: Tile, dtype: DType) -> Pattern:
         raise ShapeError(
             "a view of another element size scales the last dimension, a free one of adjacent "
             "elements",
+            happened=f"a view takes {old} bytes an element for {name_of(dtype)}, of {new}",
             received=f"{tile!r} with offset {tile.offset} and strides {tile.strides} as "
             f"{name_of(dtype)}: {old} to {new} bytes an element",
             limit=f"a last dimension, an offset and strides of whole {name_of(dtype)} elements",
@@ -133,6 +138,7 @@ def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
     if len(shape) != len(strides) or not shape or min(shape) < 1:
         raise ShapeError(
             "an access pattern has a step for each count, and counts from 1",
+            happened="an access pattern has a count below 1, or no step for each count",
             received=f"counts {list(shape)}, steps {list(strides)} on {allocation}",
         )
     total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
@@ -146,11 +152,13 @@ def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
         raise ShapeError(
             "an access pattern lies on a tensor without block dimensions whose partitions are "
             f"whole {name_of(dtype)} elements",
+            happened=f"an access pattern of {name_of(dtype)} does not fit its tensor's partitions",
             received=f"{allocation} as {name_of(dtype)}",
         )
     if strides[0] != row:
         raise KernelError(
             "the first step of an on-chip access pattern goes from one partition to the next",
+            happened=f"an access pattern's first step is {strides[0]}, not {row}",
             received=f"a first step of {strides[0]} on {allocation}",
             limit=f"{row}, the elements that the tensor has in each partition",
             remedy="give the first pair of the pattern that step; slice the tensor to start at "
@@ -171,6 +179,7 @@ def _leaves(tile: Tile, pattern: Pattern, reached: str, limit: str) -> OutOfBoun
     pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
     return OutOfBoundsError(
         "an access pattern stays inside its tensor",
+        happened="an access pattern left its tensor",
         received=f"{reached} of {tile.storage.allocation}, by [step, count] {pairs} from "
         f"offset {pattern.offset}",
         limit=limit,

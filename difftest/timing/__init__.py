@@ -20,6 +20,7 @@ Every number is a prediction, made from costs that are measured, documented or a
 which. Reads the trace alone and touches no data.
 """
 
-from difftest.timing.prediction import Prediction, UnknownCostError, predict
+from difftest.timing.evidence import UnknownCostError
+from difftest.timing.prediction import Prediction, predict
 
 __all__ = ["Prediction", "UnknownCostError", "predict"]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
-from difftest.timing.evidence import Figure, assumed, documented, measured
+from difftest.timing.evidence import Figure, UnknownCostError, assumed, documented, measured
 
 T, V, S, G, Y, D = (
     Engine.TENSOR,
@@ -237,11 +237,11 @@ def clockwork(machine: Machine) -> Clockwork:
 
     Raises
     ------
-    KeyError : there is no timing data for the machine.
+    UnknownCostError : there is no timing data for the machine.
     """
     if machine.name not in _CLOCKWORKS:
         known = ", ".join(sorted(_CLOCKWORKS))
-        raise KeyError(f"no timing data for machine {machine.name!r}; there are {known}")
+        raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {known}")
     return _CLOCKWORKS[machine.name]
 
 

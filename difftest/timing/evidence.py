@@ -19,6 +19,10 @@ from enum import Enum
 from typing import NamedTuple
 
 
+class UnknownCostError(ValueError):
+    """A time was asked for that no source gives, of an instruction or of a machine."""
+
+
 class Evidence(Enum):
     """How a number is known."""
 

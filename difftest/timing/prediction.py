@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+from difftest.timing.evidence import UnknownCostError
 from difftest.timing.program import Program, lower
 from difftest.timing.schedule import MIDDLE, Progress, Schedule, schedule
 
@@ -18,10 +19,6 @@ SMALL = 20_000
 
 
 EXTREMES = (0.0, 0.999)
-
-
-class UnknownCostError(ValueError):
-    """A total was asked for although an instruction's cost is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +120,7 @@ def predict(
     Raises
     ------
     ValueError : the trace is empty.
+    UnknownCostError : there is no timing data for the machine.
     """
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")

@@ -30,6 +30,12 @@ UNKNOWN_CYCLES = MIN_CYCLES
 """What an instruction of unknown cost takes, so that the others can be scheduled."""
 
 
+MODELLED = frozenset(
+    {"dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "nc_matmul", "nc_transpose"}
+)
+"""What the models of DMA and the Tensor Engine know; anything else there has no known cost."""
+
+
 @dataclass(eq=False, slots=True)
 class Timed:
     """What an instruction costs on one engine; ns."""
@@ -93,6 +99,7 @@ class Program:
             one
             for one in self.instructions
             if any(timed.cost is None for timed in one.times.values())
+            or (not one.times and one.opcode not in MODELLED)
         ]
 
 

@@ -44,7 +44,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     if event.opcode in INDIRECT:
         run = small.shape[-1]
     elif event.opcode == "dma_transpose":
-        run = source.shape[-1]
+        run = source.shape[-1] if source.whole else target.shape[0]
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import LaunchResult, NkiError, launch
+from difftest.simulator import LaunchResult, NkiError, NotModelledError, launch
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
 from tests.fuzz.program import DRAWN, Output, Program
 
@@ -155,13 +155,20 @@ def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
         return
     if a.refusal is None or b.refusal is None:
         refused, mode = (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)
-        rule = refused.rule if refused is not None else ""
+        rule = _broken(refused)
         raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
     lines = [_line(error) for error in (a.refusal, b.refusal)]
     if lines[0] != lines[1] and None not in lines:
         earlier, mode = (a, b.mode) if (lines[0] or 0) < (lines[1] or 0) else (b, a.mode)
-        rule = earlier.refusal.rule if earlier.refusal is not None else ""
+        rule = _broken(earlier.refusal)
         raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
+
+
+def _broken(error: NkiError | None) -> str:
+    """The rule that was broken, or what is not modelled: the same for all sizes."""
+    if error is None:
+        return ""
+    return error.happened if isinstance(error, NotModelledError) else error.rule
 
 
 def _line(error: NkiError) -> int | None:

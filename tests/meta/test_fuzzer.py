@@ -58,7 +58,7 @@ def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
 
 def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
     def refuse(dst, values, where):
-        raise ShapeError("a broadcast view cannot be written", received=f"{dst!r}")
+        raise ShapeError("a broadcast view is not written", happened="one was", received=f"{dst!r}")
 
     monkeypatch.setattr(writing, "_check_repeated", refuse)
     failure = smallest_failure("one refuses, plain does not: a broadcast view")

@@ -137,3 +137,58 @@ def test_our_profiles_are_known_by_name_without_a_backend(project):
     project.pytester.makepyfile(test_plain="def test_plain(): pass")
     result = project.run("--hypothesis-profile=nightly", "test_plain.py")
     result.assert_outcomes(passed=1)
+
+
+TODAYS = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def add(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    nl.fori_loop(0, 1, lambda i: nisa.tensor_tensor(left, left, right, nl.add))
+    nisa.dma_copy(result, left)
+    return result
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "ini"),
+    [
+        (["--simulate=embedded", "--nki-level=0.5"], ""),
+        (["--simulate=embedded"], "difftest_nki_level = 0.5"),
+    ],
+)
+def test_kernels_of_todays_dialect_are_of_the_level_named(project, options, ini):
+    project.pytester.makepyfile(kernel=TODAYS)
+    project.add_test()
+    project.pytester.makeini(f"[pytest]\npythonpath = .\n{ini}")
+    result = project.run(*options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*nl.fori_loop exists since NKI 0.6*"])
+    project.run("--simulate=embedded", "--nki-level=0.6").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--simulate=embedded", "--nki-level=0.8"], "*invalid choice: '0.8'*"),
+        (["--simulate=embedded", "-o", "difftest_nki_level=1"], "*difftest_nki_level*1*0.3, 0.4*"),
+    ],
+)
+def test_another_level_is_a_usage_error(project, arguments, text):
+    project.add_test()
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([text])
+
+
+def test_a_level_without_the_embedded_simulator_is_a_usage_error(project, monkeypatch):
+    monkeypatch.setattr("difftest.backends.sdk.sdk_simulator", lambda: None)
+    project.add_test()
+    result = project.run("--simulate=sdk", "--nki-level=0.5")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*a level of NKI (0.5) is for the embedded simulator*"])

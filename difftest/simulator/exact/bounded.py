@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, Array, DType, round_to
+from difftest.simulator.dtypes import FLOAT32, FLOATS, MX_NAMES, TFLOAT32, Array, DType, round_to
 
 Float64 = NDArray[Any]
 """Arrays of float64; NumPy's own annotations know of few functions that they return them."""
@@ -275,6 +275,8 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
 
 def as_bounded(array: Array, dtype: DType) -> Bounded:
     """What memory holds and no instruction has rounded; of wide integers as float32 takes them."""
+    if dtype in MX_NAMES.values():  # which are moved alone
+        return Bounded(np.zeros(array.shape))
     value = array.astype(np.float64)
     if dtype.kind in "iu" and dtype.itemsize == 4 and not representable(value, FLOAT32):
         return Bounded(value, np.abs(value) * UNIT, FLOAT32)

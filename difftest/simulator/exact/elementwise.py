@@ -91,6 +91,22 @@ def _remainder(run: Shadow, op: AluOp, left: Bounded, right: Bounded) -> Bounded
     return bounded.rounded(value, error, left, right)
 
 
+def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
+    """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
+    value = np.where(condition, yes.value, no.value)
+    sums = max(yes.sums, no.sums)
+    dtype = yes.dtype if yes.dtype == no.dtype else FLOAT32
+    if yes.error is None and no.error is None and unsure is None:
+        return Bounded(value, None, dtype, sums)
+    zero = np.zeros(())
+    left, right = (zero if side.error is None else side.error for side in (yes, no))
+    error = np.where(condition, left, right)
+    if unsure is not None:
+        apart = np.abs(yes.value - no.value) + np.maximum(left, right)
+        error = np.where(unsure, apart, error)
+    return Bounded(value, error, dtype, sums)
+
+
 def column(vector: Bounded, ndim: int) -> Bounded:
     """A vector with one element in each partition, shaped to broadcast against ``ndim`` axes."""
     if vector.value.ndim in (0, ndim):

@@ -61,6 +61,10 @@ def _silu_dx(x: Float64) -> Float64:
     return gate + _gated(x, gate * _sigmoid(-x))
 
 
+def _gelu_sigmoid_dx(x: Float64) -> Float64:
+    return _silu_dx(_GELU_SIGMOID * x)
+
+
 def _softplus(x: Float64) -> Float64:
     result: Float64 = np.logaddexp(0.0, x)
     return result
@@ -72,6 +76,7 @@ SMOOTH: dict[str, tuple[Callable[[Float64], Float64], float]] = {
     "gelu_dx": (_gelu_dx, 0.8),
     "gelu_apprx_tanh": (_gelu_tanh, 1.13),
     "gelu_apprx_sigmoid": (lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)), 1.1),
+    "gelu_apprx_sigmoid_dx": (_gelu_sigmoid_dx, 0.86),
     "silu": (lambda x: _gated(x, _sigmoid(x)), 1.1),
     "silu_dx": (_silu_dx, 0.5),
     "tanh": (np.tanh, 1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -44,18 +45,29 @@ def dma_copy(run: Shadow, call: Call, dst: Tile, src: Tile, *, where: Any) -> Se
 
 
 @move("dma_transpose")
-def dma_transpose(run: Shadow, call: Call, dst: Tile, src: Tile, *, where: Any) -> Settle | None:
+def dma_transpose(
+    run: Shadow, call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Any
+) -> Settle | None:
     """The numbers of ``src`` with their axes permuted."""
     if _is_plain(src, dst):
         return None
     shape = call["src"].shape
     axes = TRANSPOSE_AXES[len(shape)]
-    made = run.stored(src).shaped(lambda array: array.reshape(shape).transpose(axes))
-    return lambda: run.put(dst, made, where)
+    picked, inside = _source(run, src, skip=call["skip"])
+    made = picked.shaped(lambda array: array.reshape(shape).transpose(axes))
+    there = inside.reshape(shape).transpose(axes)
+    chosen = there if where is None else there & where
+    return lambda: run.put(dst, made, None if chosen.all() else chosen)
 
 
-def _gathered(run: Shadow, src: IndirectTile, places: Any) -> Bounded:
-    return run.stored_anyhow(src.base).shaped(lambda array: array[places])
+def _source(run: Shadow, src: Tile | IndirectTile, *, skip: bool) -> tuple[Bounded, Any]:
+    """The numbers of a source in its own shape, and which of them are there."""
+    if isinstance(src, Tile):
+        held = run.stored(src)
+        return held, np.ones(held.value.shape, dtype=np.bool_)
+    arrays, inside = src.resolve(skip=skip)
+    places = tuple(np.where(inside, array, 0) for array in arrays)
+    return run.stored(src.base).part(places), inside
 
 
 @move("dma_gather")
@@ -65,8 +77,7 @@ def dma_gather(
     """The numbers that indices name."""
     if _is_plain(src, dst):
         return None
-    arrays, inside = src.resolve(skip=call["skip"])
-    picked = _gathered(run, src, tuple(np.where(inside, a, 0) for a in arrays))
+    picked, inside = _source(run, src, skip=call["skip"])
     made = picked.shaped(lambda array: array.reshape(dst.shape))
     chosen = inside.reshape(dst.shape)
     if where is not None:
@@ -81,8 +92,7 @@ def tensor_copy_dynamic_src(
     """The numbers that a dynamic offset names."""
     if _is_plain(src, dst):
         return None
-    arrays, _ = src.resolve(skip=False)
-    made = _gathered(run, src, arrays)
+    made, _ = _source(run, src, skip=False)
     return lambda: run.put(dst, made, where)
 
 
@@ -91,7 +101,7 @@ def _scattered(run: Shadow, dst: IndirectTile, made: Bounded, places: Any) -> Se
     base = dst.base
     if not is_float(dst.dtype):
         return lambda: run.put(base, made, None)
-    before = run.stored_anyhow(base)
+    before = run.stored(base)
     made = run.into(made, dst.dtype)
     value = before.value.copy()
     error = np.zeros(value.shape)
@@ -117,21 +127,23 @@ def tensor_copy_dynamic_dst(
 
 @move("dma_scatter")
 def dma_scatter(
-    run: Shadow, call: Call, dst: IndirectTile, src: Tile, *, where: Any
+    run: Shadow, call: Call, dst: IndirectTile, src: Tile | IndirectTile, *, where: Any
 ) -> Settle | None:
     """The numbers of ``src``, or their sum with what is there, where indices say."""
     adds = call["rmw"] is not None
     if not adds and _is_plain(src, dst):
         return None
     arrays, inside = dst.resolve(skip=call["skip"])
+    source, there = _source(run, src, skip=call["skip"])
+    inside = inside & there.reshape(dst.shape)
     places = tuple(array[inside] for array in arrays)
-    made = run.stored(src).shaped(lambda array: array.reshape(dst.shape)[inside])
+    made = source.shaped(lambda array: array.reshape(dst.shape)[inside])
     return _scattered(run, dst, _added(run, dst, made, places) if adds else made, places)
 
 
 def _added(run: Shadow, dst: IndirectTile, made: Bounded, places: Any) -> Bounded:
     """What an addition to each place leaves there; a place named twice is added to twice."""
-    before = run.stored_anyhow(dst.base)
+    before = run.stored(dst.base)
     value, sizes = before.value.copy(), np.abs(before.value)
     error, times = np.zeros(value.shape), np.zeros(value.shape)
     if before.error is not None:
@@ -178,6 +190,27 @@ def memset(run: Shadow, call: Call, value: Any) -> Bounded:
 def iota(run: Shadow, call: Call, expr: Any) -> Bounded:
     """Whole numbers."""
     return Bounded(expr.array().astype(np.float64), None)
+
+
+@move("dma_compute")
+def dma_compute(run: Shadow, call: Call, dst: Tile, *srcs: Tile | None, where: Any) -> Settle:
+    """The sum of all sources, in their order."""
+    given = [run.stored(src) for src in srcs if src is not None]
+    parts = [one.shaped(lambda array: array.reshape(dst.shape)) for one in given]
+    made = functools.reduce(bounded.add, parts)
+    return lambda: run.put(dst, made, where)
+
+
+@rule("rng")
+def rng(run: Shadow, call: Call) -> None:
+    """Random bits, of which no reference knows."""
+    run.doubt("random numbers", lost=True)
+
+
+@rule("rand2")
+def rand2(run: Shadow, call: Call, low: Any, high: Any) -> None:
+    """Random numbers, of which no reference knows."""
+    run.doubt("random numbers", lost=True)
 
 
 @rule("rand")

@@ -8,27 +8,11 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact.bounded import Bounded, between, ends, number
-from difftest.simulator.exact.elementwise import column, compared, doubtful_truth
-from difftest.simulator.exact.shadow import Shadow, rule
+from difftest.simulator.exact.elementwise import chosen_from, column, compared, doubtful_truth
+from difftest.simulator.exact.shadow import Shadow, move, rule
 from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
-
-
-def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
-    """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
-    value = np.where(condition, yes.value, no.value)
-    sums = max(yes.sums, no.sums)
-    dtype = yes.dtype if yes.dtype == no.dtype else FLOAT32
-    if yes.error is None and no.error is None and unsure is None:
-        return Bounded(value, None, dtype, sums)
-    zero = np.zeros(())
-    left, right = (zero if side.error is None else side.error for side in (yes, no))
-    error = np.where(condition, left, right)
-    if unsure is not None:
-        apart = np.abs(yes.value - no.value) + np.maximum(left, right)
-        error = np.where(unsure, apart, error)
-    return Bounded(value, error, dtype, sums)
 
 
 def _unsure(run: Shadow, condition: Bounded) -> Any:
@@ -179,3 +163,18 @@ def sequence_bounds(run: Shadow, call: Call, segment_ids: Bounded) -> None:
     """Whole numbers, if the segment ids are."""
     if segment_ids.error is not None:
         run.doubt("rounded values name segments", lost=True)
+
+
+@rule("nc_n_gather")
+def nc_n_gather(run: Shadow, call: Call, data: Bounded, indices: Bounded) -> Bounded:
+    """The numbers that integers name, within each partition."""
+    places = _lines(indices).value.astype(np.int64)
+    return _picked(_lines(data), places, call.result.shape)
+
+
+@move("nonzero_with_count")
+def nonzero_with_count(run: Shadow, call: Call, dst: Any, src: Any, *, where: Any) -> None:
+    """Integers; whether a rounded value is 0 may be unsure."""
+    doubtful = doubtful_truth(run.take(src))
+    if doubtful is not None and doubtful.any():
+        run.doubt("places of rounded values are looked up", lost=True)

@@ -214,16 +214,16 @@ class Shadow:
         """A tile's numbers as an engine reads them: the partition axis first."""
         held = self.held(tile)
         if held is None:
-            return as_bounded(tile.engine_values(), tile.dtype)
+            return as_bounded(tile.engine_values(unwritten=True), tile.dtype)
         if tile.storage.in_hbm or (tile.partition_axis == 0 and len(tile.shape) > 1):
             return held
         shape = tile.tile_shape()
         return held.shaped(lambda array: array.reshape(shape))
 
     def stored(self, tile: Tile) -> Bounded:
-        """A tile's numbers in its own shape."""
+        """A tile's numbers in its own shape, whether or not all were written."""
         held = self.held(tile)
-        return as_bounded(tile.values(), tile.dtype) if held is None else held
+        return as_bounded(_raw_values(tile), tile.dtype) if held is None else held
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""
@@ -247,15 +247,8 @@ class Shadow:
             error = None
         result = Bounded(value, error, tile.dtype, sums)
         if self.losses is not None:
-            self.losses.read(tile.values(), result)
+            self.losses.read(_raw_values(tile), result)
         return result
-
-    def stored_anyhow(self, tile: Tile) -> Bounded:
-        """As :meth:`stored`, of a tile of which elements may never have been written."""
-        held = self.held(tile)
-        if held is not None:
-            return held
-        return as_bounded(_raw_values(tile), tile.dtype)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -276,7 +269,7 @@ class Shadow:
             storage.exact = None
             return
         if made is None:
-            made = Bounded(tile.values().astype(np.float64))
+            made = Bounded(_raw_values(tile).astype(np.float64))
         whole = where is None and tile.is_whole()
         if whole and clean:
             storage.exact = None
@@ -293,7 +286,7 @@ class Shadow:
         else:
             self._put_part(storage, tile, value, error, made.sums, where)
         if self.losses is not None:
-            self.losses.wrote(self._name, tile.values(), made, where)
+            self.losses.wrote(self._name, _raw_values(tile), made, where)
 
     def _put_part(
         self,
@@ -306,8 +299,7 @@ class Shadow:
     ) -> None:
         exact = storage.exact
         if exact is None:
-            whole = Tile.whole(storage)
-            filled = np.ascontiguousarray(_raw_values(whole), np.float64)
+            filled = np.ascontiguousarray(_raw_values(Tile.whole(storage)), np.float64)
             exact = storage.exact = Held(filled, np.zeros(filled.shape), None)
         if sums and exact.sums is None:
             counts = np.zeros(exact.value.shape, np.uint8)

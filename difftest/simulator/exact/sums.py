@@ -11,8 +11,8 @@ from difftest.simulator.dtypes import BOOL, FLOAT32
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64
 from difftest.simulator.exact.elementwise import (
-    ARITHMETIC,
     alu,
+    chosen_from,
     column,
     decided,
     doubtful_truth,
@@ -21,9 +21,10 @@ from difftest.simulator.exact.elementwise import (
     with_scalar,
 )
 from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
+from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
-from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -130,55 +131,62 @@ def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded |
 # -- the engines' registers ------------------------------------------------------------------------
 
 
-_IDENTITIES = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
-
-
 def registers(
-    run: Shadow, engine: str, values: Bounded, op: AluOp | None, command: Accumulate
+    run: Shadow,
+    engine: str,
+    values: Bounded,
+    op: AluOp | None,
+    command: Accumulate,
+    start: Any = None,
 ) -> Bounded | None:
     """As the machine's: reduce along the free axes into an engine's registers, and read them."""
     if command is Accumulate.IDLE:
         return None
-    partitions = values.value.shape[0]
     if command is Accumulate.READ:
-        return _head(run.accumulators[engine], partitions)
-    name = "maximum" if op is not None and op.name == "maximum" else "add"
-    made = None
-    if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
-        made = _along(run, name, values)
-    return fold(run, engine, partitions, made, name, command)
-
-
-def _along(run: Shadow, name: str, values: Bounded) -> Bounded:
-    flat = values.shaped(lambda array: array.reshape(array.shape[0], -1))
-    made = reduced(run, ALU_OPS[name], flat, (1,), keepdims=True)
-    assert made is not None
-    return made
-
-
-def fold(
-    run: Shadow,
-    engine: str,
-    partitions: int,
-    made: Bounded | None,
-    name: str,
-    command: Accumulate,
-    start: Any = None,
-) -> Bounded:
-    """Take up a result [P, 1] into an engine's registers; what they hold then."""
-    if command is not Accumulate.REDUCE or engine not in run.accumulators or start is not None:
-        first = run.operand(_IDENTITIES[name] if start is None else start)
-        held = first.shaped(lambda array: np.broadcast_to(array, (partitions, 1)))
-    else:
-        held = _head(run.accumulators[engine], partitions)
-    if made is not None:
-        held = ARITHMETIC[name](held, made)
+        return run.accumulators[engine].part(slice(values.value.shape[0]))
+    name = "add" if op is None else op.name
+    held = held_before(run, engine, values.value.shape[0], name, command, start)
+    if command is not Accumulate.RESET:
+        held = _joined(run, name, held, values)
     run.accumulators[engine] = held
     return held
 
 
-def _head(held: Bounded, partitions: int) -> Bounded:
-    return held.part(slice(partitions))
+def held_before(
+    run: Shadow, engine: str, partitions: int, name: str, command: Accumulate, start: Any
+) -> Bounded:
+    """The registers of the first partitions [P, 1], reset or loaded if the command says so."""
+    if command is Accumulate.REDUCE and engine in run.accumulators:
+        return run.accumulators[engine].part(slice(partitions))
+    loaded = command is Accumulate.LOAD_REDUCE
+    first = run.operand(start if loaded else IDENTITIES[name])
+    if first.value.ndim:
+        first = first.shaped(lambda array: array.reshape(-1, 1))
+    return first.shaped(lambda array: np.broadcast_to(array, (partitions, 1)))
+
+
+def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
+    """What the registers hold once ``values`` are reduced into them."""
+    lines = values.shaped(lambda array: array.reshape(array.shape[0], -1))
+    together = _beside([held, lines])
+    if name in ("abs_max", "abs_min"):
+        return _by_magnitude(run, together, largest=name == "abs_max")
+    op = ALU_OPS["add" if name == "subtract" else name]
+    made = reduced(run, op, together, (1,), keepdims=True)
+    assert made is not None
+    return made
+
+
+def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
+    """The element of the largest or smallest magnitude, with its sign; of equal ones the last."""
+    sizes = np.abs(lines.value) if largest else -np.abs(lines.value)
+    last = lines.value.shape[1] - 1
+    places = last - np.argmax(sizes[:, ::-1], axis=1, keepdims=True)
+    if lines.error is not None:
+        run.doubt("a rounded value decides", lost=False)
+        error = np.broadcast_to(2 * np.abs(lines.value).max(axis=1, keepdims=True), places.shape)
+        return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
+    return Bounded(np.take_along_axis(lines.value, places, axis=1), None, FLOAT32)
 
 
 @rule("activation")
@@ -194,14 +202,15 @@ def tensor_scalar_reduce(
 ) -> tuple[Any, Any]:
     """``data <op0> operand0``, and its reduction in the registers."""
     result = with_scalar(run, call["op0"], data, operand0, reverse=False)
-    partitions = result.value.shape[0]
     op = call["reduce_op"]
-    axes = tuple(range(1, result.value.ndim))
-    made = reduced(run, op, result, axes, keepdims=True)
-    assert made is not None
-    made = made.shaped(lambda array: array.reshape(partitions, 1))
-    if op.name != "subtract":
-        made = fold(run, "vector", partitions, made, op.name, call["command"], reduce_init)
+    if op.name == "subtract":
+        axes = tuple(range(1, result.value.ndim))
+        made = _difference(run, result, axes, keepdims=False)
+        made = made.shaped(lambda array: array[:, None])
+    else:
+        held = registers(run, "vector", result, op, call["command"], reduce_init)
+        assert held is not None
+        made = held
     return result, bounded.negative(made) if call["negate"] else made
 
 
@@ -267,7 +276,7 @@ def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
     started = None if products is None else pattern_view(products, dst.pattern, BOOL)
     if started is None or not started.any():
         return made
-    held = run.stored_anyhow(dst)
+    held = run.stored(dst)
     summed = bounded.add(held, made)
     error = np.zeros(()) if made.error is None else made.error
     other = np.zeros(()) if summed.error is None else summed.error
@@ -351,3 +360,50 @@ def bn_aggr(run: Shadow, call: Call, data: Bounded) -> Bounded:
     between = bounded.multiply(count, bounded.multiply(apart, apart))
     variance = total(run, bounded.add(spreads, between), (1,), keepdims=True)
     return _beside([centre, bounded.divide(variance, everything)])
+
+
+@rule("tensor_scalar_cumulative")
+def tensor_scalar_cumulative(
+    run: Shadow, call: Call, src: Bounded, imm0: Any, imm1: Any
+) -> Bounded:
+    """``reg = (src <op0> imm0) <op1> reg`` step by step."""
+    lines = with_scalar(run, call["op0"], src, imm0, reverse=False)
+    lines = lines.shaped(lambda array: array.reshape(array.shape[0], -1))
+    partitions, length = lines.value.shape
+    name = call["op1"].name
+    held = held_before(run, "vector", partitions, name, call["command"], imm1)
+    states = []
+    for i in range(length):
+        held = alu(run, call["op1"], lines.part((slice(None), slice(i, i + 1))), held)
+        states.append(held)
+    run.accumulators["vector"] = held
+    return _beside(states).shaped(lambda array: array.reshape(call.result.shape))
+
+
+@rule("exponential")
+def exponential(
+    run: Shadow, call: Call, src: Bounded, max_value: Any, reduce_init: Any
+) -> tuple[Any, Any]:
+    """``exp(src - max_value)``, and its sum in the registers."""
+    top = column(run.operand(max_value), src.value.ndim)
+    made = function(run, "exp", bounded.subtract(src, top))
+    summed = registers(run, "vector", made, ALU_OPS["add"], call["command"], reduce_init)
+    return made, summed
+
+
+@rule("activate2")
+def activate2(
+    run: Shadow, call: Call, data: Bounded, imm0: Any, imm1: Any, relu_param: Any
+) -> tuple[Any, Any]:
+    """``op((data <op0> imm0) <op1> imm1)``, and its reduction in the registers."""
+    made = data
+    for number, operand in enumerate((imm0, imm1)):
+        op = call[f"op{number}"]
+        if op is not None:
+            made = with_scalar(run, op, made, operand, reverse=call[f"reverse{number}"])
+    if call["op"] == PRELU:
+        below = with_scalar(run, ALU_OPS["multiply"], made, relu_param, reverse=False)
+        made = chosen_from(made.value > 0, doubtful_truth(made), made, below)
+    else:
+        made = function(run, call["op"], made)
+    return made, registers(run, "scalar", made, call["reduce_op"], call["command"])

@@ -91,6 +91,7 @@ def as_engine(value: object, where: str) -> Engine:
         return _ENGINES[int(value)]
     raise KernelError(
         f"{where} takes engine as a member of nki.isa.engine",
+        happened=f"{where} got {value!r:.40} as engine",
         received=f"engine={value!r}",
         limit=", ".join(f"nisa.{member.name}_engine" for member in engine if member.value),
     )
@@ -105,6 +106,7 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     except (TypeError, ValueError):
         raise KernelError(
             f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+            happened=f"{where} got {value!r:.40} as {kind.__name__}",
             received=f"{kind.__name__}={value!r}",
             limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
         ) from None
@@ -117,5 +119,6 @@ def as_accumulate(value: object, where: str) -> Accumulate:
     except (TypeError, ValueError, OverflowError):
         raise KernelError(
             f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
+            happened=f"{where} got {value!r:.40} as reduce_cmd",
             received=f"reduce_cmd={value!r}",
         ) from None

@@ -45,6 +45,7 @@ class NcLatency:
         if percentile not in PERCENTILES:
             raise KernelError(
                 "nc_latency has certain percentiles",
+                happened=f"percentile {percentile!r:.40} was asked for",
                 received=f"{percentile!r}",
                 limit=", ".join(map(str, PERCENTILES)),
             )

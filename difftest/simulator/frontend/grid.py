@@ -16,7 +16,11 @@ class GridDim:
 
     def __init__(self, size: int) -> None:
         if size < 1:
-            raise KernelError("a grid dimension is positive", received=f"{size}")
+            raise KernelError(
+                "a grid dimension is positive",
+                happened=f"a grid has a dimension of {size}",
+                received=f"{size}",
+            )
         self.size = size
 
     def __mul__(self, other: Any) -> GridDim:
@@ -47,6 +51,7 @@ def grid_size(dim: Any) -> int:
     except (AttributeError, TypeError):
         raise KernelError(
             "a launch grid is made of integers, nl.nc and nl.spmd_dim",
+            happened=f"a grid has a dimension that is a {type(dim).__name__}",
             received=f"{dim!r} ({type(dim).__name__})",
         ) from None
     return GridDim(int(size)).size

@@ -51,7 +51,7 @@ def _nki(predictor: Predictor | None) -> ModuleType:
 _PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_typing}
 
 
-def modules(predictor: Predictor | None = None) -> dict[str, ModuleType]:
+def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
     """The embedded modules by the names under which kernels import them."""
     nki = _nki(predictor)
     root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
@@ -59,7 +59,7 @@ def modules(predictor: Predictor | None = None) -> dict[str, ModuleType]:
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     for name, part in _PARTS.items():
         names[f"{ROOT}.nki.{name}"] = part
-    names |= newer.modules()
+    names |= newer.modules(level)
     for package in ROOTS:
         names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
     return names
@@ -78,12 +78,15 @@ def is_embedded(module: ModuleType) -> bool:
 class embedded:
     """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
-    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises.
+    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises. ``level``,
+    "0.3" to "0.7", is of the kernels that the newer dialect's ``nki.jit`` and ``nki.simulate``
+    make: names that it does not have raise there. By default all exist.
     Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
     """
 
-    def __init__(self, predictor: Predictor | None = None) -> None:
+    def __init__(self, predictor: Predictor | None = None, level: str | None = None) -> None:
         self._predictor = predictor
+        self._level = level
         self._saved: dict[str, ModuleType] | None = None
         self._placed: dict[str, ModuleType] = {}
         self._added_level = False
@@ -102,7 +105,7 @@ class embedded:
         self._saved = {name: module for name, module in sys.modules.items() if _stood_for(name)}
         for name in self._saved:
             del sys.modules[name]
-        self._placed = modules(self._predictor)
+        self._placed = modules(self._predictor, self._level)
         sys.modules.update(self._placed)
         self._added_level = not hasattr(logging, LEVEL)
         if self._added_level:

@@ -73,6 +73,7 @@ class Kernel:
             if self.grid:
                 raise KernelError(
                     "a kernel with a grid is not called inside another kernel",
+                    happened="a kernel called another one with a grid",
                     received=f"{self.function.__name__}[{self.grid}]",
                     remedy="call it without the grid",
                 )
@@ -90,14 +91,18 @@ def as_kernel(kernel: Any) -> Kernel:
         return kernel
     if callable(kernel):
         return Kernel(kernel, by_reference=True)
-    raise KernelError("a kernel is a function", received=f"{type(kernel).__name__} {kernel!r:.80}")
+    raise KernelError(
+        "a kernel is a function",
+        happened=f"a {type(kernel).__name__} was to be a kernel",
+        received=f"{type(kernel).__name__} {kernel!r:.80}",
+    )
 
 
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     """``@nki.jit``, ``@nki.jit(mode=...)`` and ``nki.jit(kernel, mode=...)``.
 
-    ``platform_target`` ("trn1" or "trn2") chooses the machine. ``additional_compile_opt`` goes to
-    a compiler, and there is none here: it changes no value and is accepted.
+    ``platform_target`` ("trn1", "trn2" or "trn3") chooses the machine. ``additional_compile_opt``
+    goes to a compiler, and there is none here: it changes no value and is accepted.
     """
     target = kwargs.pop("platform_target", "trn2")
     kwargs.pop("additional_compile_opt", None)
@@ -110,6 +115,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     if target not in MACHINES:
         raise KernelError(
             "platform_target names a machine",
+            happened=f"platform_target is {target!r:.40}, which is not modelled",
             received=f"{target!r}",
             limit=", ".join(sorted(MACHINES)),
         )

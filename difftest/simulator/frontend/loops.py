@@ -23,6 +23,7 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     if not known or (len(args) == 3 and int(args[2]) == 0):
         raise KernelError(
             f"nl.{kind.value}_range takes integers: ([start,] stop[, step])",
+            happened=f"nl.{kind.value}_range got a step of 0, or what is not an integer",
             received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
             remedy="use // instead of / for a trip count",
         )
@@ -82,6 +83,7 @@ def _check_axis(axis: object, ndim: int, where: str) -> None:
     if not 0 <= as_integer(axis, f"{where} of") < ndim:
         raise KernelError(
             f"{where} names an axis of the launch grid",
+            happened=f"{where} was asked of axis {axis!r} of a grid of {ndim} dimensions",
             received=f"axis {axis!r} of a grid of {ndim} dimensions",
             remedy="launch with kernel[n, m](...) for two dimensions, and so on",
         )

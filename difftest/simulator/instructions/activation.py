@@ -1,6 +1,6 @@
-"""Scalar Engine: ``func(data * scale + bias)``, computed in float32.
+"""Scalar Engine: activation functions of ``data * scale + bias``, computed in float32.
 
-Source: AWS ``nki.isa.activation`` at tag v2.26.0.
+Source: AWS ``nki.isa.activation`` at tag v2.26.0, ``nki.isa.activate2`` at tag v2.32.0.
 """
 
 from __future__ import annotations
@@ -9,22 +9,38 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
-from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions import carrying
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
-from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
+from difftest.simulator.instructions.record import DST, ISA, Call, Fit, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
+    LOADS_NOTHING,
     REDUCE_RES,
     Accumulate,
-    reads_what_it_uses,
+    read_if_used,
     registers,
 )
-from difftest.simulator.instructions.rules import reducing
-from difftest.simulator.instructions.values import as_float, column
+from difftest.simulator.instructions.rules import needs_generation, reducing
+from difftest.simulator.instructions.values import as_float, column, multiply_add
 from difftest.simulator.trace import Engine
 
 BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
+_PAIRS = (
+    ("multiply", "add"),
+    ("multiply", "subtract"),
+    ("multiply", None),
+    ("add", None),
+    ("subtract", None),
+    (None, None),
+)
+"""The operators of activate2's first stage; None is ``nl.bypass``."""
+_REDUCTIONS = ("add", "maximum", "minimum", "abs_max", "abs_min")
+PRELU = "prelu"
+"""The one function that uses activate2's relu_param."""
 
 
 def _bias(call: Call) -> None:
@@ -37,6 +53,7 @@ def _bias(call: Call) -> None:
         if not call.into_existing or call.machine.nc_version < 3:
             raise KernelError(
                 "activation takes bias as a vector with one element in each partition",
+                happened=f"activation got a number as bias on {call.machine.name}",
                 received=f"bias of type {bias.__name__} on {call.machine.name}",
                 remedy="fill a [P, 1] tile with it",
             )
@@ -44,9 +61,25 @@ def _bias(call: Call) -> None:
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
         raise DtypeError(
             "activation takes bias of certain dtypes",
+            happened=f"activation got bias of {name_of(bias.dtype)}",
             received=f"bias = {bias!r}",
             limit="float32, float16, bfloat16",
         )
+
+
+def scaled(values: Array, scale: Any, bias: Any) -> Array:
+    """``values * scale + bias``, rounded once.
+
+    That devices fuse the two is on public record from trn2.
+    """
+    factor = column(scale, values.ndim) if isinstance(scale, np.ndarray) else np.float32(scale)
+    multiplied = isinstance(factor, np.ndarray) or factor != 1
+    if bias is None:
+        return values * factor if multiplied else values
+    if not isinstance(bias, np.ndarray):
+        bias = np.full((len(values), 1), bias, FLOAT32)
+    shift = as_float(column(bias, values.ndim))
+    return multiply_add(values, factor, shift) if multiplied else values + shift
 
 
 def _adds_up(call: Call) -> None:
@@ -54,8 +87,15 @@ def _adds_up(call: Call) -> None:
     op = call["reduce_op"]
     if call["command"] is not Accumulate.IDLE and op is not None and op.name != "add":
         raise NotModelledError(
-            "the Scalar Engine accumulates with add", received=f"reduce_op={op.name}"
+            "the Scalar Engine accumulates with add",
+            happened=f"the Scalar Engine was to accumulate with {op.name}",
+            received=f"reduce_op={op.name}",
         )
+
+
+def _carries(call: Call, missing: Array) -> Array | None:
+    """Unless it also reduces."""
+    return carrying.in_place(call, missing) if call["command"] is Accumulate.IDLE else None
 
 
 @instruction(
@@ -72,23 +112,106 @@ def _adds_up(call: Call) -> None:
     ),
     options=("op", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_bias, reducing("reduce_op"), reads_what_it_uses, _adds_up),
+    rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
     result=like("data"),
     facts=lambda call: {"op": call["op"]},
+    carries=_carries,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
-    values = as_float(data)
-    if isinstance(scale, np.ndarray):
-        values = values * column(scale, values.ndim)
-    elif scale != 1.0:
-        values = values * np.float32(scale)
-    if isinstance(bias, np.ndarray):
-        values = values + as_float(column(bias, values.ndim))
-    elif bias is not None:
-        values = values + np.float32(bias)
+    values = scaled(as_float(data), scale, bias)
     name = call["op"]
     check_range(name, values)
     result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
+    return result, registers("scalar", result, call["reduce_op"], call["command"])
+
+
+# -- activate2 -------------------------------------------------------------------------------------
+
+
+def _first_stage(call: Call) -> None:
+    ops = (call["op0"], call["op1"])
+    names = tuple(op and op.name for op in ops)
+    if names not in _PAIRS:
+        raise KernelError(
+            "activate2's two operators are one of six pairs",
+            happened=f"activate2 got {names[0] or 'bypass'} and {names[1] or 'bypass'}",
+            received=f"op0={names[0] or 'bypass'}, op1={names[1] or 'bypass'}",
+            limit="; ".join(f"{a or 'bypass'}, {b or 'bypass'}" for a, b in _PAIRS),
+        )
+    for number, op in enumerate(ops):
+        if op is None and call[f"reverse{number}"]:
+            raise KernelError(
+                f"activate2's reverse{number} reverses an operator",
+                happened=f"activate2 got reverse{number} without op{number}",
+                received=f"reverse{number}=True with op{number}=bypass",
+            )
+
+
+def _one_immediate_dtype(call: Call) -> None:
+    dtypes = {
+        name: tile.dtype for name in ("imm0", "imm1") if isinstance(tile := call[name], Descriptor)
+    }
+    if len(set(dtypes.values())) > 1:
+        raise DtypeError(
+            "activate2 takes imm0 and imm1 of one dtype, if both are tiles",
+            happened="activate2 got immediates of two dtypes",
+            received=", ".join(f"{name} {name_of(dtype)}" for name, dtype in dtypes.items()),
+        )
+
+
+def _reduces(call: Call) -> None:
+    op = call["reduce_op"]
+    used = call["command"] is not Accumulate.IDLE
+    if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
+        raise KernelError(
+            "activate2 reduces with few operators",
+            happened=f"activate2 was to reduce with {op.name if op else 'no operator'}",
+            received=f"reduce_op={op and op.name}, reduce_cmd.{call['command'].name.lower()}",
+            limit=", ".join(_REDUCTIONS),
+        )
+
+
+@instruction(
+    Engine.SCALAR,
+    operands=(
+        Role(name="data"),
+        Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER),
+        Role(name="relu_param", takes=Takes.VECTOR_OR_NUMBER),
+    ),
+    options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "command"),
+    destinations=(DST, REDUCE_RES),
+    rules=(
+        needs_generation(4),
+        _first_stage,
+        _one_immediate_dtype,
+        LOADS_NOTHING,
+        read_if_used,
+        _reduces,
+    ),
+    result=like("data"),
+    fit=Fit.ELEMENTS,
+    facts=lambda call: {"op": call["op"]},
+    classic=False,
+)
+def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) -> tuple[Any, Any]:
+    """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it; NeuronCore-v4 on.
+
+    Each of the three stages rounds to float32, as the documentation spells them.
+    """
+    values, name = as_float(data), call["op"]
+    for op, operand, reverse in (
+        (call["op0"], imm0, call["reverse0"]),
+        (call["op1"], imm1, call["reverse1"]),
+    ):
+        if op is not None:
+            values = apply_scalar(op, values, operand, reverse=reverse)
+    if name == PRELU:
+        below = apply_scalar(ALU_OPS["multiply"], values, relu_param, reverse=False)
+        result = np.where(values > 0, values, below)
+    else:
+        check_range(name, values)
+        result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
     return result, registers("scalar", result, call["reduce_op"], call["command"])

@@ -139,6 +139,7 @@ def alu_op(op: object, where: str) -> AluOp:
     if found is None:
         raise KernelError(
             f"{where} takes an operator of nki.language (or its NumPy equivalent)",
+            happened=f"{where} got {op!r:.40} as its operator",
             received=f"op={op!r}",
             limit=", ".join(sorted(ALU_OPS)),
         )

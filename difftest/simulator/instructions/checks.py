@@ -27,6 +27,10 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
+_KINDS: dict[Takes, Any] = {
+    Takes.INDIRECT: IndirectTile,
+    Takes.TILE_OR_INDIRECT: (Tile, IndirectTile),
+}
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
@@ -99,10 +103,11 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         return operand
     if role.takes in _NUMBERS and is_number(operand):
         return type(operand)
-    kind = IndirectTile if role.takes is Takes.INDIRECT else Tile
+    kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
         raise KernelError(
             f"{where} takes {role.takes.value} as {name}",
+            happened=f"{where} got a {type(operand).__name__} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",
         )
     if operand.space not in role.buffers:
@@ -110,7 +115,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
             f"{where} takes {name} of certain dtypes",
-            happened=f"{where} got {name} of a dtype that it does not take",
+            happened=f"{where} got {name} of {name_of(operand.dtype)}",
             received=f"{name} = {operand!r}",
             limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
@@ -132,6 +137,7 @@ def _check_vectors(call: Call) -> None:
         if vector.partitions != data.partitions or vector.size != data.partitions:
             raise ShapeError(
                 f"{call.name} takes {role.name} as {role.takes.value}",
+                happened=f"{call.name} got {role.name} of the shape {list(vector.shape)}",
                 received=f"{role.name} {list(vector.shape)} for data {list(data.shape)}",
                 limit=f"a number, or shape {[data.partitions, 1]}",
                 remedy="use nisa.tensor_tensor for operands of the data's own shape",
@@ -144,6 +150,7 @@ def _check_result(call: Call) -> None:
     if allowed is not None and dtype not in allowed:
         raise DtypeError(
             f"{call.name} takes the result of certain dtypes",
+            happened=f"{call.name} was to make a result of {name_of(dtype)}",
             received=f"the result of {name_of(dtype)}",
             limit=", ".join(map(name_of, allowed)),
             remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",

@@ -13,6 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import (
     FLOAT32,
     INTEGERS,
+    MX_NAMES,
     Array,
     from_bits,
     is_float,
@@ -22,6 +23,7 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -44,6 +46,8 @@ from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
+MX_DTYPES = tuple(MX_NAMES.values())
+"""They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("uint8", "uint16", "uint32", "bool"))
@@ -64,6 +68,7 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     operands=(Role(name="src"),),
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
+    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
@@ -95,6 +100,7 @@ def _of_one_shape(call: Call) -> None:
     if src != dst:
         raise ShapeError(
             "tensor_copy_dynamic_dst takes src of dst's shape",
+            happened=f"tensor_copy_dynamic_dst got src {list(src)} for dst {list(dst)}",
             received=f"src {list(src)}, dst {list(dst)}",
         )
 
@@ -123,6 +129,8 @@ def tensor_copy_dynamic_dst(
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     """A number before it is rounded into ``dtype``: an integer for integers stays exact."""
+    if dtype in MX_DTYPES and value == 0:
+        return np.zeros((), dtype=dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     return np.asarray(value, dtype=np.int64 if exact else np.float32)
 
@@ -179,6 +187,7 @@ def _two_dimensions(call: Call) -> None:
     if expr.ndim < 2:
         raise ShapeError(
             "iota takes an expression of at least two dimensions, partition and free",
+            happened=f"iota got an expression of {expr.ndim} dimensions",
             received=f"{expr!r}",
             remedy="use nl.arange(n)[:, None] or [None, :]",
         )
@@ -198,6 +207,7 @@ def iota(call: Call, expr: Index) -> Array:
     if values.min() < info.min or values.max() > info.max:
         raise KernelError(
             "iota computes in 32-bit integers",
+            happened=f"iota was to make numbers from {values.min()} to {values.max()}",
             received=f"values from {values.min()} to {values.max()}",
             limit=f"{info.min} to {info.max}",
         )

@@ -47,6 +47,7 @@ _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 
 DST = Role(name="dst", buffers=DMA_SPACES)
 SRC = Role(name="src", buffers=DMA_SPACES)
+EITHER = Role(name="src", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
@@ -76,6 +77,7 @@ def _same_size(call: Call) -> None:
     if dst is not None and dst.size != src.size:
         raise ShapeError(
             "dma_copy moves as many elements as both sides have",
+            happened=f"dma_copy got {src.size} elements for a dst of {dst.size}",
             received=f"src {list(src.shape)} ({src.size} elements), "
             f"dst {list(dst.shape)} ({dst.size} elements)",
             remedy="index both sides so that they cover the same elements",
@@ -87,6 +89,7 @@ def _hardware_descriptors(call: Call) -> None:
     if call["dge"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
+            happened=f"dge_mode.hwdge was asked for on {call.machine.name}",
             received=f"dge_mode.hwdge on {call.machine.name}",
         )
 
@@ -96,7 +99,10 @@ def _adds(call: Call) -> None:
     rmw = call["rmw"]
     if rmw is not None and rmw.name != "add":
         raise KernelError(
-            "a DMA that computes on the way adds", received=f"op={rmw.name}", limit="np.add"
+            "a DMA that computes on the way adds",
+            happened=f"a DMA was to compute {rmw.name} on the way",
+            received=f"op={rmw.name}",
+            limit="np.add",
         )
 
 
@@ -164,16 +170,28 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
     store(dst, moved, shaped if where is None else shaped & where)
 
 
+def _gathered(src: IndirectTile, *, skip: bool) -> tuple[Array, Array]:
+    """The elements that indices name, as memory stores them, and which of them are there."""
+    arrays, inside = src.resolve(skip=skip)
+    src.check_written(arrays, inside)
+    held = src.elements()
+    values = np.zeros(src.shape, held.dtype)
+    values[inside] = held[tuple(a[inside] for a in arrays)]
+    return values, inside
+
+
 def _skips_no_addition(call: Call) -> None:
     if call["rmw"] is not None and call["skip"]:
         raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only", received="oob_mode.skip"
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
         )
 
 
 @instruction(
     Engine.DMA,
-    operands=(SRC,),
+    operands=(EITHER,),
     options=("rmw", "skip", "dge"),
     destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _skips_no_addition, _hardware_descriptors),
@@ -184,13 +202,23 @@ def _skips_no_addition(call: Call) -> None:
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
 )
-def dma_scatter(call: Call, dst: IndirectTile, src: Tile, *, where: Array | None) -> None:
-    """``dst = src``, or ``dst += src``, with the destination's rows named by indices."""
+def dma_scatter(
+    call: Call, dst: IndirectTile, src: Tile | IndirectTile, *, where: Array | None
+) -> None:
+    """``dst = src``, or ``dst += src``, with the destination's rows named by indices.
+
+    The source's rows may be named by others; an element that either side skips is not moved.
+    """
     base = dst.base
     check_destination(base)
     arrays, inside = dst.resolve(skip=call["skip"])
+    if isinstance(src, IndirectTile):
+        gathered, there = _gathered(src, skip=call["skip"])
+        inside = inside & there.reshape(dst.shape)
+        values = gathered.reshape(dst.shape)[inside]
+    else:
+        values = src.read().reshape(dst.shape)[inside]
     place = tuple(a[inside] for a in arrays)
-    values = src.read().reshape(dst.shape)[inside]
     view = dst.elements()
     if call["rmw"] is None:
         view[place] = _cast(values, src, dst)
@@ -212,21 +240,25 @@ def _permutation(call: Call) -> None:
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
         raise ShapeError(
-            "dma_transpose takes 2 to 4 dimensions", received=f"{src!r}", limit="2, 3, 4"
+            "dma_transpose takes 2 to 4 dimensions",
+            happened=f"dma_transpose got a src of {rank} dimensions",
+            received=f"{src!r}",
+            limit="2, 3, 4",
         )
     axes: Sequence[int] | None = call["axes"]
     if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
         raise NotModelledError(
             "dma_transpose makes one permutation for each number of dimensions",
+            happened=f"dma_transpose was to permute {rank} dimensions by {tuple(axes)}",
             received=f"axes={axes}",
             limit=f"{TRANSPOSE_AXES[rank]} for {rank} dimensions",
         )
-    partitions = call.machine.partitions
-    if src.shape[TRANSPOSE_AXES[rank][0]] > partitions:
+    partitions, made = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
+    if made > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
-            happened="a tile has more partitions than the memory",
-            received=f"transpose of {src!r}: {src.shape[TRANSPOSE_AXES[rank][0]]} partitions",
+            happened=f"a transpose was to make {made} partitions",
+            received=f"transpose of {src!r}: {made} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
         )
@@ -240,8 +272,8 @@ def _turned(call: Call) -> Result:
 
 @instruction(
     Engine.DMA,
-    operands=(SRC,),
-    options=("axes", "dge"),
+    operands=(EITHER,),
+    options=("axes", "dge", "skip"),
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
     result=_turned,
@@ -249,9 +281,18 @@ def _turned(call: Call) -> Result:
     in_place=True,
     fit=Fit.EXACT,
 )
-def dma_transpose(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
-    """``dst = src`` with its axes permuted by the DMA engines."""
+def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
+    """``dst = src`` with its axes permuted by the DMA engines.
+
+    The source's rows may be named by indices; those that are skipped leave dst as it was.
+    """
     shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
-    values = src.read().reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+    axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
-    store(dst, _cast(values, src, dst), where)
+    if isinstance(src, IndirectTile):
+        values, inside = _gathered(src, skip=call["skip"])
+        there = inside.reshape(shape).transpose(axes)
+        where = there if where is None else there & where
+    else:
+        values = src.read()
+    store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

@@ -16,6 +16,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
@@ -77,6 +78,7 @@ def _binary(call: Call) -> None:
     if call["op"].unary:
         raise KernelError(
             f"{call.name} takes a binary operator",
+            happened=f"{call.name} got {call['op'].name}, which takes one operand",
             received=f"op={call['op'].name}",
             remedy="use nisa.tensor_scalar or nisa.activation",
         )
@@ -132,6 +134,7 @@ def _op(call: Call) -> dict[str, Any]:
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
     facts=_op,
+    carries=carrying.in_place,
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
@@ -177,6 +180,7 @@ def _second_step(call: Call) -> None:
     if (op is None) != (operand is None):
         raise KernelError(
             "tensor_scalar takes op1 and operand1 together",
+            happened=f"tensor_scalar got {'operand1' if op is None else 'op1'} alone",
             received=f"op1={op and op.name}, operand1={operand!r}",
         )
 
@@ -195,6 +199,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     if call.engine is Engine.SCALAR and names not in _SCALAR_ENGINE_PAIRS:
         raise KernelError(
             "the Scalar Engine's tensor_scalar has few operators",
+            happened=f"tensor_scalar on the Scalar Engine got {' and '.join(filter(None, names))}",
             received=f"op0={names[0]}, op1={names[1]}",
             limit="multiply then add, multiply, add",
             remedy="leave engine out, or name nisa.vector_engine",
@@ -215,6 +220,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
+    carries=carrying.in_place,
 )
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
@@ -249,6 +255,7 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
     if not value.is_integer() or not -(1 << (bits - 1)) <= value < (1 << bits):
         raise DtypeError(
             "bitvec operators take integer operands of the data's width",
+            happened=f"{op.name} of {dtype} got the operand {number!r}",
             received=f"{op.name} of {dtype} with operand {number!r}",
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
@@ -283,6 +290,7 @@ def _both_vector_ops(call: Call) -> None:
     rules=(_one_shape, not_both_in_psum("data", "operand1"), _both_vector_ops),
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
+    carries=carrying.in_place,
 )
 def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
@@ -292,7 +300,12 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
 
 
-@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=like("data"))
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="data"),),
+    result=like("data"),
+    carries=carrying.in_place,
+)
 def reciprocal(call: Call, data: Array) -> Array:
     """``dst = 1 / data``."""
     return np.float32(1) / as_float(data)

@@ -2,7 +2,7 @@
 
 The hardware approximates the functions with piecewise polynomials; the simulator computes them to
 float32 precision. Source: AWS ``nki.isa.activation`` and ``nki.api.shared.rst``, "Supported
-Activation Functions", at tag v2.26.0.
+Activation Functions", at tag v2.26.0; ``gelu_apprx_sigmoid_dx`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def _gelu_tanh(x: Array) -> Array:
     return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
 
 
+def _gelu_sigmoid_dx(x: Array) -> Array:
+    slope = _GELU_SIGMOID * x.astype(np.float64)
+    gate = _sigmoid(slope)
+    return _gated(1.0 + _gated(slope, 1.0 - gate), gate)
+
+
 def _silu_dx(x: Array) -> Array:
     gate = _sigmoid(x)
     return _gated(1.0 + _gated(x, 1.0 - gate), gate)
@@ -83,6 +89,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
     "gelu_dx": _gelu_dx,
     "gelu_apprx_tanh": _gelu_tanh,
     "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
+    "gelu_apprx_sigmoid_dx": _gelu_sigmoid_dx,
     "silu": lambda x: _gated(x, _sigmoid(x)),
     "silu_dx": _silu_dx,
     "tanh": np.tanh,
@@ -130,6 +137,7 @@ def activation_name(op: object) -> str:
     if name not in ACTIVATIONS:
         raise KernelError(
             "activation takes an activation function of nki.language",
+            happened=f"activation got {op!r:.40} as its function",
             received=f"op={op!r}",
             limit=", ".join(sorted(ACTIVATIONS)),
         )
@@ -149,6 +157,7 @@ def check_range(name: str, values: Array) -> None:
         worst = float(values[outside].flat[0])
         raise KernelError(
             f"the Scalar Engine computes {name} in a limited range",
+            happened=f"{name} got {worst!r}, which is outside its range",
             received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",
             limit=f"{low:g} to {high:g}",
             remedy="scale or clamp the input first; outside the range the hardware's result "

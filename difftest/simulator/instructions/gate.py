@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -56,15 +58,19 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then.
     """
     core = current()
+    if core.baton is not None:
+        _let_others_catch_up(core, core.baton, (dst, *operands))
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
     if core.shadow is not None:
         core.shadow.foresee(call, dst, operands, others, where)
+    in_part: list[Tile] = []
     if instruction.in_place:
-        instruction.meaning(call, dst, *operands, where=where)
+        written = instruction.meaning(call, dst, *operands, where=where)
+        where = where if written is None else written
     else:
-        where = _compute(call, dst, operands, others, where)
+        where = _compute(call, dst, operands, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -74,8 +80,22 @@ def issue(
             call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
         )
     else:
-        _record(core, call, operands, dst, others, where, moved, indices)
+        _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
+
+
+def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:
+    """Before an access to what programs share, let those go first that are behind.
+
+    What none of them has written yet, and none has to, is an argument: it is the same to all.
+    """
+    for operand in operands:
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:
+            storage = tile.storage
+            if storage.unwritten or storage.allocation.writes or tile is operands[0]:
+                baton.give_way(core.seat, core.steps)
+                return
 
 
 def _compute(
@@ -84,13 +104,21 @@ def _compute(
     operands: tuple[Any, ...],
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
 ) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all."""
-    values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
+    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all.
+
+    Further destinations of which it writes only some elements are appended to ``in_part``.
+    """
+    carried: Carried | None = None
+    if may_carry(call, dst, operands):
+        values, carried = operand_values(call, operands, where)
+    else:
+        values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
     results = call.instruction.meaning(call, *values)
-    further: list[tuple[Tile, Array]] = []
+    further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
         further = [
@@ -103,8 +131,14 @@ def _compute(
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
+    if carried is not None:
+        carried.mark(call, dst, where)
     for tile, made in further:  # after dst, whose values may still lie in an operand that is one
-        write(tile, made)
+        if type(made) is Masked:
+            in_part.append(tile)
+            write(tile, made.values, made.chosen)
+        else:
+            write(tile, made)
     return where
 
 
@@ -115,6 +149,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
+    in_part: list[Tile],
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
@@ -124,7 +159,7 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
-    partial: list[Tile] = [] if where is None else [target]
+    partial: list[Tile] = in_part if where is None else [target, *in_part]
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)

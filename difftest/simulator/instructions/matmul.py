@@ -48,7 +48,7 @@ def _one_contraction(call: Call) -> None:
     if stationary.partitions != moving.partitions:
         raise ShapeError(
             "nc_matmul contracts over the partitions of both operands",
-            happened="nc_matmul's operands have different numbers of partitions",
+            happened=f"nc_matmul got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -66,7 +66,7 @@ def _free_sizes(call: Call) -> None:
         if tile.free_size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
-                happened=f"nc_matmul's {name} operand is too large",
+                happened=f"nc_matmul's {name} operand has {tile.free_size} elements a partition",
                 received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
                 limit=f"{limit} (nl.tile_size.{constant})",
                 remedy=f"loop over tiles of {limit}",
@@ -94,6 +94,7 @@ def _pe_tile(call: Call) -> None:
     if wrong:
         raise KernelError(
             f"nc_matmul's PE tiling: {wrong}",
+            happened=f"nc_matmul got the PE tile {position} of the size {size}",
             received=f"tile_position={position}, tile_size={size}, "
             f"stationary {list(stationary.shape)}",
         )
@@ -197,7 +198,7 @@ def _transposable(call: Call) -> None:
     if data.free_size > limit or data.partitions > limit:
         raise LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
-            happened=f"{call.name} got data that is too large",
+            happened=f"{call.name} got {data.partitions} x {data.free_size} elements",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
             f"{data.free_size} elements each",
             limit=f"{limit} partitions, {limit} elements each",
@@ -225,6 +226,7 @@ def _transposed(call: Call) -> Result:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
+    carries=lambda call, missing: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

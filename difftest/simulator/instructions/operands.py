@@ -30,7 +30,9 @@ def need_number(value: object, name: str, where: str) -> Number:
     """``value`` if it is a real number; raises :class:`KernelError` if not."""
     if not is_number(value):
         raise KernelError(
-            f"{where} takes {name} as a number", received=f"{type(value).__name__} {value!r:.80}"
+            f"{where} takes {name} as a number",
+            happened=f"{where} got a {type(value).__name__} as {name}",
+            received=f"{type(value).__name__} {value!r:.80}",
         )
     return value
 

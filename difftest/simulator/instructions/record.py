@@ -45,6 +45,7 @@ class Takes(Enum):
     VECTOR_OR_NUMBER = "a scalar or a vector with one element in each partition"
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
+    TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
     INDEX = "an expression of nl.arange or nl.mgrid"
 
 
@@ -201,12 +202,17 @@ class Instruction:
     notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
-        For what moves bits instead of computing values, and for accumulation.
+        For what moves bits instead of computing values, and for accumulation. It returns where it
+        wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
+    carries : of which elements of the result an operand's elements that were never written make
+        the same, or None of a call for which reading them is an error: see
+        :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
+    classic : whether the classic dialect can issue it; today's dialect alone names the others.
     """
 
     name: str
@@ -223,14 +229,22 @@ class Instruction:
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
+    carries: Callable[[Call, Array], Array | None] | None
     fit: Fit
     cost: str
     summary: str
     pages: tuple[str, ...]
+    classic: bool
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """All instructions, by name."""
+
+
+def classic_instructions() -> dict[str, Instruction]:
+    """Those that the classic dialect can issue, by name."""
+    return {name: record for name, record in INSTRUCTIONS.items() if record.classic}
+
 
 DST = Role(name="dst")
 
@@ -248,6 +262,7 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     if wanted not in engines:
         raise KernelError(
             f"{call.name} runs on the engines that implement it",
+            happened=f"{call.name} was to run on the engine {wanted.value}",
             received=f"engine={wanted.value}",
             limit=", ".join(engine.value for engine in engines),
         )
@@ -267,9 +282,11 @@ def instruction(
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
+    carries: Callable[[Call, Array], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
+    classic: bool = True,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an instruction of its name, and register the record."""
 
@@ -292,10 +309,12 @@ def instruction(
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,
+            carries=carries,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],
             pages=pages or (f"{ISA}{name}",),
+            classic=classic,
         )
         INSTRUCTIONS[name] = record
         return record

@@ -1,6 +1,8 @@
 """Reductions: along the free axes (Vector Engine) and across partitions (GpSimd Engine).
 
-Arithmetic reductions work in float32 and round once. Source: AWS ``nki.isa`` at tag v2.26.0.
+Arithmetic reductions work in float32, sums along the free axes from the first element to the last
+(:func:`~difftest.simulator.instructions.values.sum_in_order`), and round once. Source: AWS
+``nki.isa`` at tag v2.26.0; registers of tensor_scalar_reduce at tag v2.32.0.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
@@ -24,13 +26,20 @@ from difftest.simulator.instructions.record import (
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.registers import REDUCE_RES, fold
+from difftest.simulator.instructions.registers import (
+    REDUCE_INIT,
+    REDUCE_RES,
+    Accumulate,
+    accumulated,
+    commands,
+    loads,
+)
 from difftest.simulator.instructions.rules import (
     need_integers,
     need_vector_ops,
     reducing,
 )
-from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.values import as_float, sum_in_order
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine
 
@@ -65,6 +74,8 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: b
     ufunc = _UFUNCS.get(op.name)
     if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
         return _reduce_by_slices(ufunc, as_float(values), axes, keepdims=keepdims)
+    if op.name == "add" and 0 not in axes:
+        return _sum_along(as_float(values), axes, keepdims=keepdims)
     if ufunc is not None:
         source = values if op.bitvec else as_float(values)
         return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
@@ -88,11 +99,24 @@ def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...], *, keepd
     return np.expand_dims(result, axes) if keepdims else result
 
 
+def _lines(values: Array, axes: tuple[int, ...]) -> tuple[Array, Shape]:
+    """The reduced axes as the last one, all others as the first; and the others' shape."""
+    lead = tuple(k for k in range(values.ndim) if k not in axes)
+    shape = tuple(values.shape[k] for k in lead)
+    return values.transpose(*lead, *axes).reshape(math.prod(shape), -1), shape
+
+
+def _sum_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """The elements added one after the other along the reduced axes."""
+    lines, shape = _lines(values, axes)
+    result = sum_in_order(lines).reshape(shape)
+    return np.expand_dims(result, axes) if keepdims else result
+
+
 def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
     """The first element minus the others, in order along the reduced axes."""
-    lead = tuple(k for k in range(values.ndim) if k not in axes)
-    moved = values.transpose(*lead, *axes).reshape(*(values.shape[k] for k in lead), -1)
-    result: Array = moved[..., 0] - moved[..., 1:].sum(axis=-1, dtype=np.float32)
+    lines, shape = _lines(values, axes)
+    result = np.asarray(np.subtract.reduce(lines, axis=1)).reshape(shape)
     return np.expand_dims(result, axes) if keepdims else result
 
 
@@ -103,11 +127,12 @@ def _axes(call: Call) -> None:
     """The reduced axes are free ones, each once; the last ones, unless the pattern reorders."""
     axes, data = call["axes"], call["data"]
     ndim = len(data.shape)
-    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
+    received = f"{asked} of {data!r}"
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
         raise ShapeError(
             f"{call.name} reduces free axes",
-            happened=f"{call.name} was to reduce an axis that is not a free one",
+            happened=f"{call.name} got {asked} for {ndim} dimensions",
             received=received,
             limit=f"axes 1 to {ndim - 1}",
             remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
@@ -115,6 +140,7 @@ def _axes(call: Call) -> None:
     if not call["reorders"] and axes != tuple(range(ndim - len(axes), ndim)):
         raise ShapeError(
             f"{call.name} reduces the last consecutive axes of the tile",
+            happened=f"{call.name} got {asked} for {ndim} dimensions",
             received=received,
             limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
             remedy="index the tile with nl.mgrid so that the axes to reduce come last",
@@ -127,7 +153,9 @@ def _reducible(call: Call) -> None:
         need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
         if call["negate"]:
             raise KernelError(
-                "negate goes with arithmetic operators", received=f"op={op.name}, negate=True"
+                "negate goes with arithmetic operators",
+                happened=f"{call.name} was to negate the result of {op.name}",
+                received=f"op={op.name}, negate=True",
             )
 
 
@@ -171,6 +199,7 @@ def _across_partitions(call: Call) -> None:
     if op.name not in _ACROSS_PARTITIONS:
         raise KernelError(
             "tensor_partition_reduce takes few operators",
+            happened=f"tensor_partition_reduce was to reduce with {op.name}",
             received=op.name,
             limit="add, max, bitwise_or, bitwise_and",
         )
@@ -201,13 +230,23 @@ def _with_tensor_scalar(call: Call) -> None:
     op0, reduce_op = call["op0"], call["reduce_op"]
     if op0.bitvec:
         raise KernelError(
-            "tensor_scalar_reduce takes an arithmetic operator", received=f"op0={op0.name}"
+            "tensor_scalar_reduce takes an arithmetic operator",
+            happened=f"tensor_scalar_reduce got the bitvec operator {op0.name}",
+            received=f"op0={op0.name}",
         )
     if reduce_op.name not in _WITH_TENSOR_SCALAR:
         raise KernelError(
             "tensor_scalar_reduce takes few reductions",
+            happened=f"tensor_scalar_reduce was to reduce with {reduce_op.name}",
             received=f"reduce_op={reduce_op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
+        )
+    if reduce_op.name == "subtract" and call["command"] is not Accumulate.RESET_REDUCE:
+        raise KernelError(
+            "the Vector Engine's registers do not subtract",
+            happened="tensor_scalar_reduce was to subtract in the registers",
+            received=f"reduce_op=subtract, {call['command'].name.lower()}",
+            limit="reset_reduce, or one of add, multiply, maximum, minimum",
         )
     need_vector_ops(call, op0)
 
@@ -217,26 +256,27 @@ def _with_tensor_scalar(call: Call) -> None:
     operands=(
         Role(name="data"),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
-        Role(name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
+        REDUCE_INIT,
     ),
     options=("op0", "reduce_op", "command", "negate"),
     destinations=(DST, REDUCE_RES),
-    rules=(_with_tensor_scalar,),
+    rules=(
+        _with_tensor_scalar,
+        commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
+        loads("reduce_init"),
+    ),
     result=like("data"),
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(
     call: Call, data: Array, operand0: Any, reduce_init: Any
 ) -> tuple[Array, Array]:
-    """``dst = data <op0> operand0``, and its reduction along the free axes into ``reduce_res``.
-
-    The reduction goes through the Vector Engine's registers, which may hold one already
-    (``command``) or be loaded first (``reduce_init``).
-    """
+    """``dst = data <op0> operand0``, and its reduction along the free axes into the registers."""
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
-    axes = tuple(range(1, result.ndim))
-    op, partitions = call["reduce_op"], result.shape[0]
-    reduced = reduce_array(op, result, axes, keepdims=True).reshape(partitions, 1)
-    if op.name != "subtract":  # which has no register: only the classic dialect reduces with it
-        reduced = fold("vector", partitions, reduced, op.name, call["command"], reduce_init)
+    if call["reduce_op"].name == "subtract":
+        reduced = reduce_array(
+            call["reduce_op"], result, tuple(range(1, result.ndim)), keepdims=False
+        )[:, None]
+    else:
+        reduced = accumulated("vector", result, call["reduce_op"], call["command"], reduce_init)
     return result, -reduced if call["negate"] else reduced

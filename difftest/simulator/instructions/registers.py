@@ -1,7 +1,8 @@
-"""The engines' reduction registers: ``nisa.reduce_cmd`` (AWS ``nki.isa`` at tag v2.26.0).
+"""The engines' reduction registers: ``nisa.reduce_cmd``.
 
 Each engine that reduces on the way has one float32 register a partition, which lives across
-instructions.
+instructions and is shared by them. Source: AWS ``nki.isa`` at tags v2.26.0 and v2.32.0
+("Accumulator behavior").
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Role
-from difftest.simulator.instructions.values import rows
+from difftest.simulator.instructions.record import Call, Role, Rule, Takes
+from difftest.simulator.instructions.rules import named
+from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.memory import Shape
 
 
@@ -29,6 +32,20 @@ class Accumulate(Enum):
     RESET_REDUCE = 3
     READ = "read"
     """Only read out what they hold, as today's dialect does with ``idle`` and a ``reduce_res``."""
+    LOAD_REDUCE = "load_reduce"
+    """Since ``import nki``."""
+
+
+IDENTITIES = {
+    "add": 0.0,
+    "subtract": 0.0,
+    "multiply": 1.0,
+    "maximum": -np.inf,
+    "minimum": np.inf,
+    "abs_max": 0.0,
+    "abs_min": np.inf,
+}
+"""What a register holds after a reset, by the operator that reduces into it."""
 
 
 def one_a_partition(call: Call) -> Shape:
@@ -37,32 +54,71 @@ def one_a_partition(call: Call) -> Shape:
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+REDUCE_INIT = Role(
+    name="reduce_init", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True
+)
 
 
-_FOLDS: dict[str, tuple[Any, float]] = {
-    "add": (np.add, 0.0),
-    "multiply": (np.multiply, 1.0),
-    "maximum": (np.maximum, -np.inf),
-    "minimum": (np.minimum, np.inf),
-}
-"""How a register takes up a result, and what it holds when it is reset."""
+def _shown(command: Accumulate) -> str:
+    return command.name.lower()
 
 
-def reads_what_it_uses(call: Call) -> None:
+def commands(*allowed: Accumulate) -> Rule:
+    """The instruction knows only some commands."""
+
+    def rule(call: Call) -> None:
+        if call["command"] not in allowed:
+            raise KernelError(
+                f"{call.name} knows only some commands for its registers",
+                happened=f"{call.name} got reduce_cmd.{_shown(call['command'])}",
+                received=f"reduce_cmd.{_shown(call['command'])}",
+                limit=", ".join(_shown(one) for one in allowed if one is not Accumulate.READ),
+            )
+
+    return named(rule, "commands", tuple(_shown(one) for one in allowed))
+
+
+LOADS_NOTHING = commands(*(one for one in Accumulate if one is not Accumulate.LOAD_REDUCE))
+"""For instructions that have no operand to load the registers from."""
+
+
+def loads(role: str) -> Rule:
+    """The operand that the registers are loaded from is given for load_reduce, and only then."""
+
+    def rule(call: Call) -> None:
+        given, command = call[role], call["command"]
+        if (given is None) is (command is Accumulate.LOAD_REDUCE):
+            shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
+            raise KernelError(
+                f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
+                happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
+                received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
+            )
+
+    return named(rule, "loads", (role,))
+
+
+def read_if_used(call: Call) -> None:
     """The registers are read out only by an instruction that uses them."""
-    into = call.destinations.get("reduce_res")
-    if into is not None and call["command"] is Accumulate.IDLE:
+    if call["command"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         raise KernelError(
             f"{call.name} reads the reduction registers only if it uses them",
-            received=f"reduce_res = {into!r} with reduce_cmd.idle",
+            happened=f"{call.name} was to read registers that it does not use",
+            received=f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle",
             remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )
 
 
-def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate) -> Array | None:
-    """Add up ``values`` along the free axes in an engine's registers; what they hold then, [P, 1].
+def registers(
+    engine: str, values: Array, op: AluOp | None, command: Accumulate, start: Any = None
+) -> Array | None:
+    """Reduce ``values`` along the free axes into an engine's registers, and return those [P, 1].
 
-    With the operator maximum their largest is kept instead. None if the command is to do nothing.
+    Without an operator they add. None if the command is to do nothing.
+
+    Parameters
+    ----------
+    start : for load_reduce what the registers hold first: a number, or float32 [P, 1].
     """
     if command is Accumulate.IDLE:
         return None
@@ -71,42 +127,64 @@ def registers(engine: str, values: Array, op: AluOp | None, command: Accumulate)
         if held is None:
             raise KernelError(
                 "an instruction reads reduction registers into which nothing was reduced",
+                happened=f"registers of the {engine} engine were read before any reduction",
                 received=f"reduce_cmd.read of the {engine} engine's",
                 remedy="reduce into them first: reduce_cmd=nisa.reduce_cmd.reset_reduce",
             )
-        return held[: values.shape[0]].copy()
-    name = "maximum" if op is not None and op.name == "maximum" else "add"
-    reduced = None
-    if command in (Accumulate.REDUCE, Accumulate.RESET_REDUCE):
-        flat = rows(values)
-        if name == "maximum":
-            reduced = np.maximum.reduce(flat, axis=1, keepdims=True)
-        else:
-            reduced = np.add.reduce(flat, axis=1, keepdims=True, dtype=np.float32)
-    return fold(engine, values.shape[0], reduced, name, command)
+        kept: Array = held[: values.shape[0]].copy()
+        return kept
+    return accumulated(engine, values, op, command, start)
 
 
-def fold(
-    engine: str,
-    partitions: int,
-    reduced: Array | None,
-    name: str,
-    command: Accumulate,
-    start: Any = None,
+def accumulated(
+    engine: str, values: Array, op: AluOp | None, command: Accumulate, start: Any = None
 ) -> Array:
-    """Take ``reduced`` [P, 1] up into an engine's registers; what they hold then, [P, 1].
+    """:func:`registers` with a command that reduces or resets."""
+    name = "add" if op is None else op.name
+    held = held_before(engine, values.shape[0], name, command, start)
+    if command is not Accumulate.RESET:
+        held[:, 0] = _reduce_into(held[:, 0], rows(as_float(values)), name)
+    return held.copy()
 
-    ``start`` is what they are loaded with first, where that is neither what they hold nor what a
-    reset gives them.
+
+def held_before(
+    engine: str, partitions: int, name: str, command: Accumulate, start: Any = None
+) -> Array:
+    """The registers of the first partitions [P, 1], reset or loaded if the command says so.
+
+    What is written to the array is written to the registers.
     """
     core = current()
-    function, identity = _FOLDS[name]
-    if command is not Accumulate.REDUCE or engine not in core.accumulators or start is not None:
-        first = np.float32(identity) if start is None else start
-        fresh = np.full((core.machine.partitions, 1), np.float32(identity))
-        fresh[:partitions] = first
-        core.accumulators[engine] = fresh
-    held = core.accumulators[engine][:partitions]
-    if reduced is not None:
-        held[...] = function(held, reduced)
-    return held.copy()
+    if command is not Accumulate.REDUCE or engine not in core.accumulators:
+        first = np.float32(IDENTITIES[name])
+        core.accumulators[engine] = np.full((core.machine.partitions, 1), first)
+    held: Array = core.accumulators[engine][:partitions]
+    if command is Accumulate.LOAD_REDUCE:
+        held[...] = as_float(np.asarray(start)).reshape(-1, 1)
+    return held
+
+
+def _reduce_into(held: Array, lines: Array, name: str) -> Array:
+    """Each row of ``lines`` [P, N] reduced, in order, to what its register holds."""
+    if name == "add":
+        return sum_in_order(lines, start=held)
+    if name == "multiply":
+        product: Array = np.multiply.reduce(np.concatenate([held[:, None], lines], 1), axis=1)
+        return product
+    if name in ("abs_max", "abs_min"):
+        return _by_magnitude(held, lines, largest=name == "abs_max")
+    ufunc = np.maximum if name == "maximum" else np.minimum
+    result: Array = ufunc(held, ufunc.reduce(lines, axis=1))
+    return result
+
+
+def _by_magnitude(held: Array, lines: Array, *, largest: bool) -> Array:
+    """The element of the largest or smallest magnitude, with its sign; of equal ones the last."""
+    state = held
+    for column in lines.T:
+        state = np.where(
+            np.abs(state) > np.abs(column) if largest else np.abs(state) < np.abs(column),
+            state,
+            column,
+        )
+    return state

@@ -6,11 +6,12 @@ take roles are made: ``same_partitions("data1", "data2")``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, NkiError, ShapeError
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
@@ -21,10 +22,6 @@ def _tiles(call: Call, roles: tuple[str, ...]) -> dict[str, Descriptor]:
     return {role: given[role] for role in roles if isinstance(given.get(role), Descriptor)}
 
 
-def _shapes(tiles: dict[str, Descriptor]) -> str:
-    return ", ".join(f"{role} {list(tile.shape)}" for role, tile in tiles.items())
-
-
 def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     """A made rule with a name of its own, such as ``same_partitions(data1, data2)``."""
     assert isinstance(rule, FunctionType)
@@ -32,35 +29,79 @@ def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     return rule
 
 
-def same_partitions(*roles: str) -> Rule:
-    """The operands have the same number of partitions."""
+_PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
+
+
+def needs_generation(version: int) -> Rule:
+    """The instruction came with a generation of the NeuronCore."""
+
+    def rule(call: Call) -> None:
+        if call.machine.nc_version < version:
+            raise KernelError(
+                f"{call.name} needs NeuronCore-v{version}",
+                happened=f"{call.name} was called on {call.machine.name}",
+                received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
+                limit=_PRODUCTS[version],
+            )
+
+    return named(rule, "needs_generation", (f"{version}",))
+
+
+def _alike(
+    name: str,
+    roles: tuple[str, ...],
+    rule_text: str,
+    of: Callable[[Descriptor], object],
+    noun: str = "{}",
+    error: type[NkiError] = ShapeError,
+    remedy: str | None = None,
+) -> Rule:
+    """The operands have one and the same ``of``; ``noun`` says of what the values are."""
 
     def rule(call: Call) -> None:
         tiles = _tiles(call, roles)
-        if len({tile.partitions for tile in tiles.values()}) > 1:
-            raise ShapeError(
-                f"{call.name} takes operands with the same number of partitions",
-                happened=f"{call.name}'s operands have different numbers of partitions",
-                received=_shapes(tiles),
-                remedy="broadcast along partitions first: tile.broadcast_to(shape)",
+        values = [of(tile) for tile in tiles.values()]
+        if any(value != values[0] for value in values):
+            these = noun.format(" and ".join(map(str, values)))
+            raise error(
+                f"{call.name} takes {rule_text}",
+                happened=f"{call.name} got {' and '.join(tiles)} of {these}",
+                received=", ".join(
+                    f"{role} {list(tile.shape)} {name_of(tile.dtype)}"
+                    for role, tile in tiles.items()
+                ),
+                remedy=remedy,
             )
 
-    return named(rule, "same_partitions", roles)
+    return named(rule, name, roles)
+
+
+def same_partitions(*roles: str) -> Rule:
+    """The operands have the same number of partitions."""
+    return _alike(
+        "same_partitions",
+        roles,
+        "operands with the same number of partitions",
+        lambda tile: tile.partitions,
+        "{} partitions",
+        remedy="broadcast along partitions first: tile.broadcast_to(shape)",
+    )
 
 
 def same_elements(*roles: str) -> Rule:
     """The operands have the same partitions, and the same number of elements in each."""
     partitions = same_partitions(*roles)
+    elements = _alike(
+        "same_elements",
+        roles,
+        "operands with the same number of elements a partition",
+        lambda tile: tile.free_size,
+        "{} elements a partition",
+    )
 
     def rule(call: Call) -> None:
         partitions(call)
-        tiles = _tiles(call, roles)
-        if len({tile.free_size for tile in tiles.values()}) > 1:
-            raise ShapeError(
-                f"{call.name} takes operands with the same number of elements a partition",
-                happened=f"{call.name}'s operands have different numbers of elements",
-                received=_shapes(tiles),
-            )
+        elements(call)
 
     return named(rule, "same_elements", roles)
 
@@ -71,48 +112,37 @@ def same_rank(*roles: str) -> Rule:
     NumPy would align the last dimensions, and so the partitions of one with free elements of the
     other, which no engine does.
     """
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        if len({len(tile.shape) for tile in tiles.values()}) > 1:
-            raise ShapeError(
-                f"{call.name} takes operands with the same number of dimensions",
-                happened=f"{call.name}'s operands have different numbers of dimensions",
-                received=_shapes(tiles),
-                remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
-            )
-
-    return named(rule, "same_rank", roles)
+    return _alike(
+        "same_rank",
+        roles,
+        "operands with the same number of dimensions",
+        lambda tile: len(tile.shape),
+        "{} dimensions",
+        remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
+    )
 
 
 def same_shape(*roles: str) -> Rule:
     """The operands have one shape."""
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        if len({tile.shape for tile in tiles.values()}) > 1:
-            raise ShapeError(
-                f"{call.name} takes operands of one shape",
-                happened=f"{call.name}'s operands have different shapes",
-                received=_shapes(tiles),
-            )
-
-    return named(rule, "same_shape", roles)
+    return _alike(
+        "same_shape",
+        roles,
+        "operands of one shape",
+        lambda tile: list(tile.shape),
+        "the shapes {}",
+    )
 
 
 def one_dtype(*roles: str) -> Rule:
     """The operands and destinations have one dtype."""
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        if len({tile.dtype for tile in tiles.values()}) > 1:
-            raise DtypeError(
-                f"{call.name} takes {' and '.join(roles)} of one dtype",
-                received=", ".join(f"{role} {name_of(tile.dtype)}" for role, tile in tiles.items()),
-                remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
-            )
-
-    return named(rule, "one_dtype", roles)
+    return _alike(
+        "one_dtype",
+        roles,
+        f"{' and '.join(roles)} of one dtype",
+        lambda tile: name_of(tile.dtype),
+        error=DtypeError,
+        remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
+    )
 
 
 def not_both_in_psum(*roles: str) -> Rule:
@@ -169,6 +199,7 @@ def reducing(option: str) -> Rule:
         if op is not None and not op.reduction:
             raise KernelError(
                 f"{call.name} takes an operator that can reduce",
+                happened=f"{call.name} was to reduce with {op.name}",
                 received=f"{option}={op.name}",
                 limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
             )
@@ -181,6 +212,7 @@ def same_kind(call: Call, *ops: AluOp) -> None:
     if len({op.bitvec for op in ops}) > 1:
         raise KernelError(
             f"{call.name}'s two operators are both bitvec or both arithmetic",
+            happened=f"{call.name} got the operators {' and '.join(op.name for op in ops)}",
             received=" and ".join(op.name for op in ops),
             remedy="use two instructions",
         )
@@ -192,6 +224,7 @@ def need_vector_ops(call: Call, *ops: AluOp) -> None:
         if Engine.VECTOR not in op.engines:
             raise KernelError(
                 f"{call.name} runs on the Vector Engine",
+                happened=f"{call.name} got the operator {op.name}",
                 received=f"op={op.name}",
                 limit=f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}",
                 remedy="use nisa.tensor_scalar or nisa.activation for it",

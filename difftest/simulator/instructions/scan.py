@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer
+from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer, name_of
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
@@ -42,7 +42,9 @@ def _scan_operators(call: Call) -> None:
     for op in ops:
         if op.bitvec or op.unary:
             raise KernelError(
-                "tensor_tensor_scan takes binary arithmetic operators", received=f"op={op.name}"
+                "tensor_tensor_scan takes binary arithmetic operators",
+                happened=f"tensor_tensor_scan got the operator {op.name}",
+                received=f"op={op.name}",
             )
     need_vector_ops(call, *ops)
 
@@ -98,6 +100,7 @@ def _bn_length(call: Call) -> None:
     if data.free_size > limit:
         raise LimitError(
             f"bn_stats takes at most {limit} elements a partition",
+            happened=f"bn_stats got {data.free_size} elements a partition",
             received=f"{data!r}: {data.free_size}",
             limit=f"{limit} (nl.tile_size.bn_stats_fmax)",
             remedy="call it on slices and aggregate with bn_aggr",
@@ -136,6 +139,7 @@ def _bn_tuples(call: Call) -> None:
     if data.free_size % BN_TUPLE:
         raise ShapeError(
             "bn_aggr takes (count, mean, variance * count) tuples",
+            happened=f"bn_aggr got {data.free_size} elements a partition",
             received=f"{data!r}: {data.free_size} elements a partition",
             limit=f"a multiple of {BN_TUPLE}",
         )
@@ -166,7 +170,9 @@ def _keeps_integers(call: Call) -> None:
     wanted = call.wanted_dtype(data.dtype)
     if is_integer(data.dtype) and wanted != data.dtype:
         raise DtypeError(
-            "dropout of integers keeps their dtype", received=f"dtype={wanted} for {data!r}"
+            "dropout of integers keeps their dtype",
+            happened=f"dropout was to cast {name_of(data.dtype)} to {name_of(wanted)}",
+            received=f"dtype={wanted} for {data!r}",
         )
 
 
@@ -175,6 +181,7 @@ def _probability_of_integers(call: Call) -> None:
     if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
         raise DtypeError(
             "dropout of integers takes prob as a number or a float32 vector",
+            happened=f"dropout of integers got prob in {name_of(prob.dtype)}",
             received=f"prob = {prob!r} for {data!r}",
             limit="float32",
             remedy="cast it with nisa.tensor_copy(prob, dtype=nl.float32)",

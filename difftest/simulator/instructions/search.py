@@ -50,6 +50,7 @@ def _length(role: str, *, at_least_eight: bool) -> Rule:
         if not minimum <= tile.free_size <= maximum:
             raise LimitError(
                 f"{call.name} takes {minimum} to {maximum} elements a partition",
+                happened=f"{call.name} got {tile.free_size} elements a partition",
                 received=f"{role} {list(tile.shape)}: {tile.free_size}",
                 limit=f"{minimum} to {maximum}",
             )
@@ -60,7 +61,11 @@ def _length(role: str, *, at_least_eight: bool) -> Rule:
 def _eight_values(call: Call) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT:
-        raise ShapeError(f"{call.name} takes {EIGHT} values a partition", received=f"vals {vals!r}")
+        raise ShapeError(
+            f"{call.name} takes {EIGHT} values a partition",
+            happened=f"{call.name} got {vals.free_size} values a partition",
+            received=f"vals {vals!r}",
+        )
 
 
 def _free(call: Call) -> tuple[int, ...]:
@@ -116,6 +121,7 @@ def _matches(
         if None in places:
             raise KernelError(
                 f"{call.name} is undefined for a value that is not in the data",
+                happened=f"{call.name} was to find a value that is not in the data",
                 received=f"vals {float(eight[places.index(None)])!r} in partition {p}",
                 remedy="take vals from nisa.max8 of the same data",
             )
@@ -193,14 +199,26 @@ def _gatherable(call: Call) -> None:
     cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     partitions, available = call["src_buffer"].partitions, _available(call)
     for wrong, rule, received in (
-        (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions}"),
-        (width not in GATHER_WIDTHS, f"num_elem_per_idx is one of {GATHER_WIDTHS}", f"{width}"),
-        (used > MAX_GATHER_INDICES, f"at most {MAX_GATHER_INDICES} indices a core", f"{used}"),
-        (used < 1, "at least one index", f"{used}"),
-        (used > available, f"at most the {available} indices of a core's slice", f"{used}"),
+        (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions} partitions"),
+        (
+            width not in GATHER_WIDTHS,
+            f"num_elem_per_idx is one of {GATHER_WIDTHS}",
+            f"num_elem_per_idx={width}",
+        ),
+        (
+            used > MAX_GATHER_INDICES,
+            f"at most {MAX_GATHER_INDICES} indices a core",
+            f"{used} indices",
+        ),
+        (used < 1, "at least one index", f"{used} indices"),
+        (used > available, f"at most the {available} indices of a core's slice", f"{used} indices"),
     ):
         if wrong:
-            raise LimitError(f"local_gather: {rule}", received=received)
+            raise LimitError(
+                f"local_gather: {rule}",
+                happened=f"local_gather got {received}",
+                received=received,
+            )
 
 
 @instruction(
@@ -233,6 +251,7 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
         if columns.max() >= lines.shape[1]:
             raise OutOfBoundsError(
                 "local_gather is undefined for indices beyond src_buffer",
+                happened=f"local_gather got an index of {int(columns.max())} in {lines.shape[1]}",
                 received=f"element {int(columns.max())} of {call['src_buffer']!r}",
                 limit=f"0 to {lines.shape[1] - 1}",
             )
@@ -256,6 +275,7 @@ def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
     if places.max() >= lines.shape[1]:
         raise OutOfBoundsError(
             "gather_flattened returns garbage for indices beyond the data",
+            happened=f"gather_flattened got an index of {int(places.max())} in {lines.shape[1]}",
             received=f"index {int(places.max())} into {call['data']!r}",
             limit=f"0 to {lines.shape[1] - 1}",
         )
@@ -270,6 +290,7 @@ def _shuffle_mask(call: Call) -> None:
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
         raise KernelError(
             f"nc_stream_shuffle takes a list of {quadrant} partitions",
+            happened=f"nc_stream_shuffle got a shuffle_mask of {len(order)} numbers",
             received=f"shuffle_mask={order}",
             limit=f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone",
         )
@@ -280,6 +301,7 @@ def _shuffled(call: Call) -> None:
     if src.free_size != dst.free_size:
         raise ShapeError(
             "nc_stream_shuffle takes dst of src's elements a partition",
+            happened=f"nc_stream_shuffle got {src.free_size} elements for a dst of {dst.free_size}",
             received=f"src {src!r}, dst {dst!r}",
         )
 
@@ -295,6 +317,7 @@ def _shuffle_starts(call: Call) -> None:
             raise LimitError(
                 f"nc_stream_shuffle of {quadrants * quadrant} active partitions begins at certain "
                 "partitions",
+                happened=f"nc_stream_shuffle got {name} that begins at partition {side.start}",
                 received=f"{name} = {side!r}, which begins at partition {side.start}",
                 limit=", ".join(map(str, range(0, call.machine.partitions, step))),
             )
@@ -327,7 +350,11 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
 def _one_partition(call: Call) -> None:
     ids: Descriptor = call["segment_ids"]
     if ids.partitions != 1:
-        raise ShapeError("sequence_bounds takes one partition", received=f"segment_ids {ids!r}")
+        raise ShapeError(
+            "sequence_bounds takes one partition",
+            happened=f"sequence_bounds got {ids.partitions} partitions",
+            received=f"segment_ids {ids!r}",
+        )
 
 
 @instruction(
@@ -346,7 +373,8 @@ def sequence_bounds(call: Call, segment_ids: Array) -> Array:
     if wrong.any():
         raise KernelError(
             "sequence_bounds takes integers of at least 0 as segment_ids",
-            received=f"{ids[wrong][0]!r} at element {int(np.flatnonzero(wrong)[0])}",
+            happened=f"sequence_bounds got the segment {float(ids[wrong][0]):g}",
+            received=f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}",
         )
     bounds = np.empty((2, ids.size), dtype=np.float32)
     for i, segment in enumerate(ids):

@@ -25,13 +25,15 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.registers import (
+    LOADS_NOTHING,
     REDUCE_RES,
     Accumulate,
     one_a_partition,
-    reads_what_it_uses,
+    read_if_used,
     registers,
 )
 from difftest.simulator.instructions.rules import (
+    needs_generation,
     not_both_in_psum,
     same_elements,
     same_rank,
@@ -55,7 +57,10 @@ def _compares(call: Call) -> None:
     op: AluOp = call["compare"]
     if not op.comparison or op.unary:
         raise KernelError(
-            "affine_select takes a comparison", received=f"cmp_op={op.name}", limit="nl.equal, ..."
+            "affine_select takes a comparison",
+            happened=f"affine_select got {op.name} as its comparison",
+            received=f"cmp_op={op.name}",
+            limit="nl.equal, ...",
         )
 
 
@@ -70,6 +75,7 @@ def _predicate_repeats(call: Call) -> None:
     if not fits:
         raise ShapeError(
             "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
+            happened=f"affine_select got pred {list(walked)} for on_true_tile {list(shape)}",
             received=f"pred {list(walked)}, on_true_tile {list(shape)}",
         )
 
@@ -98,20 +104,18 @@ def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: 
 
 
 def _range_rules(call: Call) -> None:
-    if call.machine.nc_version < 3:
-        raise KernelError(
-            "range_select needs NeuronCore-v3", received=call.machine.name, limit="trn2 and later"
-        )
     for op in (call["comp_op0"], call["comp_op1"]):
         if op.name not in RANGE_COMPARISONS:
             raise KernelError(
                 "range_select compares",
+                happened=f"range_select got {op.name} as a comparison",
                 received=f"comp_op={op.name}",
                 limit=", ".join(RANGE_COMPARISONS),
             )
     if call["on_false_value"] != float(np.finfo(np.float32).min):
         raise KernelError(
             "range_select's on_false_value is the smallest float32",
+            happened=f"range_select got on_false_value={call['on_false_value']!r:.40}",
             received=f"{call['on_false_value']!r}",
             limit="nl.fp32.min",
         )
@@ -119,6 +123,7 @@ def _range_rules(call: Call) -> None:
     if last > _EXACT_INDEX:
         raise KernelError(
             "range_select compares indices in float32",
+            happened=f"range_select was to compare indices up to {last - 1}",
             received=f"indices up to {last - 1}",
             limit=f"{_EXACT_INDEX}",
         )
@@ -128,7 +133,10 @@ def _keeps_the_largest(call: Call) -> None:
     op: AluOp = call["reduce_op"]
     if op.name != "maximum":
         raise NotModelledError(
-            f"{call.name} reduces with max only", received=f"reduce_op={op.name}", limit="nl.max"
+            f"{call.name} reduces with max only",
+            happened=f"{call.name} was to reduce with {op.name}",
+            received=f"reduce_op={op.name}",
+            limit="nl.max",
         )
 
 
@@ -141,7 +149,7 @@ def _keeps_the_largest(call: Call) -> None:
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
     destinations=(DST, REDUCE_RES),
-    rules=(_range_rules, _keeps_the_largest),
+    rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
 )
 def range_select(
@@ -178,7 +186,8 @@ def range_select(
     rules=(
         not_both_in_psum("on_true", "predicate"),
         same_elements("dst", "predicate", "on_true"),
-        reads_what_it_uses,
+        LOADS_NOTHING,
+        read_if_used,
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from difftest.simulator.dtypes import Array, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, ShapeError, kernel_location
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
@@ -50,7 +50,8 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
 
     Raises
     ------
-    ShapeError : they do not; or ``dst`` names an element more than once, with different values.
+    ShapeError : they do not; or ``dst`` names an element more than once, with different values, and
+        is no tile that may.
     """
     view = dst.elements()
     values = fit(values, dst)
@@ -63,10 +64,10 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         view[...] = values
     else:
         np.copyto(view, values, where=where, casting="unsafe")
-    if repeated:
-        _check_repeated(dst, values, where)
     dst.storage.forget_products(dst.pattern, where)
     dst.mark_written(where)
+    if repeated:
+        _settle_repeated(dst, values, where)
 
 
 def _spread(where: Array, shape: Shape) -> Array:
@@ -76,8 +77,8 @@ def _spread(where: Array, shape: Shape) -> Array:
     return np.broadcast_to(where, shape)
 
 
-def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
-    """Raise :class:`ShapeError` if an element has been given two values."""
+def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
+    """Elements that have been given two values count as never written, or are an error."""
     view = dst.elements()
     given = np.empty(view.shape, view.dtype)
     given[...] = values
@@ -85,12 +86,17 @@ def _check_repeated(dst: Tile, values: Array, where: Array | None) -> None:
     lost = np.ascontiguousarray(view).view(bits) != given.view(bits)
     if where is not None:
         lost &= where
-    if lost.any():
+    if not lost.any():
+        return
+    if not dst.may_collide:
         raise ShapeError(
             "a destination that names an element more than once gives it one value",
+            happened="an element was given two values at once",
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
+    origin = f"different values for one element of a destination at {kernel_location()}"
+    dst.forget_written(lost, origin)
 
 
 def fit(values: Array, dst: Tile) -> Array:
@@ -106,6 +112,7 @@ def fit(values: Array, dst: Tile) -> Array:
     if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
         raise ShapeError(
             "an instruction's result has its destination's shape, or repeats to fill it",
+            happened=f"values of shape {list(values.shape)} were to fill {list(shape)}",
             received=f"values of shape {list(values.shape)} for {dst!r}",
         )
     return np.broadcast_to(values.reshape(have), want).reshape(shape)
@@ -115,6 +122,7 @@ def immutable(tile: Tile) -> KernelError:
     """The error for writing to a kernel's parameter."""
     return KernelError(
         "a kernel does not write to its parameters",
+        happened="an instruction was to write to a parameter",
         received=f"a write to {tile!r}",
         remedy="create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
         "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",

@@ -23,7 +23,11 @@ from difftest.simulator.trace import Space
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
     if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (PlainIndex, Indirect)):
-        raise KernelError("engines assign tiles to tiles on chip", received=f"{target} = {value}")
+        raise KernelError(
+            "engines assign tiles to tiles on chip",
+            happened="something else than a tile on chip was in an assignment",
+            received=f"{target} = {value}",
+        )
     if isinstance(value, PlainTensor) and _is_same_place(target, value):
         return  # tile[...] += value has already written it
     if is_number(value):
@@ -34,8 +38,11 @@ def assign(target: Any, value: Any) -> None:
     if source.shape != destination.shape:
         source = _fit(source, destination)
     where = _written(source)
-    destination.write(cast(source, destination.dtype, where), where)
     destination.leave_out(where)
+    masked = destination.storage.masked
+    gone = np.zeros(source.shape, dtype=np.bool_) if masked else source.holes(where)
+    destination.write(cast(source, destination.dtype, where & ~gone), where & ~gone)
+    destination.forget(gone)
 
 
 def _is_same_place(a: PlainTensor, b: PlainTensor) -> bool:
@@ -48,7 +55,11 @@ def _fit(source: PlainTensor, target: PlainTensor) -> PlainTensor:
     if source.shape[0] == target.shape[0] and source.size == target.size:
         return source.at(source.positions.reshape(target.shape), 0)
     if source.shape[0] != target.shape[0] or source.ndim > target.ndim:
-        raise ShapeError("an assignment's value has its target's shape", received=f"{source}")
+        raise ShapeError(
+            "an assignment's value has its target's shape",
+            happened=f"a value {list(source.shape)} was assigned to {list(target.shape)}",
+            received=f"{source}",
+        )
     return source.spread(target.shape)
 
 
@@ -86,14 +97,22 @@ def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
 def _check_bank(target: PlainTensor) -> None:
     """A matmul accumulates in PSUM, inside one bank of each partition."""
     if target.space is not Space.PSUM:
-        raise BufferError("the Tensor Engine writes to PSUM", received=repr(target))
+        raise BufferError(
+            "the Tensor Engine writes to PSUM",
+            happened=f"a matmul was to write to {target.space.value}",
+            received=repr(target),
+        )
     shape, own = target.storage.shape, target.storage.dtype.itemsize
     row = int(np.prod(shape[target.storage.partition + 1 :])) * own // target.itemsize
     blocks = target.positions // (row * shape[target.storage.partition])
     offsets = (blocks * row + target.positions % row) * target.itemsize
     banks = offsets // current().machine.psum_bank_bytes
     if banks.min() != banks.max():
-        raise LimitError("a matmul accumulates inside one PSUM bank", received=repr(target))
+        raise LimitError(
+            "a matmul accumulates inside one PSUM bank",
+            happened="a matmul's destination crosses PSUM banks",
+            received=repr(target),
+        )
 
 
 @means("astype", src=rules.tile())

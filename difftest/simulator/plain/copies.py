@@ -103,7 +103,11 @@ def _moved(src: Indirect, name: str) -> PlainTensor:
 def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> PlainTensor:
     """A copy of a tile whose offset is held in a tile."""
     if not isinstance(src, Indirect) or mask is not None:
-        raise KernelError("tensor_copy_dynamic_src takes an indirect src", received=f"{src!r:.80}")
+        raise KernelError(
+            "tensor_copy_dynamic_src takes an indirect src",
+            happened="tensor_copy_dynamic_src got a src without dynamic indices, or a mask",
+            received=f"{src!r:.80}",
+        )
     moved = _moved(src, "src").tile()
     rules.not_gpsimd_in_psum("tensor_copy_dynamic_src", engine, moved)
     return _copy(moved, dtype, None, engine)
@@ -115,7 +119,11 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """A copy into a tile whose offset is held in a tile."""
     if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
-        raise KernelError("tensor_copy_dynamic_dst takes an indirect dst", received=f"{dst!r:.80}")
+        raise KernelError(
+            "tensor_copy_dynamic_dst takes an indirect dst",
+            happened="tensor_copy_dynamic_dst got a dst without dynamic indices, a mask or a dtype",
+            received=f"{dst!r:.80}",
+        )
     target = _moved(dst, "dst")
     rules.not_gpsimd_in_psum("tensor_copy_dynamic_dst", engine, src, target)
     exact = src.dtype == target.dtype and engine is not Engine.SCALAR
@@ -222,7 +230,11 @@ def _storable(value: Any, shape: Shape, where: str) -> PlainTensor:
     if tile.size == elements_of(shape):
         return tile
     if tile.shape[0] not in (1, shape[0]) or tile.ndim > len(shape):
-        raise ShapeError(f"{where}'s value has its destination's shape", received=repr(tile))
+        raise ShapeError(
+            f"{where}'s value has its destination's shape",
+            happened=f"{where} got {tile.shape[0]} partitions for a destination of {shape[0]}",
+            received=repr(tile),
+        )
     return tile.spread(shape)
 
 
@@ -282,7 +294,11 @@ def scatter_add(dst: PlainTensor, src: PlainTensor) -> None:
 def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
     """``dst += value`` in HBM at places that a tile of indices names."""
     if not isinstance(dst, Indirect):
-        raise KernelError("nl.atomic_rmw takes an indirect dst", received=f"{dst!r:.80}")
+        raise KernelError(
+            "nl.atomic_rmw takes an indirect dst",
+            happened="nl.atomic_rmw got a destination that no tile indexes",
+            received=f"{dst!r:.80}",
+        )
     target = _inside(dst)
     scatter_add(target, _storable(value, loaded_shape(target.shape), "nl.atomic_rmw"))
 
@@ -334,10 +350,18 @@ def load_transpose2d(src: PlainTensor, mask: None, dtype: Any) -> PlainTensor:
 def iota(expr: Any, dtype: Any, mask: None) -> PlainTensor:
     """The values of an index expression, computed in 32-bit integers."""
     if not isinstance(expr, PlainIndex) or expr.ndim < 2:
-        raise ShapeError("iota takes an index of two dimensions or more", received=f"{expr!r:.80}")
+        raise ShapeError(
+            "iota takes an index of two dimensions or more",
+            happened="iota got no index of two dimensions",
+            received=f"{expr!r:.80}",
+        )
     limits = np.iinfo(np.int32)
     if expr.values.min() < limits.min or expr.values.max() > limits.max:
-        raise KernelError("iota computes in 32-bit integers", received=f"{expr.values.max()}")
+        raise KernelError(
+            "iota computes in 32-bit integers",
+            happened="iota was to make numbers of more than 32 bits",
+            received=f"{expr.values.max()}",
+        )
     dst = current().allocate(expr.shape, dtype)
     dst.put(expr.values if dtype in INTEGERS else to_float32(expr.values))
     return dst

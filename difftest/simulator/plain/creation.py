@@ -28,7 +28,11 @@ def space(value: Any, name: str, where: str) -> Space:
     """A role: one of NKI's memories; SBUF if none is named."""
     found = Space.SBUF if value is None else getattr(value, "space", None)
     if not isinstance(found, Space):
-        raise KernelError(f"{where} takes buffer as a memory", received=f"{value!r:.80}")
+        raise KernelError(
+            f"{where} takes buffer as a memory",
+            happened=f"{where} got {value!r:.40} as buffer",
+            received=f"{value!r:.80}",
+        )
     return found
 
 
@@ -36,14 +40,26 @@ def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     """A role: a shape of positive sizes, and the axis that ``nl.par_dim`` marks, else 0."""
     given = value if isinstance(value, (tuple, list)) else (value,)
     if not given or not all(is_integer(size) for size in given):
-        raise ShapeError(f"{where} takes a shape of integers", received=f"{value!r:.80}")
+        raise ShapeError(
+            f"{where} takes a shape of integers",
+            happened=f"{where} got a shape that is not made of integers",
+            received=f"{value!r:.80}",
+        )
     try:
         shape = tuple(int(size.__index__()) for size in given)
     except TypeError:
-        raise ShapeError(f"{where} takes a shape of integers", received=f"{value!r}") from None
+        raise ShapeError(
+            f"{where} takes a shape of integers",
+            happened=f"{where} got a shape that is not made of integers",
+            received=f"{value!r}",
+        ) from None
     marked = [axis for axis, size in enumerate(given) if isinstance(size, ParDim)]
     if min(shape) < 1 or len(marked) > 1:
-        raise ShapeError(f"{where} takes positive sizes, one par_dim", received=f"{value!r:.80}")
+        raise ShapeError(
+            f"{where} takes positive sizes, one par_dim",
+            happened=f"{where} got the shape {value!r:.40}",
+            received=f"{value!r:.80}",
+        )
     return shape, marked[0] if marked else 0
 
 
@@ -193,7 +209,7 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
         return np.where(drawn[where] >= limit, x, np.zeros_like(x))
 
-    return each_element(data.shape, result, (data, *vectors), compute, mask)
+    return each_element(data.shape, result, (data, *vectors), compute, mask, carries=False)
 
 
 # -- indices, loops and the grid ------------------------------------------------------------------
@@ -222,7 +238,11 @@ def loop(args: tuple[Any, ...] = ()) -> Iterator[int]:
     """Python's range: iterations run in order."""
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     if not known or (len(args) == 3 and int(args[2]) == 0):
-        raise KernelError("a loop takes integers: ([start,] stop[, step])", received=f"{args}")
+        raise KernelError(
+            "a loop takes integers: ([start,] stop[, step])",
+            happened="a loop got a step of 0, or what is not an integer",
+            received=f"{args}",
+        )
     return iter(range(*(int(value) for value in args)))
 
 

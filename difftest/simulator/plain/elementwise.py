@@ -60,22 +60,31 @@ def each_element(
     *,
     space: Space = Space.SBUF,
     dst: PlainTensor | None = None,
+    carries: bool = True,
 ) -> PlainTensor:
     """A new tile (or ``dst``) with ``compute`` of the operands' elements where the mask is true.
 
     ``compute`` gets one flat array of elements for each operand and gives what is written, in the
-    dtype's own bits or to be rounded into it.
+    dtype's own bits or to be rounded into it. Where an operand has an element that nothing wrote,
+    so has the result, unless ``carries`` is False: then reading it is an error.
     """
     result = current().allocate(shape, dtype, space) if dst is None else dst
     where = mask_over(mask, shape)
-    values = [operand.spread(shape).read(where)[where] for operand in operands]
-    whole = np.zeros(shape, result.dtype if result.dtype.kind != "V" else FLOAT32)
-    if where.any():
-        computed = np.broadcast_to(compute(*values), (int(where.sum()),))
-        whole = np.zeros(shape, computed.dtype)
-        whole[where] = computed
-    result.put(whole, where)
     result.leave_out(where)
+    spread = [operand.spread(shape) for operand in operands]
+    gone = np.zeros(shape, dtype=np.bool_)
+    if carries and not result.storage.masked:
+        for operand in spread:
+            gone |= operand.holes(where)
+    kept = where & ~gone
+    values = [operand.read(kept)[kept] for operand in spread]
+    whole = np.zeros(shape, result.dtype if result.dtype.kind != "V" else FLOAT32)
+    if kept.any():
+        computed = np.broadcast_to(compute(*values), (int(kept.sum()),))
+        whole = np.zeros(shape, computed.dtype)
+        whole[kept] = computed
+    result.put(whole, kept)
+    result.forget(gone)
     return result
 
 
@@ -147,7 +156,11 @@ def _steps(where: str, data: PlainTensor, *given: tuple[Any, Any, bool]) -> list
         if op is None and operand is None:
             continue
         if op is None or operand is None:
-            raise KernelError(f"{where} takes an operator and its operand", received=f"{op}")
+            raise KernelError(
+                f"{where} takes an operator and its operand",
+                happened=f"{where} got an operator without its operand, or the reverse",
+                received=f"{op}",
+            )
         steps.append((op, rules.one_element_each(operand, data, where), reverse))
     return steps
 
@@ -309,10 +322,10 @@ def activation(
     def compute(x: Array, *vectors: Array) -> Array:
         given = iter(vectors)
         factor = next(given) if isinstance(scale, PlainTensor) else number_as_float32(scale)
-        shifted = to_float32(x) * factor
+        shifted = to_float32(x).astype(np.float64) * factor
         if bias is not None:
             shifted = shifted + to_float32(next(given))
-        computed.append(activate(op, shifted))
+        computed.append(activate(op, shifted.astype(np.float32)))
         return computed[0]
 
     accumulates = reduce_cmd != 0 or reduce_res is not None
@@ -322,7 +335,9 @@ def activation(
             reduce_cmd != 0, f"{where} reads registers that it uses", reduce_res, error=KernelError
         )
         rules.absent(reduce_op not in (None, "add"), "reduce_op other than add", where)
-    result = each_element(data.shape, dtype or data.dtype, (data, *tiles), compute, mask)
+    into = dtype or data.dtype
+    carries = not accumulates
+    result = each_element(data.shape, into, (data, *tiles), compute, mask, carries=carries)
     if accumulates:
         lanes = computed[0].reshape(data.shape[0], -1)
         accumulate("scalar", lanes, "add", reduce_cmd, reduce_res)
@@ -459,4 +474,4 @@ def where(condition: PlainTensor, x: Any, y: Any, dtype: Any, mask: Any) -> Plai
             sides = [to_float32(side) for side in sides]
         return np.where(chosen != 0, *sides)
 
-    return each_element(shape, result, (condition, *tiles), compute, mask)
+    return each_element(shape, result, (condition, *tiles), compute, mask, carries=False)

@@ -23,7 +23,11 @@ def integer(value: Any, what: str) -> int:
     try:
         return int(value.__index__())
     except (AttributeError, TypeError):
-        raise KernelError(f"{what} is an integer", received=f"{value!r:.80}") from None
+        raise KernelError(
+            f"{what} is an integer",
+            happened=f"{what} is a {type(value).__name__}",
+            received=f"{value!r:.80}",
+        ) from None
 
 
 def integers(values: Any, what: str) -> Shape:
@@ -60,7 +64,9 @@ def common_shape(*shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ShapeError("shapes broadcast", received=f"{shapes}") from None
+        raise ShapeError(
+            "shapes broadcast", happened="shapes that do not broadcast met", received=f"{shapes}"
+        ) from None
 
 
 class Slice:
@@ -69,7 +75,11 @@ class Slice:
     def __init__(self, start: Any, size: Any) -> None:
         self.start, self.size = integer(start, "nl.ds' start"), integer(size, "nl.ds' size")
         if self.size < 1:
-            raise ShapeError("nl.ds selects at least one element", received=f"size {self.size}")
+            raise ShapeError(
+                "nl.ds selects at least one element",
+                happened=f"nl.ds selected {self.size} elements",
+                received=f"size {self.size}",
+            )
 
 
 class PlainIndex:
@@ -89,17 +99,33 @@ class PlainIndex:
     def __getitem__(self, key: Any) -> PlainIndex:
         items = key if isinstance(key, tuple) else (key,)
         if not all(item is None or item is Ellipsis or item == slice(None) for item in items):
-            raise KernelError("an index expression takes only ':' and None", received=f"[{key!r}]")
+            raise KernelError(
+                "an index expression takes only ':' and None",
+                happened="an index expression was indexed with more than ':' and None",
+                received=f"[{key!r}]",
+            )
         try:
             return PlainIndex(self.values[key])
         except IndexError as error:
-            raise KernelError("an index has no more ':' than axes", received=f"{error}") from None
+            raise KernelError(
+                "an index has no more ':' than axes",
+                happened="an index expression was indexed by more ':' than it has axes",
+                received=f"{error}",
+            ) from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise KernelError("an index is not assigned to", received=f"[{key!r}] = {value!r:.80}")
+        raise KernelError(
+            "an index is not assigned to",
+            happened="something was assigned to an index expression",
+            received=f"[{key!r}] = {value!r:.80}",
+        )
 
     def __bool__(self) -> bool:
-        raise KernelError("control flow cannot depend on an index", received="a condition")
+        raise KernelError(
+            "control flow cannot depend on an index",
+            happened="an index expression was used as a condition",
+            received="a condition",
+        )
 
     def _with(self, other: Any, sign: int) -> Any:
         other = inside(other)
@@ -163,7 +189,11 @@ class PlainIndex:
 
 
 def _not_affine(what: str) -> KernelError:
-    return KernelError("index expressions are affine", received=what)
+    return KernelError(
+        "index expressions are affine",
+        happened=f"{what} made an index expression that is not affine",
+        received=what,
+    )
 
 
 class PlainMask:
@@ -184,10 +214,18 @@ class PlainMask:
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Any:
-        raise KernelError("a mask is a conjunction of comparisons", received="|")
+        raise KernelError(
+            "a mask is a conjunction of comparisons",
+            happened="two masks were joined with |",
+            received="|",
+        )
 
     def __bool__(self) -> bool:
-        raise KernelError("control flow cannot depend on a mask", received="a condition")
+        raise KernelError(
+            "control flow cannot depend on a mask",
+            happened="a mask was used as a condition",
+            received="a condition",
+        )
 
 
 class Offset:
@@ -209,7 +247,11 @@ class Grid(tuple[PlainIndex, ...]):
 def _range(where: str, *args: Any) -> range:
     numbers = [integer(arg, f"{where}'s argument") for arg in args]
     if not 1 <= len(numbers) <= 3 or numbers[2:] == [0] or not range(*numbers):
-        raise ShapeError(f"{where} has at least one index", received=f"{numbers}")
+        raise ShapeError(
+            f"{where} has at least one index",
+            happened=f"{where} was given a range without an index",
+            received=f"{numbers}",
+        )
     return range(*numbers)
 
 
@@ -223,7 +265,11 @@ def mgrid(key: Any) -> Grid:
     ranges = []
     for item in key if isinstance(key, tuple) else (key,):
         if not isinstance(item, slice):
-            raise KernelError("nl.mgrid takes slices", received=f"{item!r}")
+            raise KernelError(
+                "nl.mgrid takes slices",
+                happened=f"nl.mgrid was indexed with a {type(item).__name__}",
+                received=f"{item!r}",
+            )
         step = 1 if item.step is None else item.step
         ranges.append(_range("nl.mgrid", item.start or 0, item.stop, step))
     dense = np.meshgrid(*(np.array(r, dtype=np.int64) for r in ranges), indexing="ij")
@@ -237,12 +283,18 @@ def mask_over(mask: Any, shape: Shape) -> Array:
     if isinstance(mask, (bool, np.bool_)):
         return np.full(shape, bool(mask))
     if not isinstance(mask, PlainMask):
-        raise KernelError("a mask is made of comparisons of indices", received=f"{mask!r:.80}")
+        raise KernelError(
+            "a mask is made of comparisons of indices",
+            happened=f"a {type(mask).__name__} was given as a mask",
+            received=f"{mask!r:.80}",
+        )
     try:
         return np.array(np.broadcast_to(mask.values, shape))
     except ValueError:
         raise ShapeError(
-            "a mask broadcasts to its instruction", received=f"{mask.values.shape} to {shape}"
+            "a mask broadcasts to its instruction",
+            happened="a mask has a shape that its instruction's does not hold",
+            received=f"{mask.values.shape} to {shape}",
         ) from None
 
 

@@ -104,7 +104,11 @@ def math_operator(op: Any, name: str, where: str) -> str:
     known = {**BITVEC, **ARITHMETIC}
     found = _name(op, known)
     if found not in known:
-        raise KernelError(f"{where} takes a math operator as {name}", received=f"{op!r:.80}")
+        raise KernelError(
+            f"{where} takes a math operator as {name}",
+            happened=f"{where} got {op!r:.40} as {name}",
+            received=f"{op!r:.80}",
+        )
     return str(found)
 
 
@@ -115,7 +119,10 @@ def operator_of(*names: str) -> Callable[[Any, str, str], str]:
         found = math_operator(op, name, where)
         if found not in names:
             raise KernelError(
-                f"{where} takes {name} of certain operators", received=found, limit=", ".join(names)
+                f"{where} takes {name} of certain operators",
+                happened=f"{where} got {found} as {name}",
+                received=found,
+                limit=", ".join(names),
             )
         return found
 
@@ -126,7 +133,11 @@ def vector_operator(op: Any, name: str, where: str) -> str:
     """A role: a math operator of the Vector Engine."""
     found = math_operator(op, name, where)
     if VECTOR not in ENGINES.get(found, (VECTOR,)):
-        raise KernelError(f"{where} runs on the Vector Engine", received=found)
+        raise KernelError(
+            f"{where} runs on the Vector Engine",
+            happened=f"{where} got {found}, which is not the Vector Engine's",
+            received=found,
+        )
     return found
 
 
@@ -153,7 +164,11 @@ def bit_pattern(value: Any, op: str, dtype: np.dtype[Any]) -> Array:
         return np.zeros((), dtype)
     fits = float(value).is_integer() and -(2 ** (bits - 1)) <= float(value) < 2**bits
     if not fits:
-        raise DtypeError(f"{op} takes an integer of the data's width", received=f"{value!r}")
+        raise DtypeError(
+            f"{op} takes an integer of the data's width",
+            happened=f"{op} got a number that the data's width does not hold",
+            received=f"{value!r}",
+        )
     pattern = np.array(int(value) % 2**bits, f"u{dtype.itemsize}")
     return pattern if dtype == BOOL else pattern.view(dtype)
 
@@ -230,7 +245,11 @@ def activation_function(op: Any, name: str, where: str) -> str:
     """A role: an activation function, by its name."""
     found = _name(op, ACTIVATIONS)
     if found not in ACTIVATIONS:
-        raise KernelError(f"{where} takes an activation function", received=f"{op!r:.80}")
+        raise KernelError(
+            f"{where} takes an activation function",
+            happened=f"{where} got {op!r:.40} as its function",
+            received=f"{op!r:.80}",
+        )
     return str(found)
 
 
@@ -244,6 +263,7 @@ def activate(name: str, x: Array) -> Array:
     if name in _VALID and not (_VALID[name](x) | np.isnan(x)).all():
         raise KernelError(
             f"the Scalar Engine computes {name} in a limited range",
+            happened=f"{name} got an input outside its range",
             received=f"{x.min()} to {x.max()}",
         )
     return np.asarray(ACTIVATIONS[name](x.astype(np.float64))).astype(np.float32)
@@ -258,7 +278,11 @@ def is_bitvec(*ops: str) -> bool:
     """
     kinds = {op in BITVEC for op in ops}
     if len(kinds) > 1:
-        raise KernelError("operators are all bitvec or all arithmetic", received=", ".join(ops))
+        raise KernelError(
+            "operators are all bitvec or all arithmetic",
+            happened="bitvec and arithmetic operators met in one instruction",
+            received=", ".join(ops),
+        )
     return kinds == {True}
 
 

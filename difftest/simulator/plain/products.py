@@ -100,7 +100,8 @@ def _transpose(
     rules.require(max(rows.shape) <= most, f"at most {most} x {most}", data, error=LimitError)
     dst = current().allocate(rows.shape[::-1], dtype, Space.PSUM if on_tensor else Space.SBUF)
     if made:
-        dst.write(cast(rows, dtype).T)
+        kept = ~rows.holes(np.ones(rows.shape, dtype=np.bool_))
+        dst.write(cast(rows, dtype, kept).T, kept.T)
     else:
         dst.leave_out(np.zeros(dst.shape, dtype=np.bool_))
     return dst

@@ -9,6 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, LimitError
+from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
@@ -25,6 +26,7 @@ from difftest.simulator.plain.operators import (
     operator_of,
     vector_operator,
 )
+from difftest.simulator.plain.registers import accumulate
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
@@ -165,10 +167,13 @@ def tensor_scalar_reduce(
         results.append(apply(op0, x, y))
         return results[0]
 
-    dst = each_element(data.shape, dtype or data.dtype, operands, compute)
+    dst = each_element(data.shape, dtype or data.dtype, operands, compute, carries=False)
     lanes = to_float32(results[0]).reshape(data.shape[0], -1)
-    total = fold(reduce_op, lanes, np.ones(lanes.shape, dtype=np.bool_))
-    reduce_res.put(total.reshape(reduce_res.shape))
+    if reduce_op == "subtract":
+        total = fold(reduce_op, lanes, np.ones(lanes.shape, dtype=np.bool_))
+        reduce_res.put(total.reshape(reduce_res.shape))
+    else:
+        accumulate("vector", lanes, reduce_op, reduce_cmd.reset_reduce, reduce_res)
     return dst
 
 

@@ -13,7 +13,7 @@ from difftest.simulator.plain.rules import require
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
 
-_START = {"add": 0.0, "maximum": -np.inf}
+_START = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
 def accumulate(engine: str, lanes: Array, op: str, command: Any, into: PlainTensor | None) -> None:

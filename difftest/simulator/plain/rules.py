@@ -31,16 +31,22 @@ def view(*spaces: Space, dtypes: tuple[np.dtype[Any], ...] = ()) -> Role:
 
     def role(value: Any, name: str, where: str) -> PlainTensor:
         if not isinstance(value, PlainTensor):
-            raise KernelError(f"{where} takes a tile as {name}", received=f"{value!r:.80}")
+            raise KernelError(
+                f"{where} takes a tile as {name}",
+                happened=f"{where} got a {type(value).__name__} as {name}",
+                received=f"{value!r:.80}",
+            )
         if value.space not in spaces:
             raise BufferError(
                 f"{where} takes {name} in certain memories",
+                happened=f"{where} got {name} in {value.space.value}",
                 received=repr(value),
                 limit=", ".join(space.value for space in spaces),
             )
         if dtypes and value.dtype not in dtypes:
             raise DtypeError(
                 f"{where} takes {name} of certain dtypes",
+                happened=f"{where} got {name} of {name_of(value.dtype)}",
                 received=repr(value),
                 limit=", ".join(map(name_of, dtypes)),
             )
@@ -63,7 +69,11 @@ def optional(role: Role) -> Role:
 def number(value: Any, name: str, where: str) -> Any:
     """A real number."""
     if not is_number(value):
-        raise KernelError(f"{where} takes {name} as a number", received=f"{value!r:.80}")
+        raise KernelError(
+            f"{where} takes {name} as a number",
+            happened=f"{where} got a {type(value).__name__} as {name}",
+            received=f"{value!r:.80}",
+        )
     return value
 
 
@@ -106,7 +116,11 @@ def member(kind: type[IntEnum]) -> Role:
         try:
             return kind(value)
         except (TypeError, ValueError):
-            raise KernelError(f"{where} takes a {kind.__name__}", received=f"{value!r}") from None
+            raise KernelError(
+                f"{where} takes a {kind.__name__}",
+                happened=f"{where} got {value!r:.40} as {kind.__name__}",
+                received=f"{value!r}",
+            ) from None
 
     return role
 
@@ -130,6 +144,7 @@ def choose(wanted: Engine, where: str, *allowed: Engine) -> Engine:
     if wanted is not Engine.UNKNOWN and wanted not in allowed:
         raise KernelError(
             f"{where} runs on the engines that implement it",
+            happened=f"{where} was to run on the engine {wanted.value}",
             received=wanted.value,
             limit=", ".join(one.value for one in allowed),
         )

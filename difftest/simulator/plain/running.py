@@ -110,6 +110,7 @@ class Run:
         if storage.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of a grid creates the same shared_hbm tensors",
+                happened="two instances of a grid created a shared_hbm tensor differently",
                 received=f"{shape} {dtype} in program {self.program}",
             )
         return storage.tensor()
@@ -123,6 +124,7 @@ class Run:
         if received > most:
             raise LimitError(
                 f"a tile fits the bytes of a partition of {space.value}",
+                happened=f"a tile has {received} bytes a partition in {space.value}",
                 received=f"{what}: {received} bytes a partition",
                 limit=f"{most} bytes a partition ({machine.name})",
             )
@@ -132,6 +134,7 @@ class Run:
         if partitions > self.machine.partitions:
             raise LimitError(
                 f"the partition size of a tile is at most {self.machine.partitions}",
+                happened=f"a tile has {partitions} partitions",
                 received=f"{what}: {partitions} partitions",
                 limit=f"{self.machine.partitions} partitions ({self.machine.name})",
             )
@@ -152,11 +155,18 @@ class Run:
     def _output(self, value: Any) -> tuple[Array, Array | None]:
         """A returned tensor as an array, and where it was never written."""
         if not isinstance(value, PlainTensor):
-            raise KernelError("a kernel returns tensors", received=f"{value!r:.80}")
+            raise KernelError(
+                "a kernel returns tensors",
+                happened="the kernel returned something that is no tensor",
+                received=f"{value!r:.80}",
+            )
         made = value.storage.location
         if not value.in_hbm:
             raise KernelError(
-                "a kernel returns tensors in HBM", received=repr(value), location=made
+                "a kernel returns tensors in HBM",
+                happened="the kernel returned a tile that is on chip",
+                received=repr(value),
+                location=made,
             )
         value.check_bounds()
         missing = value.missing()

@@ -64,7 +64,11 @@ def affine_select(
     """``on_true_tile`` where one comparison of indices holds, else a number."""
     data = on_true_tile
     if not isinstance(pred, PlainMask) or pred.parts != 1:
-        raise KernelError("affine_select takes one comparison of indices", received=f"{pred!r:.80}")
+        raise KernelError(
+            "affine_select takes one comparison of indices",
+            happened="affine_select got a pred that is not one comparison",
+            received=f"{pred!r:.80}",
+        )
     result = dtype or data.dtype
     rules.require(result in AFFINE, "affine_select gives some dtypes", result, error=DtypeError)
     chosen = mask_over(pred, data.shape).reshape(-1)
@@ -73,6 +77,7 @@ def affine_select(
         result,
         (data,),
         lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
+        carries=False,
     )
 
 
@@ -178,7 +183,11 @@ def _places(where: str, row: Array, wanted: Array) -> list[int]:
     for value in wanted:
         found = [int(at) for at in np.flatnonzero(row == value) if at not in taken]
         if not found:
-            raise KernelError(f"{where} is undefined for a value that is not there", received=value)
+            raise KernelError(
+                f"{where} is undefined for a value that is not there",
+                happened=f"{where} was to find a value that is not in the data",
+                received=value,
+            )
         taken.append(found[0])
     return taken
 
@@ -310,7 +319,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
     picked = data.at(positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
-    return each_element(indices.shape, result, (picked,), lambda x: x, mask)
+    return each_element(indices.shape, result, (picked,), lambda x: x, mask, carries=False)
 
 
 def _first_partition(tile: PlainTensor) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL
+from difftest.simulator.dtypes import BOOL, name_of
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -17,11 +17,11 @@ from difftest.simulator.errors import (
     UnwrittenError,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.plain.brackets import fill, indices_of, lengths
 from difftest.simulator.plain.indices import (
     Offset,
     PlainIndex,
     Shape,
-    Slice,
     common_shape,
     elements_of,
     inside,
@@ -116,17 +116,29 @@ class PlainTensor(Operators, AnyTensor):
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise ShapeError("a tile of no dimension has no length", received=repr(self))
+            raise ShapeError(
+                "a tile of no dimension has no length",
+                happened="len() was asked of a tile that has no dimension",
+                received=repr(self),
+            )
         return int(self.shape[0])
 
     def __iter__(self) -> Iterator[PlainTensor]:
         return (self[k] for k in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise KernelError("control flow cannot depend on a tensor's value", received=repr(self))
+        raise KernelError(
+            "control flow cannot depend on a tensor's value",
+            happened="a tensor was used as a condition",
+            received=repr(self),
+        )
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise KernelError("a tile is not an array", received=repr(self))
+        raise KernelError(
+            "a tile is not an array",
+            happened="a tile was used as a NumPy array",
+            received=repr(self),
+        )
 
     # -- elements ----------------------------------------------------------------------------
 
@@ -134,7 +146,11 @@ class PlainTensor(Operators, AnyTensor):
         """Raise if an element (of those that ``where`` keeps) lies outside the tensor."""
         outside = self.positions == OUTSIDE
         if (outside if where is None else outside & where).any():
-            raise OutOfBoundsError("an access stays inside its tensor", received=repr(self))
+            raise OutOfBoundsError(
+                "an access stays inside its tensor",
+                happened="an access left its tensor",
+                received=repr(self),
+            )
 
     def read(self, where: Array | None = None) -> Array:
         """A copy of the elements; outside ``where`` they may be anything.
@@ -149,15 +165,37 @@ class PlainTensor(Operators, AnyTensor):
         if (missing if where is None else missing & where).any() and not self.storage.masked:
             raise UnwrittenError(
                 "an instruction reads only what was written before",
+                happened="an instruction read what nothing had written",
                 received=f"{self!r}: {int(missing.sum())} elements were never written",
             )
         found = self.storage.elements(self.dtype)[inside]
         return np.array(found.view(np.uint8) != 0 if self.dtype == BOOL else found)
 
     def leave_out(self, where: Array) -> None:
-        """Note that a mask leaves elements out of a tensor on chip."""
-        if not where.all() and not self.in_hbm:
+        """Note that a mask leaves elements out of a tensor on chip that is not all written."""
+        if not where.all() and not self.in_hbm and not self.storage.written.all():
             self.storage.masked = True
+
+    def holes(self, where: Array) -> Array:
+        """Which elements, of those that ``where`` keeps, an instruction may carry on as unwritten.
+
+        Raises
+        ------
+        OutOfBoundsError : of an element that ``where`` keeps. UnwrittenError : there are others,
+            and none of them was written.
+        """
+        self.check_bounds(where)
+        inside = np.where(self.positions == OUTSIDE, 0, self.positions)
+        found = ~self.storage.written_elements(self.dtype)[inside] & where
+        if self.storage.masked or not found.any():
+            return np.zeros(self.shape, dtype=np.bool_)
+        if (found == where).all():
+            self.read(where)  # raises
+        return found
+
+    def forget(self, where: Array) -> None:
+        """Note that these elements hold what nothing wrote."""
+        self.storage.written[bytes_of(self.positions[where], self.itemsize)] = False
 
     def missing(self) -> Array:
         """Where it was never written."""
@@ -167,7 +205,11 @@ class PlainTensor(Operators, AnyTensor):
         """Put elements, in the dtype's own bits, where ``where`` is true; one after the other."""
         chosen = np.ones(self.shape, dtype=np.bool_) if where is None else where
         if not self.storage.mutable:
-            raise KernelError("a kernel does not write to its parameters", received=repr(self))
+            raise KernelError(
+                "a kernel does not write to its parameters",
+                happened="an instruction was to write to a parameter",
+                received=repr(self),
+            )
         self.check_bounds(chosen)
         data = self.storage.elements(self.dtype)
         given = np.ascontiguousarray(elements[chosen])
@@ -177,6 +219,7 @@ class PlainTensor(Operators, AnyTensor):
         if lost.any() and not self.scattered:
             raise ShapeError(
                 "a destination that names an element more than once gives it one value",
+                happened="an element was given two values at once",
                 received=repr(self),
             )
         self.storage.written[bytes_of(self.positions[chosen], self.itemsize)] = True
@@ -199,7 +242,11 @@ class PlainTensor(Operators, AnyTensor):
             positions = self.positions.reshape(1, *(self.shape or (1,)))
             return self.at(positions, 0)
         if self.partition != 0:
-            raise ShapeError("a tile's first dimension is its partition", received=repr(self))
+            raise ShapeError(
+                "a tile's first dimension is its partition",
+                happened="a tensor with block dimensions was used as a tile",
+                received=repr(self),
+            )
         return self if self.ndim > 1 else self.at(self.positions.reshape(-1, 1), 0)
 
     def rows(self) -> PlainTensor:
@@ -212,7 +259,11 @@ class PlainTensor(Operators, AnyTensor):
         have = self.shape
         aligned = (*have[:1], *(1,) * (len(shape) - len(have)), *have[1:])
         if len(have) > len(shape) or common_shape(aligned, shape) != shape:
-            raise ShapeError("an operand repeats along dimensions of size 1", received=f"{self!r}")
+            raise ShapeError(
+                "an operand repeats along dimensions of size 1",
+                happened=f"an operand of {list(have)} was to repeat to {list(shape)}",
+                received=f"{self!r}",
+            )
         positions = np.broadcast_to(self.positions.reshape(aligned), shape)
         return self.at(positions, self.partition)
 
@@ -237,7 +288,7 @@ class PlainTensor(Operators, AnyTensor):
 
     def _basic(self, items: tuple[Any, ...]) -> PlainTensor:
         """Integers, slices, ``nl.ds``, None and '...': one line of indices for each axis."""
-        items = _fill(items, self.ndim)
+        items = fill(items, self.ndim)
         new_axes = sum(1 for item in items if item is None or not is_integer(item))
         indices: list[Array] = []
         partition, at = None, 0
@@ -249,22 +300,28 @@ class PlainTensor(Operators, AnyTensor):
             if is_integer(item):
                 indices.append(np.array(integer(item, "an index")))
                 continue
-            line = np.array(_line(item, self.shape[axis]))
+            line = np.array(indices_of(item, self.shape[axis]))
             indices.append(line.reshape(-1, *(1,) * (new_axes - at - 1)))
             partition = at if axis == self.partition else partition
             at += 1
         picked = self._pick(indices, partition)
-        return self.at(picked.positions.reshape(_lengths(items, self.shape)), partition)
+        return self.at(picked.positions.reshape(lengths(items, self.shape)), partition)
 
     def _advanced(self, items: tuple[Any, ...]) -> Any:
         """One index expression, integer or tile for each dimension."""
         for item in items:
             if not (isinstance(item, (PlainIndex, PlainTensor, Offset)) or is_integer(item)):
                 raise KernelError(
-                    "basic and advanced indexing do not mix", received=f"{item!r} on {self!r}"
+                    "basic and advanced indexing do not mix",
+                    happened="a tensor was indexed with slices and index expressions at once",
+                    received=f"{item!r} on {self!r}",
                 )
         if len(items) != self.ndim:
-            raise ShapeError("advanced indexing names every dimension", received=repr(self))
+            raise ShapeError(
+                "advanced indexing names every dimension",
+                happened=f"a tensor of {self.ndim} dimensions got {len(items)} advanced indices",
+                received=repr(self),
+            )
         if any(isinstance(item, (PlainTensor, Offset)) for item in items):
             return Indirect(self, items)
         arrays = [
@@ -281,6 +338,7 @@ class PlainTensor(Operators, AnyTensor):
         if len(shape) < 2:
             raise ShapeError(
                 "a tile's index has at least two dimensions, partition and free",
+                happened="a tile on chip was indexed with index expressions of one dimension",
                 received=repr(self),
             )
         for axis, array in enumerate(arrays):
@@ -290,6 +348,7 @@ class PlainTensor(Operators, AnyTensor):
             if shape[0] > 1 and (whole != first).any():
                 raise KernelError(
                     "the first axis of an on-chip access walks the partitions, the others do not",
+                    happened=f"the index of axis {axis} changes along another axis than its own",
                     received=f"axis {axis} of {self!r}",
                 )
 
@@ -300,19 +359,27 @@ class PlainTensor(Operators, AnyTensor):
             rest = elements_of(tuple(size for size in wanted if size != -1))
             wanted = tuple(self.size // max(rest, 1) if size == -1 else size for size in wanted)
         if elements_of(wanted) != self.size or min(wanted, default=1) < 1:
-            raise ShapeError("reshape keeps the number of elements", received=f"{self!r}: {wanted}")
+            raise ShapeError(
+                "reshape keeps the number of elements",
+                happened=f"reshape was to make {self.size} elements {elements_of(wanted)}",
+                received=f"{self!r}: {wanted}",
+            )
         self.check_bounds()
         if not self.in_hbm and self.partition is not None:
             before, kept = self.shape[: self.partition], self.shape[self.partition]
             stays = wanted[self.partition : self.partition + 1] == (kept,)
             if not stays or elements_of(wanted[: self.partition]) != elements_of(before):
                 raise ShapeError(
-                    "reshape keeps the partition dimension", received=f"{self!r}: {wanted}"
+                    "reshape keeps the partition dimension",
+                    happened="reshape would move or resize the partition dimension",
+                    received=f"{self!r}: {wanted}",
                 )
         positions = self.positions.reshape(wanted)
         if not walks_by_strides(positions):
             raise ShapeError(
-                "reshape is a view, so the elements are adjacent", received=f"{self!r}: {wanted}"
+                "reshape is a view, so the elements are adjacent",
+                happened="reshape met elements that are not adjacent in memory",
+                received=f"{self!r}: {wanted}",
             )
         return self.at(positions, self.partition)
 
@@ -327,7 +394,11 @@ class PlainTensor(Operators, AnyTensor):
             for have, want in zip(whole.shape, wanted[max(missing, 0) :], strict=False)
         )
         if not fits or (missing and not self.in_hbm and whole.shape[0] != 1):
-            raise ShapeError("broadcast_to repeats dimensions of size 1", received=f"{self!r}")
+            raise ShapeError(
+                "broadcast_to repeats dimensions of size 1",
+                happened=f"broadcast_to was to repeat {list(self.shape)} to {shape!r:.40}",
+                received=f"{self!r}",
+            )
         positions = np.broadcast_to(whole.positions, wanted)
         return whole.at(positions, whole.partition)
 
@@ -336,14 +407,23 @@ class PlainTensor(Operators, AnyTensor):
         number = integer(axis, "expand_dims' axis")
         at = number + self.ndim + 1 if number < 0 else number
         if not (0 if self.in_hbm else 1) <= at <= self.ndim:
-            raise ShapeError("expand_dims inserts a free dimension", received=f"axis {axis}")
+            raise ShapeError(
+                "expand_dims inserts a free dimension",
+                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
+                received=f"axis {axis}",
+            )
         self.check_bounds()
         return self.at(np.expand_dims(self.positions, at), self.partition)
 
     def assert_shape(self, shape: Any) -> PlainTensor:
         """The tile itself if it has this shape."""
         if self.shape != integers(shape, "assert_shape"):
-            raise ShapeError("assert_shape", received=f"{self!r}", limit=f"{shape}")
+            raise ShapeError(
+                "assert_shape",
+                happened=f"a tile has the shape {list(self.shape)}, not {shape!r:.40}",
+                received=f"{self!r}",
+                limit=f"{shape}",
+            )
         return self
 
 
@@ -389,47 +469,12 @@ def _indirect_values(item: Any) -> Any:
     if not isinstance(item, PlainTensor):
         return int(item)
     if item.dtype.kind not in "iu":
-        raise DtypeError("indices held in a tile are integers", received=repr(item))
+        raise DtypeError(
+            "indices held in a tile are integers",
+            happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
+            received=repr(item),
+        )
     return item.read().astype(np.int64).reshape(_index_shape(item))
-
-
-def _fill(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """Whole axes for '...' and for those that no item names."""
-    named = sum(1 for item in items if item is not None and item is not Ellipsis)
-    dots = [at for at, item in enumerate(items) if item is Ellipsis]
-    if named > ndim or len(dots) > 1:
-        raise ShapeError("no more indices than dimensions", received=f"{items} of {ndim}")
-    at = dots[0] if dots else len(items)
-    return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
-
-
-def _line(item: Any, size: int) -> range:
-    """The indices that a slice or ``nl.ds`` names: beyond the end too, and never wrapped."""
-    if isinstance(item, Slice):
-        return range(item.start, item.start + item.size)
-    if not isinstance(item, slice):
-        raise KernelError("a tensor is indexed with integers and slices", received=f"{item!r:.80}")
-    start = 0 if item.start is None else integer(item.start, "a slice's start")
-    stop = size if item.stop is None else integer(item.stop, "a slice's stop")
-    step = 1 if item.step is None else integer(item.step, "a slice's step")
-    if step < 1:
-        raise KernelError("a slice's step is positive", received=f"{item}")
-    if stop <= start:
-        raise ShapeError("a slice selects at least one element", received=f"{item} of {size}")
-    return range(start, stop, step)
-
-
-def _lengths(items: tuple[Any, ...], shape: Shape) -> Shape:
-    """The result's shape of a basic index."""
-    lengths, axis = [], 0
-    for item in items:
-        if item is None:
-            lengths.append(1)
-            continue
-        if not is_integer(item):
-            lengths.append(len(_line(item, shape[axis])))
-        axis += 1
-    return tuple(lengths)
 
 
 def walks_by_strides(positions: Array) -> bool:

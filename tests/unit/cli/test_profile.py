@@ -23,6 +23,12 @@ def test_a_summary_tables_and_advice():
         assert part in result.stdout
 
 
+def test_a_machine_without_timing_data():
+    result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
+    assert result.exit_code == 1
+    assert "no timing data for machine 'trn3'; there are trn1, trn2" in result.output
+
+
 def test_benchmark_mode():
     result = run(TRANSPOSE, "--shape", "256x128", "--dtype", "float16", "--dge")
     assert result.exit_code == 0, result.output

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -66,3 +67,22 @@ def test_a_kernel_that_fails_leaves_no_file(tmp_path):
     file = tmp_path / "trace.json"
     assert run(STREAM, "--shape", "7", "--shape", "7", "-o", str(file)).exit_code != 0
     assert not file.exists()
+
+
+NEW_LOOP = """
+import nki, nki.isa as nisa, nki.language as nl
+@nki.jit
+def kernel(a):
+    tile = nl.load(a)
+    nl.fori_loop(0, 1, lambda i: nisa.tensor_copy(tile, tile))
+"""
+
+
+@pytest.mark.parametrize(("level", "code"), [("0.5", 1), ("0.6", 0)])
+def test_a_kernel_is_of_the_level_named(level, code, tmp_path, monkeypatch):
+    (tmp_path / "leveled.py").write_text(NEW_LOOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leveled", raising=False)
+    result = run("leveled:kernel", "--shape", "4,4", "-o", "-", "--level", level)
+    assert result.exit_code == code, result.output
+    assert ("nl.fori_loop exists since NKI 0.6" in result.output) == bool(code)

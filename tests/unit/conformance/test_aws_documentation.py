@@ -48,9 +48,37 @@ def test_examples_go_by_their_exit_code(tmp_path):
     done = recipe(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "| nki/examples/copy | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
-    assert "| 1 | `AssertionError: no` | `nki/examples/copy/fails.py` |" in done.stdout
+    assert "| nki/examples/copy | fails.py | failed | `AssertionError: no` |" in done.stdout
     (folder / "fails.py").unlink()
     assert recipe(tmp_path).returncode == 0
+
+
+def test_a_script_of_a_misuse_must_be_refused(tmp_path):
+    script = tmp_path / "nki" / "examples" / "layout-violation.py"
+    script.parent.mkdir(parents=True)
+    for text, code in (("raise ValueError('129 partitions')", 0), ("raise SystemExit", 1)):
+        script.write_text(text)
+        assert recipe(tmp_path).returncode == code
+
+
+def test_scripts_find_the_device_frameworks(tmp_path):
+    script = tmp_path / "nki" / "examples" / "script.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import torch_xla\nassert torch_xla.device() == 'cpu'\n")
+    done = recipe(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_code_blocks_are_listed_with_what_came_of_them(tmp_path):
+    page = tmp_path / "nki" / "deep-dives" / "page.rst"
+    page.parent.mkdir(parents=True)
+    blocks = ["assert nl.ones((4, 8), nl.float32).ndim == 2", "assert 1 == 2, 'no'", "f(...)"]
+    page.write_text("".join(f".. code-block:: python\n\n   {one}\n\n" for one in blocks))
+    done = recipe(tmp_path, "--blocks")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "| nki/deep-dives/page.rst | 2 | 1 | 1 | 1 |" in done.stdout.splitlines()
+    assert "| nki/deep-dives/page.rst | 5 | failed | `AssertionError: no` |" in done.stdout
+    assert "| 9 | skipped | `it leaves parts out (...)` |" in done.stdout
 
 
 def test_classic_tests_are_counted(tmp_path):
@@ -66,7 +94,12 @@ def test_classic_tests_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [([], "is this v2.32.0?"), (["--classic"], "is this v2.26.0?")]
+    ("options", "message"),
+    [
+        ([], "is this v2.32.0?"),
+        (["--blocks"], "is this v2.32.0?"),
+        (["--classic"], "is this v2.26.0?"),
+    ],
 )
 def test_another_folder_is_refused(tmp_path, capsys, options, message):
     assert aws_documentation.main([str(tmp_path), *options]) == 2

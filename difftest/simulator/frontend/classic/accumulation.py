@@ -66,6 +66,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     if added.size != target.size or added.tile_shape()[0] != target.tile_shape()[0]:
         raise ShapeError(
             "a matmul accumulates into a tile of its result's shape",
+            happened="a matmul's result was added to a tile of another shape",
             received=f"target {list(target.shape)}, product {list(added.shape)}",
         )
     core = current()

@@ -42,6 +42,7 @@ def tensor_copy_dynamic_src(
     if not isinstance(src, IndirectTile) or mask is not None:
         raise KernelError(
             "tensor_copy_dynamic_src takes a tile indexed by a tile, and no mask",
+            happened="tensor_copy_dynamic_src got a src without dynamic indices, or a mask",
             received=f"src={src!r}, mask={mask!r}",
         )
     chosen = as_engine(engine, "tensor_copy_dynamic_src")
@@ -63,6 +64,7 @@ def tensor_copy_dynamic_dst(
     if not isinstance(dst, IndirectTile) or mask is not None or dtype is not None:
         raise KernelError(
             "tensor_copy_dynamic_dst takes a dst indexed by a tile, no mask and no dtype",
+            happened="tensor_copy_dynamic_dst got a dst without dynamic indices, a mask or a dtype",
             received=f"dst={dst!r}, mask={mask!r}, dtype={dtype!r}",
         )
     chosen = as_engine(engine, "tensor_copy_dynamic_dst")

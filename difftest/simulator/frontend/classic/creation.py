@@ -102,7 +102,9 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
     array = np.array(constant)
     if not array.size:
         raise ShapeError(
-            "nl.shared_constant has at least one element", received=f"shape {array.shape}"
+            "nl.shared_constant has at least one element",
+            happened="nl.shared_constant got an array without elements",
+            received=f"shape {array.shape}",
         )
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
@@ -122,7 +124,11 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
     if size < 1:
-        raise ShapeError("nl.shared_identity_matrix has at least one row", received=f"n={size}")
+        raise ShapeError(
+            "nl.shared_identity_matrix has at least one row",
+            happened=f"nl.shared_identity_matrix was asked for {size} rows",
+            received=f"n={size}",
+        )
     return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
 
 

@@ -71,6 +71,7 @@ def assignment_target(where: str, kind: type[T]) -> T:
     except _CallsSomethingError:
         raise KernelError(
             f"{where} reduces into the tile on the left of its assignment",
+            happened=f"{where} is assigned to more than a name with indices",
             received="a left side that is found by more than names, integers and indices",
             remedy="give the tile a name first: part = total[...], then part = nl.loop_reduce(...)",
         ) from None
@@ -78,6 +79,7 @@ def assignment_target(where: str, kind: type[T]) -> T:
         return value
     raise KernelError(
         f"{where} reduces into the tile on the left of its assignment",
+        happened=f"{where} is not assigned to a tile that exists",
         received="a call whose result is not assigned to a tile that exists",
         remedy="create the tile before the loop and write tile = nl.loop_reduce(...)",
     )

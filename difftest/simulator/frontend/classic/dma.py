@@ -80,6 +80,7 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
     if have[0] != shape[0] and have[0] != 1:
         raise ShapeError(
             "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
+            happened=f"nl.store got {have[0]} partitions for a destination of {shape[0]}",
             received=f"value {list(tile.shape)}, destination {list(shape)}",
         )
     spread = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
@@ -92,12 +93,21 @@ def load_transpose2d(
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     no_extras("nl.load_transpose2d", kwargs)
     if isinstance(src, IndirectTile):
-        raise KernelError("nl.load_transpose2d takes no tile of indices", received=f"{src!r}")
+        raise KernelError(
+            "nl.load_transpose2d takes no tile of indices",
+            happened="nl.load_transpose2d got a tensor indexed with a tile",
+            received=f"{src!r}",
+        )
     source = need_tile(src, "src", "nl.load_transpose2d", HBM)
     if source.ndim != 2:
-        raise ShapeError("nl.load_transpose2d takes two dimensions", received=f"{source!r}")
+        raise ShapeError(
+            "nl.load_transpose2d takes two dimensions",
+            happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
+            received=f"{source!r}",
+        )
     no_mask(mask, "nl.load_transpose2d")
-    tile: Tensor = issue(instructions.dma_transpose, (source,), (None, "unknown"), dtype=dtype)
+    options = (None, "unknown", False)
+    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype)
     return tile
 
 
@@ -107,7 +117,9 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
     no_mask(mask, "nl.atomic_rmw")
     if not isinstance(dst, IndirectTile):
         raise KernelError(
-            "nl.atomic_rmw takes a destination indexed by a tile", received=f"{dst!r}"
+            "nl.atomic_rmw takes a destination indexed by a tile",
+            happened="nl.atomic_rmw got a destination that no tile indexes",
+            received=f"{dst!r}",
         )
     value = _storable(value, loaded_shape(dst.shape))
     options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
@@ -128,7 +140,9 @@ def dma_copy(
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
     skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
     if dst is None:
-        raise KernelError("dma_copy takes a tile as dst", received="None")
+        raise KernelError(
+            "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
+        )
     gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
@@ -158,5 +172,5 @@ def dma_transpose(
         raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     order = None if axes is None else as_integers(axes, "axes")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge), dtype=dtype)
+    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge, False), dtype=dtype)
     return result

@@ -56,6 +56,7 @@ class IndexExpression(Index):
             else:
                 raise KernelError(
                     "an index expression takes only ':' and None between its brackets",
+                    happened="an index expression was indexed with more than ':' and None",
                     received=f"{item!r} on an index of shape {self.shape}",
                     remedy="make another nl.arange of the range you want",
                 )
@@ -66,6 +67,7 @@ class IndexExpression(Index):
     def __setitem__(self, key: Any, value: Any) -> None:
         raise KernelError(
             "an index does not support item assignment",
+            happened="something was assigned to an index expression",
             received="an assignment to the result of nl.arange or nl.mgrid",
             remedy="make a tile of it first: nisa.iota(index, dtype=nl.int32)",
         )
@@ -113,6 +115,7 @@ class IndexExpression(Index):
     def _not_affine(self, what: str) -> KernelError:
         return KernelError(
             "index expressions must be affine in nl.arange and nl.mgrid",
+            happened=f"{what} made an index expression that is not affine",
             received=f"{what} on an index of shape {self.shape}",
             limit="sums of indices, and products with integers",
             remedy="split the axis into two (nl.mgrid with one more dimension), "
@@ -122,6 +125,7 @@ class IndexExpression(Index):
     def __bool__(self) -> bool:
         raise KernelError(
             "control flow cannot depend on nl.arange or nl.mgrid",
+            happened="an index expression was used as a condition",
             received=f"an index of shape {self.shape} used as a condition",
             remedy="use the instruction's mask argument",
         )
@@ -170,6 +174,7 @@ class Mask:
     def __or__(self, other: object) -> Mask:
         raise KernelError(
             "a mask is a conjunction of comparisons",
+            happened="two masks were joined with |",
             received="| between masks",
             limit="comparisons of affine expressions, joined with &",
             remedy="issue the instruction once for each part",
@@ -178,6 +183,7 @@ class Mask:
     def __bool__(self) -> bool:
         raise KernelError(
             "control flow cannot depend on nl.arange or nl.mgrid",
+            happened="a mask was used as a condition",
             received="a mask used as a condition",
             remedy="use the instruction's mask argument, and & instead of 'and'",
         )
@@ -226,7 +232,11 @@ class MGridMaker:
         ranges = []
         for item in items:
             if not isinstance(item, slice):
-                raise KernelError("nl.mgrid takes slices", received=f"{item!r}")
+                raise KernelError(
+                    "nl.mgrid takes slices",
+                    happened=f"nl.mgrid was indexed with a {type(item).__name__}",
+                    received=f"{item!r}",
+                )
             start = 0 if item.start is None else item.start
             step = 1 if item.step is None else item.step
             ranges.append(_range("nl.mgrid", start, item.stop, step))
@@ -244,6 +254,7 @@ def _range(where: str, *args: object) -> range:
     if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
         raise ShapeError(
             f"{where} takes ([start,] stop[, step]) and has at least one index",
+            happened=f"{where} was given a range without an index",
             received=", ".join(map(str, numbers)) or "no argument",
             remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
         )

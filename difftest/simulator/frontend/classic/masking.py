@@ -46,6 +46,7 @@ def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
     elif len(axes_there) < len(shape):
         raise ShapeError(
             "a masked instruction's operands have its shape, or repeat in it",
+            happened=f"an operand does not fit the mask of an instruction of shape {list(full)}",
             received=f"{tile!r} in an instruction of shape {list(full)}",
         )
     strides = padded(tile, tile.strides, len(shape))
@@ -101,6 +102,7 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
         return True if array.all() else array
     raise KernelError(
         "a mask is made of comparisons of nl.arange, loop and program indices",
+        happened=f"a {type(mask).__name__} was given as a mask",
         received=f"{type(mask).__name__}",
         remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
     )
@@ -111,6 +113,7 @@ def no_mask(mask: object, where: str) -> None:
     if mask is not None and mask is not True:
         raise KernelError(
             f"{where} takes no mask here",
+            happened=f"{where} got a mask",
             received=f"mask={mask!r}",
             remedy="use nisa.dma_copy with oob_mode=nisa.oob_mode.skip",
         )

@@ -46,6 +46,7 @@ def memory_of(buffer: object, where: str) -> Space:
         return buffer.space
     raise KernelError(
         f"{where} takes buffer as one of NKI's memories",
+        happened=f"{where} got {buffer!r:.40} as buffer",
         received=f"buffer={buffer!r}",
         limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
     )

@@ -33,7 +33,11 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     op = ALU_OPS[name]
     left, right = tile_or_number(x, "x", where), tile_or_number(y, "y", where)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
-        raise KernelError(f"{where} takes at least one tile", received=f"{x!r} and {y!r}")
+        raise KernelError(
+            f"{where} takes at least one tile",
+            happened=f"{where} got no tile",
+            received=f"{x!r} and {y!r}",
+        )
     if dtype is None:
         if op.comparison:
             dtype = BOOL

@@ -64,6 +64,7 @@ def matmul(
     if moving.space is Space.PSUM:
         raise BufferError(
             "nl.matmul reads its operands from SBUF",
+            happened="nl.matmul got y in psum",
             received=f"y = {moving!r}",
             remedy="copy it first (nl.copy)",
         )
@@ -76,6 +77,7 @@ def _matmul_mask(mask: object) -> bool | None:
         return None if mask is None else bool(mask)
     raise KernelError(
         "a matmul has three axes, so a mask over two of them is ambiguous",
+        happened="nl.matmul got a mask over index expressions",
         received=f"mask={mask!r}",
         limit="a condition on loop and program indices",
         remedy="slice the operands instead",
@@ -109,7 +111,11 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
     no_extras("nl.transpose", kwargs)
     data = on_chip(x, "nl.transpose")
     if len(data.tile_shape()) != 2:
-        raise ShapeError("nl.transpose takes two dimensions", received=f"{data!r}")
+        raise ShapeError(
+            "nl.transpose takes two dimensions",
+            happened=f"nl.transpose got a tile of {len(data.tile_shape())} dimensions",
+            received=f"{data!r}",
+        )
     no_mask(mask, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)

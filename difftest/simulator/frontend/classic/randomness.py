@@ -38,6 +38,7 @@ def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
     if not 0 <= value < 2**SEED_BITS:
         raise KernelError(
             f"a seed has {SEED_BITS} bits and no sign",
+            happened=f"the seed is {value}",
             received=f"{value}",
             limit=f"0 to {2**SEED_BITS - 1}",
         )
@@ -50,6 +51,7 @@ def _seed_held(seed: Tile) -> int:
     if values.size != 1 or not float(values.item()).is_integer():
         raise KernelError(
             "a seed is one integer",
+            happened="the seed is not one integer",
             received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
         )
     return int(values.item())

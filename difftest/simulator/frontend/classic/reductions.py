@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_dtype, name_of
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.classic.destination import assignment_target
@@ -79,11 +79,16 @@ def loop_reduce(
     """
     no_extras("nl.loop_reduce", kwargs)
     if mask is not None:
-        raise KernelError("nl.loop_reduce takes no mask here", received=f"mask={mask!r}")
+        raise KernelError(
+            "nl.loop_reduce takes no mask here",
+            happened="nl.loop_reduce got a mask",
+            received=f"mask={mask!r}",
+        )
     target = assignment_target("nl.loop_reduce", Tensor)
     if dtype is not None and as_dtype(dtype) != target.dtype:
         raise KernelError(
             "nl.loop_reduce reduces into its destination's dtype",
+            happened=f"nl.loop_reduce got a dtype beside a tile of {name_of(target.dtype)}",
             received=f"dtype={dtype!r} for {target!r}",
         )
     update(alu_op(op, "nl.loop_reduce").name, target, on_chip(x, "nl.loop_reduce"))

@@ -44,6 +44,7 @@ def affine_select(
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         raise KernelError(
             "affine_select takes one comparison of index expressions as pred",
+            happened="affine_select got a pred that is not one comparison",
             received=f"{pred!r}",
             remedy="for a more complex condition use nl.where",
         )

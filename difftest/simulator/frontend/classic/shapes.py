@@ -38,11 +38,14 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
             sizes.append(size.__index__())
         except (AttributeError, TypeError):
             raise ShapeError(
-                f"{where} takes a shape of integers", received=f"{size!r} at axis {axis}"
+                f"{where} takes a shape of integers",
+                happened=f"{where} got a shape with the size {size!r:.40}",
+                received=f"{size!r} at axis {axis}",
             ) from None
     if not sizes or min(sizes) < 1 or len(marked) > 1:
         raise ShapeError(
             f"{where} takes a shape of positive sizes with at most one nl.par_dim",
+            happened=f"{where} got the shape {shape!r:.40}",
             received=f"{shape!r}",
             remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
         )

@@ -32,6 +32,7 @@ class Tensor(Tile, AnyTensor):
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise KernelError(
             "a tile is not an array: its values exist when the kernel runs, not when it is traced",
+            happened="a tile was used as a NumPy array",
             received=f"{self!r} used as a NumPy array",
             remedy="use the functions of nki.language; return a tensor to see its values",
         )
@@ -47,6 +48,7 @@ class Tensor(Tile, AnyTensor):
         if isinstance(target, IndirectTile):
             raise KernelError(
                 "a tile of indices on the left of '=' is not a copy that the engines make",
+                happened="a value was assigned to elements named by a tile of indices",
                 received=f"assignment to {target!r}",
                 remedy="use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
             )
@@ -170,12 +172,14 @@ def assign(target: Tile, value: Any) -> None:
     if isinstance(value, Index):
         raise KernelError(
             "an index is not a tile",
+            happened="an index expression was assigned to a tile",
             received=f"assignment of {value!r}",
             remedy="make a tile of it: nisa.iota(index, dtype=nl.int32)",
         )
     if isinstance(value, IndirectTile):
         raise KernelError(
             "a tile of indices on the right of '=' is not a copy that the engines make",
+            happened="elements named by a tile of indices were assigned to a tile",
             received=f"{value!r}",
             remedy="use nisa.tensor_copy_dynamic_src",
         )
@@ -210,6 +214,6 @@ def _check_assignment(target: Tile, source: Tile) -> None:
     if have[0] != want[0] or not fits:
         raise ShapeError(
             "an assignment's value has its target's shape, or repeats along free dimensions",
-            happened="a value of another shape was assigned",
+            happened=f"a value {list(source.shape)} was assigned to {list(target.shape)}",
             received=f"target {list(target.shape)}, value {list(source.shape)}",
         )

@@ -33,6 +33,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
     if accumulate is not None and not isinstance(accumulate, (bool, np.bool_)):
         raise KernelError(
             "nc_matmul takes accumulate as True, False or None",
+            happened=f"nc_matmul got accumulate={accumulate!r:.40}",
             received=f"accumulate={accumulate!r:.60}",
         )
     if accumulate is not None and not accumulate:
@@ -56,6 +57,7 @@ def _check_start(dst: Tile) -> None:
     if dst.unwritten() is not None:
         raise KernelError(
             "accumulate=True adds to what a matmul wrote before",
+            happened="nc_matmul was to add to what nothing had written",
             received=f"{dst!r}, of which elements were never written",
             remedy="use accumulate=False for the first matmul (accumulate=(i > 0)), or leave "
             "accumulate out",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.trace import Engine, Space
 
 engine: Any = Enum(
@@ -19,7 +19,8 @@ reduce_cmd: Any = Enum(
 dge_mode: Any = Enum("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
 oob_mode: Any = Enum("oob_mode", {"error": 0, "skip": 1})
 matmul_perf_mode: Any = Enum("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
-nc_version: Any = Enum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+nc_version: Any = IntEnum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+"""Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
 dma_engine: Any = Enum("dma_engine", {"dma": 1, "gpsimd_dma": 2})
 
 
@@ -39,23 +40,32 @@ _SPACES = {
     MemoryRegion.shared_hbm: Space.SHARED_HBM,
 }
 _REGIONS = {space: region for region, space in _SPACES.items()}
+_NAMED = {region.value: space for region, space in _SPACES.items()} | {"hbm": Space.PRIVATE_HBM}
 _ENGINES = {member: Engine[member.name.upper()] for member in engine if member.name != "sync"}
 
 
 def space_of(buffer: object, where: str) -> Space:
     """The simulator's memory for a member of ``nl.MemoryRegion``.
 
+    Its name as a string, and None for SBUF, are accepted where the level has them (to NKI 0.2).
+
     Raises
     ------
-    KernelError : it is none; names of buffers as strings ended with NKI 0.3 (migration guide).
+    KernelError : it is none.
     """
     if isinstance(buffer, MemoryRegion):
         return _SPACES[buffer]
+    if buffer is None:
+        check_level("buffer=None")
+        return Space.SBUF
+    if isinstance(buffer, str) and buffer in _NAMED:
+        check_level("a buffer named by a string")
+        return _NAMED[buffer]
     raise KernelError(
         f"{where} takes buffer as a memory of nki.language",
+        happened=f"{where} got {buffer!r:.40} as buffer",
         received=f"buffer={buffer!r}",
         limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-        remedy=f"write nl.{buffer}" if isinstance(buffer, str) else None,
     )
 
 
@@ -76,6 +86,7 @@ def engine_of(value: object, where: str) -> Engine:
     except (KeyError, TypeError):
         raise KernelError(
             f"{where} takes engine as a member of nki.isa.engine",
+            happened=f"{where} got {value!r:.40} as engine",
             received=f"engine={value!r}",
             limit=", ".join(f"nisa.engine.{member.name}" for member in _ENGINES),
         ) from None
@@ -84,8 +95,8 @@ def engine_of(value: object, where: str) -> Engine:
 def member_of(kind: Any, value: object, where: str) -> Any:
     """``value`` as a member of one of the enumerations of ``nki.isa``.
 
-    The number of a member is accepted with a warning: it ended with NKI 0.3 (migration guide), and
-    kernels of aws-neuron/nki-library still write it (``dge_mode=3``, commit of 2026-04-13).
+    The number of a member is accepted where the level has it (to NKI 0.2): kernels of
+    aws-neuron/nki-library still write it (``dge_mode=3``, commit of 2026-04-13).
 
     Raises
     ------
@@ -95,14 +106,11 @@ def member_of(kind: Any, value: object, where: str) -> Any:
         return value
     numbered = [member for member in kind if type(value) is int and member.value == value]
     if numbered:
-        warnings.warn(
-            f"{where} takes {kind.__name__}={value} as {numbered[0]}: NKI 0.3 ended raw integers "
-            "for enumerations",
-            stacklevel=3,
-        )
+        check_level("a number for a member of an enumeration")
         return numbered[0]
     raise KernelError(
         f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
+        happened=f"{where} got {value!r:.40} as {kind.__name__}",
         received=f"{kind.__name__}={value!r}",
         limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
     )

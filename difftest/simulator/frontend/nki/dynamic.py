@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import Array, DType, name_of
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -20,9 +21,10 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.frontend.nki import views
+from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
 
 
 class Rows(NamedTuple):
-    """The dimension that is indexed: elements from one row to the next, and how many there are."""
+    """The dimension that is indexed: elements from one row to the next, and how many there are.
+
+    ``dtype`` is the one in whose elements the view counts; None for the tensor's own.
+    """
 
     unit: int
     size: int
+    dtype: DType | None = None
 
 
 class DynamicView(IndirectTile):
@@ -59,9 +65,9 @@ class DynamicView(IndirectTile):
         *,
         whole: bool,
     ) -> None:
-        size = owner.storage.data.size
-        base = type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
-        super().__init__(base, ())
+        dtype = owner.dtype if rows.dtype is None else rows.dtype
+        size = owner.storage.size * owner.storage.dtype.itemsize // dtype.itemsize
+        super().__init__(_flat(owner, size, dtype), ())
         self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
         self.whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
@@ -126,7 +132,8 @@ class DynamicView(IndirectTile):
         if not inside.all():
             return None
         start = self.layout.offset + int(self.offsets()[0]) * self.rows.unit
-        return self.owner._view(self.layout._replace(offset=start))
+        shape, strides = self.layout.shape, self.layout.strides
+        return self.owner.with_pattern(shape, strides, start, self.dtype)
 
     def locate(self) -> tuple[tuple[Array, ...], Array]:
         """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
@@ -155,6 +162,7 @@ class DynamicView(IndirectTile):
             wrong = int(np.flatnonzero(~kept)[0])
             raise OutOfBoundsError(
                 "an offset held in SBUF stays inside its tensor",
+                happened=f"an offset held in SBUF left its tensor: {int(rows[wrong])}",
                 received=f"offset {int(rows[wrong])} (element {wrong} of {self.index!r}) into "
                 f"{self.owner!r}, in steps of {self.rows.unit} elements",
                 limit=f"0 to {self.rows.size - 1}",
@@ -164,49 +172,117 @@ class DynamicView(IndirectTile):
 
     # -- views of it -----------------------------------------------------------------------------
 
-    def _derived(self, layout: Layout) -> DynamicView:
+    def _derived(self, change: Callable[..., Layout], *args: Any) -> DynamicView:
+        """A view of the view: the dimension of the offsets stays, as the partitions' on chip."""
+        layout = change(self.layout._replace(on_chip=self.layout.on_chip or not self.whole), *args)
+        return self._with(layout._replace(on_chip=self.layout.on_chip))
+
+    def _with(self, layout: Layout) -> DynamicView:
         return DynamicView(self.owner, layout, self.index, self.rows, whole=self.whole)
 
     def __getitem__(self, key: Any) -> DynamicView:
         if key is Ellipsis:
             return self
-        view: DynamicView = self._refuse("indexing")
-        return view
+        first = key[0] if isinstance(key, tuple) and key else key
+        if not self.whole and first is not Ellipsis and first != slice(None):
+            self._refuse("indexing of the dimension of the offsets")
+        return self._with(views.index(self.layout, key))
 
+    @public
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> DynamicView:
+        """As of a tensor; not of the dimension of the offsets."""
+        self._check_free(dim, "slice")
+        return self._with(views.cut(self.layout, dim, start, end, step))
+
+    @public
+    def select(self, dim: int, index: Any) -> Any:
+        """As of a tensor, with an integer; not of the dimension of the offsets."""
+        self._check_free(dim, "select")
+        if isinstance(index, DeviceValue) or not is_integer(index):
+            self._refuse("select with an index held in SBUF")
+        return self._with(views.pick(self.layout, dim, index))
+
+    @public
     def reshape(self, shape: Any) -> DynamicView:
-        """The same elements in another shape; the dimension of the rows stays."""
-        layout = views.reshape(self.layout._replace(on_chip=not self.whole), shape)
-        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+        """The same elements in another shape; the dimension of the offsets stays."""
+        return self._derived(views.reshape, shape)
 
+    @public
     def permute(self, dims: Any) -> DynamicView:
-        """The dimensions in another order; that of the rows stays first."""
-        layout = views.permute(self.layout._replace(on_chip=not self.whole), dims)
-        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+        """The dimensions in another order; that of the offsets stays first."""
+        return self._derived(views.permute, dims)
 
+    @public
     def expand_dim(self, dim: int) -> DynamicView:
-        """A new dimension of size 1, not before that of the rows."""
-        layout = views.expand(self.layout._replace(on_chip=not self.whole), dim)
-        return self._derived(layout._replace(on_chip=self.layout.on_chip))
+        """A new dimension of size 1, not before that of the offsets."""
+        return self._derived(views.expand, dim)
 
-    def _refuse(self, what: str) -> Any:
+    @public
+    def squeeze_dim(self, dim: int) -> DynamicView:
+        """Without a dimension of size 1; that of the offsets stays."""
+        return self._derived(views.squeeze, dim)
+
+    @public
+    def broadcast(self, dim: int, size: int) -> DynamicView:
+        """A dimension of size 1 repeated; not that of the offsets."""
+        return self._derived(views.broadcast, dim, size)
+
+    @public
+    def reshape_dim(self, dim: int, shape: Any) -> DynamicView:
+        """One dimension as several; that of the offsets stays."""
+        return self._derived(views.split, dim, shape)
+
+    @public
+    def flatten_dims(self, start_dim: int, end_dim: int) -> DynamicView:
+        """Adjacent dimensions as one; that of the offsets stays."""
+        return self._derived(views.flatten, start_dim, end_dim)
+
+    @public
+    def rearrange(self, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None) -> DynamicView:
+        """Dimensions split, permuted and merged by name; that of the offsets stays first."""
+        return self._derived(views.rearrange, src_pattern, dst_pattern, fixed_sizes)
+
+    @public
+    def is_contiguous(self) -> bool:
+        """Whether the elements are adjacent in row-major order, wherever the offset puts them."""
+        return views.contiguous(self.layout)
+
+    def _check_free(self, dim: Any, what: str) -> None:
+        """Raise unless a dimension is not that of the offsets."""
+        if not self.whole and is_integer(dim) and dim in (0, -self.ndim):
+            self._refuse(f"{what} of the dimension of the offsets")
+
+    def _refuse(self, what: str) -> NoReturn:
         raise KernelError(
-            "an indirect view takes no further index",
+            "an indirect view takes one dynamic offset, and its dimension stays whole",
+            happened=f"{what} was asked of a view that is already indirect",
             received=f"{what} of {self!r}",
             remedy="slice the tensor before select, vector_select or ap with an offset; "
             "is_indirect() tells such views",
         )
 
-    def select(self, dim: int, index: Any) -> Any:
+    @public
+    def vector_select(self, dim: int, vector_offset: Any) -> NoReturn:
         """Not possible twice."""
-        return self._refuse("select")
+        self._refuse("vector_select")
 
-    def vector_select(self, dim: int, vector_offset: Any) -> Any:
-        """Not possible twice."""
-        return self._refuse("vector_select")
+    @public
+    def view(self, dtype: object) -> NoReturn:
+        """Not of an indirect view."""
+        self._refuse("view(dtype)")
+
+    reinterpret_cast = view
 
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
         return self.owner.ap(*args, **kwargs)
+
+
+def _flat(owner: NkiTensor, size: int, dtype: DType) -> NkiTensor:
+    """The whole storage, one element after the other; on chip partition after partition."""
+    if dtype == owner.storage.dtype:
+        return type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
+    return type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0, owner._held_as(dtype))
 
 
 # -- how they come to be ---------------------------------------------------------------------------
@@ -219,6 +295,7 @@ def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
     if not (0 if tensor.in_hbm else 1) <= axis < tensor.ndim:
         raise ShapeError(
             "select with an index held in SBUF takes a free dimension on chip",
+            happened=f"a dynamic select was to walk dimension {dim} of {tensor.ndim}",
             received=f"select({dim}, ...) of {tensor!r}",
             remedy="on chip every partition is accessed alike: select a free dimension",
         )
@@ -235,7 +312,11 @@ def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
 def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
     """``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
-        raise ShapeError("vector_select takes dimension 0", received=f"dim {dim} of {tensor!r}")
+        raise ShapeError(
+            "vector_select takes dimension 0",
+            happened=f"vector_select was to select along dimension {dim}",
+            received=f"dim {dim} of {tensor!r}",
+        )
     layout = tensor._layout()
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     rows = Rows(unit=layout.strides[0], size=layout.shape[0])
@@ -250,7 +331,9 @@ def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dyn
     held = _held(index, "scalar_offset")
     if held.size != 1:
         raise ShapeError(
-            "a scalar offset is one element in SBUF, shape (1, 1)", received=f"{held!r}"
+            "a scalar offset is one element in SBUF, shape (1, 1)",
+            happened=f"a scalar offset has {held.size} elements",
+            received=f"{held!r}",
         )
     return DynamicView(tensor, layout, held, rows, whole=True)
 
@@ -261,6 +344,7 @@ def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dy
     if not tensor.in_hbm:
         raise BufferError(
             "a vector of offsets indexes a tensor in HBM",
+            happened=f"a vector of offsets was to index a tensor in {tensor.space.value}",
             received=f"vector_offset of {tensor!r}",
             limit="hbm",
             remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
@@ -268,6 +352,7 @@ def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dy
     if held.size < layout.shape[0]:
         raise ShapeError(
             "vector_offset has one offset for each row of the pattern",
+            happened=f"a pattern of {layout.shape[0]} rows got {held.size} offsets",
             received=f"{held.size} offsets for {layout.shape[0]} rows",
         )
     return DynamicView(tensor, layout, held, rows, whole=False)
@@ -278,13 +363,20 @@ def _held(index: Any, what: str) -> Tile:
     if not isinstance(index, Tile):
         raise KernelError(
             f"{what} is a tensor of integers in SBUF",
+            happened=f"{what} is a {type(index).__name__}",
             received=f"{type(index).__name__} {index!r:.60}",
         )
     if index.space is not Space.SBUF:
-        raise BufferError(f"{what} lies in SBUF", received=f"{index!r}", limit="sbuf")
+        raise BufferError(
+            f"{what} lies in SBUF",
+            happened=f"{what} lies in {index.space.value}",
+            received=f"{index!r}",
+            limit="sbuf",
+        )
     if index.dtype.kind not in "iu":
         raise DtypeError(
             f"{what} holds integers",
+            happened=f"{what} holds {name_of(index.dtype)}",
             received=f"{name_of(index.dtype)}",
             limit="int32, uint32 and smaller integers",
         )

@@ -34,7 +34,11 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then.
     """
     if dst is None:
-        raise KernelError(f"{instruction.name} takes a tensor as dst", received="None")
+        raise KernelError(
+            f"{instruction.name} takes a tensor as dst",
+            happened=f"{instruction.name} got no dst",
+            received="None",
+        )
     indices: tuple[Tile, ...] = ()
     if type(dst) is DynamicView:
         dst, indices = settle(dst), dst.index_tiles
@@ -59,6 +63,7 @@ def settle(view: DynamicView) -> Any:
     if not view.whole:
         raise KernelError(
             "an offset for each row is for the DMA engines",
+            happened="an engine was given a view with an offset for each row",
             received=repr(view),
             remedy="gather into SBUF with nisa.dma_copy first",
         )

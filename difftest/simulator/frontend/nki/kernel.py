@@ -43,9 +43,17 @@ class NkiKernel:
     by_reference = True
     """Arguments may be written: they are updated in place."""
 
-    def __init__(self, function: Callable[..., Any], *, grid: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        grid: tuple[int, ...] = (),
+        level: str | None = None,
+    ) -> None:
         self.function = function
         self.grid = grid
+        self.level = level
+        """The level of NKI whose modules made the kernel; None for all of them."""
         functools.update_wrapper(self, function)
 
     @property
@@ -58,11 +66,12 @@ class NkiKernel:
         if len(grid) != 1 or not 1 <= grid[0] <= MOST_CORES:
             raise KernelError(
                 "kernel[n] names the cores of one logical NeuronCore",
+                happened=f"a kernel was launched on the grid [{', '.join(map(str, grid))}]",
                 received=f"{self.function.__name__}[{', '.join(map(str, grid))}]",
                 limit="kernel[1] or kernel[2]",
                 remedy="write a loop over larger grids inside the kernel",
             )
-        return NkiKernel(self.function, grid=grid)
+        return NkiKernel(self.function, grid=grid, level=self.level)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:
         """The same kernel: a schedule changes no value."""
@@ -74,6 +83,7 @@ class NkiKernel:
         if self.grid:
             raise KernelError(
                 "a kernel with a grid is not called inside another kernel",
+                happened="a kernel called another one with a grid",
                 received=repr(self),
                 remedy="call it without the grid",
             )
@@ -97,6 +107,7 @@ def machine_of(target: str | None) -> Machine:
     if machine is None:
         raise KernelError(
             f"{TARGET_VARIABLE} names a machine",
+            happened=f"{TARGET_VARIABLE} is {target}, which is not modelled",
             received=f"{TARGET_VARIABLE}={target}",
             limit=f"{', '.join(TARGETS)}: {', '.join(MACHINES)} are modelled",
         )
@@ -105,10 +116,15 @@ def machine_of(target: str | None) -> Machine:
 
 def jit(fn: Any = None, **kwargs: Any) -> Any:
     """``@nki.jit``, ``@nki.jit(...)`` and ``nki.jit(function)``."""
+    return _jit(fn, None, kwargs)
+
+
+def _jit(fn: Any, level: str | None, kwargs: Mapping[str, Any]) -> Any:
     for name, value in kwargs.items():
         if name == "platform_target":
             raise KernelError(
                 "nki.jit takes no platform_target since NKI 0.3",
+                happened=f"nki.jit got platform_target={value!r:.40}",
                 received=f"platform_target={value!r}",
                 remedy=f"set the environment variable {TARGET_VARIABLE}={value}, or launch with "
                 "machine=",
@@ -116,19 +132,21 @@ def jit(fn: Any = None, **kwargs: Any) -> Any:
         if name not in _IGNORED:
             raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
         if name == "mode":
-            warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=2)
-    if fn is None:
-        return functools.partial(jit, **{k: v for k, v in kwargs.items() if k != "mode"})
-    return as_nki_kernel(fn)
+            warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=3)
+    return functools.partial(as_nki_kernel, level=level) if fn is None else as_nki_kernel(fn, level)
 
 
-def as_nki_kernel(kernel: Any) -> NkiKernel:
-    """``kernel`` itself, or a plain function as one."""
+def as_nki_kernel(kernel: Any, level: str | None = None) -> NkiKernel:
+    """``kernel`` itself, or a plain function as one of a level."""
     if isinstance(kernel, NkiKernel):
         return kernel
     if callable(kernel):
-        return NkiKernel(kernel)
-    raise KernelError("a kernel is a function", received=f"{type(kernel).__name__} {kernel!r:.80}")
+        return NkiKernel(kernel, level=level)
+    raise KernelError(
+        "a kernel is a function",
+        happened=f"a {type(kernel).__name__} was to be a kernel",
+        received=f"{type(kernel).__name__} {kernel!r:.80}",
+    )
 
 
 class Simulation:
@@ -150,6 +168,22 @@ def simulate(kernel: Any) -> Simulation:
     ``nki.simulate(kernel[2])`` and ``nki.simulate(kernel)[2]`` run it on two cores.
     """
     return Simulation(as_nki_kernel(kernel))
+
+
+def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
+    """``nki.jit`` and ``nki.simulate``, whose kernels are of a level of NKI."""
+    if level is None:
+        return {"jit": jit, "simulate": simulate}
+
+    @functools.wraps(jit)
+    def leveled_jit(fn: Any = None, **kwargs: Any) -> Any:
+        return _jit(fn, level, kwargs)
+
+    @functools.wraps(simulate)
+    def leveled_simulate(kernel: Any) -> Simulation:
+        return Simulation(as_nki_kernel(kernel, level))
+
+    return {"jit": leveled_jit, "simulate": leveled_simulate}
 
 
 def warn_of_private(returned: Iterable[Any]) -> None:

@@ -1,8 +1,10 @@
-"""The levels of NKI: since which one a name exists, and with which one it ended.
+"""The levels of NKI: since which one a name, an argument or a method exists, and until which.
 
-Source: the release notes and the migration guide at v2.32.0; those of 0.7 as its pages say. A
-launch takes a level (``launch(..., level="0.5")``): names of other levels raise then. Without one
-all names exist, and those that have ended warn.
+A launch takes a level (``launch(..., level="0.5")``): what other levels alone have raises then.
+Without one all exists, and what has ended warns. Source: the stubs ``nki/api/nki/*/__init__.py``
+of the documentation at v2.28.1 (NKI 0.2), v2.29.1 (0.3), v2.30.0 (0.4), v2.31.1 (0.5) and v2.32.0
+(0.6), one against the next, with the release notes and the migration guide at v2.32.0; rows of 0.7
+as the pages of v2.33 say.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ from __future__ import annotations
 import warnings
 from typing import NamedTuple
 
-from difftest.simulator.core import current
+from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, kernel_location
 
 
 class LevelWarning(UserWarning):
-    """A kernel uses what a later level of NKI does not have."""
+    """A kernel uses what the newest level of NKI does not have."""
 
 
 class Lifetime(NamedTuple):
-    """The levels that have a name: from ``since`` up to, and without, ``ended``."""
+    """The levels that have a thing: from ``since`` up to, and without, ``ended``."""
 
     since: str
     ended: str | None
@@ -27,39 +29,165 @@ class Lifetime(NamedTuple):
 
 
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
-LIFETIMES = {
-    "nl.dynamic_range": Lifetime("0.3", "0.7", "nl.fori_loop"),
-    "nl.fori_loop": Lifetime("0.6", None, "nl.dynamic_range"),
-    "nl.while_loop": Lifetime("0.6", None, "a loop over Python integers"),
-    "nisa.scalar_load": Lifetime("0.7", None, "nisa.register_load"),
-    "nisa.scalar_store": Lifetime("0.7", None, "nisa.register_store"),
+_ORDER = ("0.2", *LEVELS)
+
+_BEFORE_03 = {
+    "nl.par_dim": "leave it out: the first dimension is the partitions'",
+    "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
+    "buffer=None": "leave buffer out, or write nl.sbuf",
+    "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
+    "nisa.affine_select with offset third": "write offset=",
+    "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
+    "nisa.register_move(imm)": "write src=",
+    "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
+    "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": "leave it out, and "
+    "pass channel_ids to ncc.collective_permute_implicit",
 }
+"""Idioms of 0.2 that public code still has, and what is written since 0.3."""
+_SINCE_04 = {
+    "nl.abs_max": "nl.maximum of nl.abs of both",
+    "nl.abs_min": "nl.minimum of nl.abs of both",
+    "nl.bypass": "an instruction with fewer operators",
+    "nl.prelu": "nl.relu, and nisa.tensor_scalar for the rest",
+    "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
+    "nl.tile_size.psum_bank_fmax_bytes": "nl.tile_size.psum_fmax, times 4",
+    "nl.tile_size.sbuf_fmax": "nl.tile_size.total_available_sbuf_size, divided by 4",
+    "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
+    "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size, of each partition",
+    "nisa.activate2": "nisa.tensor_scalar, then nisa.activation",
+    "nisa.dma_copy(priority)": "no priority",
+    "nisa.dma_transpose(priority)": "no priority",
+    "nisa.tensor_scalar_reduce(reduce_cmd)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+    "nisa.tensor_scalar_reduce(reduce_init)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+    **{
+        f"ncc.{name}(priority)": "no priority"
+        for name in (
+            *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
+            *("collective_permute", "collective_permute_implicit"),
+            "collective_permute_implicit_reduce",
+        )
+    },
+}
+_SINCE_05 = {
+    "nl.average": "nl.add, and the quotient",
+    "nl.float8_e8m0fnu": "nl.uint8",
+    "nl.tile_size.psum_num_banks": "8",
+    "nisa.get_nc_sub_version": "nisa.get_nc_version",
+    **{
+        f"nl.NkiTensor.{name}": "indexing, reshape or ap"
+        for name in (
+            *("broadcast", "expand_dim", "flatten_dims", "is_contiguous", "is_indirect"),
+            *("permute", "rearrange", "reshape_dim", "select", "slice", "squeeze_dim"),
+        )
+    },
+    "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",
+    "nl.NkiTensor.reinterpret_cast": "view",
+    "nl.NkiTensor.vector_select": "ap(vector_offset=...)",
+    **{
+        f"ncc.{name}(name)": "no name"
+        for name in (
+            *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
+            *("collective_permute", "collective_permute_implicit"),
+            "collective_permute_implicit_current_processing_rank_id",
+            *("collective_permute_implicit_reduce", "rank_id"),
+        )
+    },
+}
+_SINCE_06 = {
+    "nl.fori_loop": "nl.dynamic_range",
+    "nl.while_loop": "a loop over Python integers",
+    "nisa.tensor_scalar_reduce without reduce_res": "pass reduce_res",
+    "nisa.tensor_scalar_reduce(reduce_res_negate)": "nisa.tensor_scalar by -1",
+    "nisa.topk": "nisa.max8",
+    "ncc.all_gather_v": "ncc.all_gather of the longest",
+}
+_SINCE_07 = {
+    "nl.alloc_tiles": "nl.ndarray, once for each tile",
+    "nl.blocks": "loops over slices",
+    "nl.int64": "nl.int32",
+    "nl.tiles": "loops over slices",
+    "nl.uint64": "nl.uint32",
+    "nl.ndarray with an address in HBM": "no address",
+    "nisa.scalar_load": "nisa.register_load",
+    "nisa.scalar_store": "nisa.register_store",
+}
+
+LIFETIMES: dict[str, Lifetime] = {
+    **{name: Lifetime("0.2", "0.3", instead) for name, instead in _BEFORE_03.items()},
+    **{name: Lifetime("0.4", None, instead) for name, instead in _SINCE_04.items()},
+    **{name: Lifetime("0.5", None, instead) for name, instead in _SINCE_05.items()},
+    **{name: Lifetime("0.6", None, instead) for name, instead in _SINCE_06.items()},
+    **{name: Lifetime("0.7", None, instead) for name, instead in _SINCE_07.items()},
+    "nisa.tensor_copy_dynamic_dst": Lifetime(
+        "0.2", "0.4", "nisa.tensor_copy with dst.ap(..., scalar_offset=...)"
+    ),
+    "nisa.tensor_copy_dynamic_src": Lifetime(
+        "0.2", "0.4", "nisa.tensor_copy with src.ap(..., scalar_offset=...)"
+    ),
+    "nl.NkiTensor.reshape(new_shape)": Lifetime("0.2", "0.5", "write shape="),
+    "nl.rsqrt of a tile in PSUM": Lifetime("0.2", "0.5", "nisa.activation(op=nl.rsqrt)"),
+    "nl.dynamic_range": Lifetime("0.2", "0.7", "nl.fori_loop"),
+}
+"""What not all levels have: a name, ``name(argument)``, or a use in words."""
+
+
+def arguments_of(function: str) -> dict[str, str]:
+    """Those arguments of a function that have a row, and the row's name."""
+    return {
+        name[len(function) + 1 : -1]: name for name in LIFETIMES if name.startswith(f"{function}(")
+    }
 
 
 def check_level(name: str) -> None:
-    """Check a name against the level of the launch.
+    """Check a use that has a row against the level of the launch; outside one nothing is checked.
 
     Raises
     ------
-    KernelError : the level does not have it. Without a level, a name that has ended gives a
+    KernelError : the level does not have it. Without a level, what has ended gives a
         :class:`LevelWarning`.
     """
-    since, ended, instead = LIFETIMES[name]
+    if not is_running():
+        return
+    since, ended, _ = LIFETIMES[name]
     level = current().level
     if level is None:
         if ended is not None:
             warnings.warn(
-                LevelWarning(f"{name} ended with NKI {ended}: use {instead} ({kernel_location()})"),
+                LevelWarning(f"{name} ended with NKI {ended}: {_remedy(name)} {_place()}"),
                 stacklevel=4,
             )
         return
-    at = LEVELS.index(level)
-    if at < LEVELS.index(since) or (ended is not None and at >= LEVELS.index(ended)):
+    at = _ORDER.index(level)
+    if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
         raise KernelError(
             f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
+            happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",
-            remedy=f"use {instead}, or launch with another level=",
+            remedy=f"{_remedy(name)}, or launch with another level=",
         )
+
+
+def check_name(name: str) -> None:
+    """Check the access to a name, of which most have no row, as :func:`check_level` does."""
+    if name in LIFETIMES:
+        check_level(name)
+
+
+def ending(name: str) -> str:
+    """What became of a name that the simulator has at no level, to be added to an error's text."""
+    row = LIFETIMES.get(name)
+    return "" if row is None else f": it ended with NKI {row.ended}; {_remedy(name)}"
+
+
+def _remedy(name: str) -> str:
+    """What to do instead, as an imperative."""
+    instead = LIFETIMES[name].instead
+    verbs = ("write ", "leave ", "pass ")
+    return instead if instead.startswith(verbs) else f"use {instead}"
+
+
+def _place() -> str:
+    return f"({kernel_location()})"
 
 
 def known_level(level: str | None) -> str | None:
@@ -71,6 +199,9 @@ def known_level(level: str | None) -> str | None:
     """
     if level is not None and level not in LEVELS:
         raise KernelError(
-            "level names a level of NKI", received=f"level={level!r}", limit=", ".join(LEVELS)
+            "level names a level of NKI",
+            happened=f"a kernel was launched with level={level!r:.40}",
+            received=f"level={level!r}",
+            limit=", ".join(LEVELS),
         )
     return level

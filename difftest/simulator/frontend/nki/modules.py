@@ -7,12 +7,18 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language, typing
+from difftest.simulator.frontend.nki.levels import known_level
 
 ROOT = "nki"
 
 
-def modules() -> dict[str, ModuleType]:
-    """``nki`` and its submodules, made anew."""
+def modules(level: str | None = None) -> dict[str, ModuleType]:
+    """``nki`` and its submodules, made anew; their kernels are of a level of NKI, if one is named.
+
+    Raises
+    ------
+    KernelError : there is no such level.
+    """
     root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
     root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
     root.__path__ = []
@@ -25,8 +31,7 @@ def modules() -> dict[str, ModuleType]:
         f"{ROOT}.typing": typing,
     }
     for name, value in {
-        "jit": kernel.jit,
-        "simulate": kernel.simulate,
+        **kernel.functions_of(known_level(level)),
         "language": language,
         "isa": isa,
         "collectives": collectives,

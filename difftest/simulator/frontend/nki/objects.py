@@ -5,27 +5,54 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from difftest.simulator.frontend.nki.binding import SignatureError
+
 
 class NKIObject:
     """``nl.NKIObject``: the base class of a kernel's own dataclasses.
 
-    Without an ``__init__`` of its own a class takes its annotated fields as keywords; those left
-    out have their default or None, and ``__post_init__`` is called (NKI Language Guide, v2.32.0).
+    Without an ``__init__`` of its own a class takes its fields in their order or as keywords; those
+    left out have their default or None, and ``__post_init__`` is called (NKI Language Guide,
+    v2.32.0). A default without an annotation makes a field too, also under ``@dataclass``, which by
+    itself would leave it to the class.
     """
 
     __slots__ = ()
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        annotations = vars(cls).get("__annotations__", {})
+        defaults = [name for name, value in vars(cls).items() if _is_default(name, value)]
+        added = [name for name in defaults if name not in annotations]
+        cls.__annotations__ = {**annotations, **dict.fromkeys(added, Any)}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = {
             name: getattr(type(self), name, None)
             for kind in reversed(type(self).__mro__)
             for name in vars(kind).get("__annotations__", {})
         }
-        for name, value in {**fields, **kwargs}.items():
+        given = dict(zip(fields, args, strict=False))
+        twice = sorted(given.keys() & kwargs.keys())
+        if twice or len(args) > len(fields):
+            raise SignatureError(
+                "an object takes a value for each of its fields",
+                received=f"{len(args)} values"
+                + (f", and {', '.join(twice)} once more" if twice else ""),
+                limit=f"{type(self).__name__}({', '.join(fields)})",
+            )
+        for name, value in {**fields, **given, **kwargs}.items():
             setattr(self, name, value)
         after = getattr(self, "__post_init__", None)
         if after is not None:
             after()
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Whether a class attribute is a field's default: no method, no class, not mutable."""
+    dunder = name.startswith("__") and name.endswith("__")
+    behaves = callable(value) or hasattr(type(value), "__get__")
+    return not (dunder or behaves or type(value).__hash__ is None)
 
 
 def is_record(value: object) -> bool:

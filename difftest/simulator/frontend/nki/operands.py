@@ -24,6 +24,7 @@ def same_elements(where: str, **tiles: Any) -> None:
     if len(sizes) > 1:
         raise ShapeError(
             f"{where} takes tiles of the same partitions and elements in each",
+            happened=f"{where} got tiles of different sizes",
             received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
             remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
             "nisa.tensor_scalar for one value in each partition",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from difftest.simulator.dtypes import DType, name_of
-from difftest.simulator.errors import KernelError, NkiError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, NkiError, ShapeError
 from difftest.simulator.frontend.nki.dynamic import Rows, one_offset, row_offsets
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
@@ -43,24 +43,33 @@ def access(
     layout = _layout(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
         return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
-    if dtype != tensor.storage.dtype:
-        raise not_modelled("ap with a dynamic offset and another dtype", f"{tensor!r}")
     if scalar_offset is not None and vector_offset is not None:
         raise KernelError(
-            "ap takes scalar_offset or vector_offset, not both", received=f"both, on {tensor!r}"
+            "ap takes scalar_offset or vector_offset, not both",
+            happened="ap got both scalar_offset and vector_offset",
+            received=f"both, on {tensor!r}",
         )
     dim = as_integer(indirect_dim, "ap with indirect_dim")
     if not 0 <= dim < tensor.ndim:
         raise ShapeError(
             "ap's indirect_dim is a dimension of the tensor",
+            happened=f"ap got indirect_dim={dim} for a tensor of {tensor.ndim} dimensions",
             received=f"indirect_dim={dim} of {tensor!r}",
             limit=f"0 to {tensor.ndim - 1}",
         )
-    rows = Rows(unit=tensor.strides[dim], size=tensor.shape[dim])
+    unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
+    if rest:
+        raise ShapeError(
+            "ap's dynamic offset counts whole elements of dtype",
+            received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as {name_of(dtype)}",
+        )
+    rows = Rows(unit, tensor.shape[dim], dtype)
     if vector_offset is not None:
         if dim:
             raise KernelError(
-                "ap with vector_offset takes indirect_dim 0", received=f"indirect_dim={dim}"
+                "ap with vector_offset takes indirect_dim 0",
+                happened=f"ap got vector_offset with indirect_dim={dim}",
+                received=f"indirect_dim={dim}",
             )
         return row_offsets(tensor, layout, vector_offset, rows)
     return one_offset(tensor, layout, scalar_offset, rows)
@@ -77,11 +86,16 @@ def _layout(
     except (TypeError, ValueError):
         raise KernelError(
             "ap takes a list of [stride, count] pairs, the partitions first",
+            happened="ap got a pattern that is not a list of pairs",
             received=f"pattern={pattern!r:.80}",
             remedy="write tensor.ap(pattern=[[stride, count], ...])",
         ) from None
     if not pairs or any(count < 1 for _, count in pairs):
-        raise ShapeError("ap's counts are at least 1", received=f"pattern={pattern!r:.80}")
+        raise ShapeError(
+            "ap's counts are at least 1",
+            happened="ap got an empty pattern, or a count below 1",
+            received=f"pattern={pattern!r:.80}",
+        )
     storage = tensor.storage
     if not storage.in_hbm:
         stride, count = pairs[0]
@@ -90,6 +104,7 @@ def _layout(
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "
                 "partition: partitions are walked one by one",
+                happened=f"an access pattern on chip has the first stride {stride}, not {step}",
                 received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
                 f"partition stride {stride}",
                 limit=f"{step}",
@@ -99,6 +114,7 @@ def _layout(
         raise KernelError(
             "ap with an offset is called on a whole tensor: AWS's pages say of a sliced view both "
             "that the offset is added to the view's own and that it replaces it",
+            happened=f"ap(offset={offset}) was called on a sliced view",
             received=f"ap(offset={offset}) of {tensor!r}, which begins at element {tensor.offset}",
             remedy="call ap on the tensor that was sliced, or leave offset out",
         )
@@ -107,6 +123,7 @@ def _layout(
         if rest:
             raise ShapeError(
                 "an access pattern of another dtype begins at one of its elements",
+                happened=f"a pattern of {name_of(dtype)} begins inside an element",
                 received=f"{tensor!r} with offset {tensor.offset} as {name_of(dtype)}",
             )
     else:

@@ -15,7 +15,18 @@ _COMMANDS = {
     constants.reduce_cmd.reset: Accumulate.RESET,
     constants.reduce_cmd.reduce: Accumulate.REDUCE,
     constants.reduce_cmd.reset_reduce: Accumulate.RESET_REDUCE,
+    constants.reduce_cmd.load_reduce: Accumulate.LOAD_REDUCE,
 }
+
+
+def plain_command(value: Any, where: str) -> Accumulate:
+    """What an instruction does that only ever reads the registers after it used them.
+
+    Raises
+    ------
+    KernelError : ``value`` is no member of ``nisa.reduce_cmd``.
+    """
+    return _COMMANDS[member_of(constants.reduce_cmd, value, where)]
 
 
 def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
@@ -23,17 +34,10 @@ def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
 
     Raises
     ------
-    KernelError : ``value`` is no member of ``nisa.reduce_cmd`` that the instruction takes, or
-        nothing was accumulated that could be read.
+    KernelError : ``value`` is no member of ``nisa.reduce_cmd``, or nothing was accumulated that
+        could be read.
     """
-    member = member_of(constants.reduce_cmd, value, where)
-    if member not in _COMMANDS:
-        raise KernelError(
-            f"{where} loads no registers",
-            received=f"reduce_cmd.{member.name}",
-            limit=", ".join(f"reduce_cmd.{known.name}" for known in _COMMANDS),
-        )
-    command = _COMMANDS[member]
+    command = plain_command(value, where)
     if into is None or command is not Accumulate.IDLE:
         return command
     if engine not in current().accumulators:

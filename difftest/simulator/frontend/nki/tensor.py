@@ -41,6 +41,7 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
+    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
 
     # -- attributes ------------------------------------------------------------------------------
@@ -55,6 +56,7 @@ class NkiTensor(Tile, NKIObject):
         """The name that the kernel gave it, empty if none."""
         return self.storage.allocation.name
 
+    @public
     def is_contiguous(self) -> bool:
         """Whether the elements are adjacent in row-major order; on chip in each partition."""
         return views.contiguous(self._layout())
@@ -63,6 +65,7 @@ class NkiTensor(Tile, NKIObject):
         """The access pattern as ``[[stride, count], ...]``."""
         return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
 
+    @public
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: no."""
         return False
@@ -85,6 +88,7 @@ class NkiTensor(Tile, NKIObject):
         if target.in_hbm:
             raise KernelError(
                 "tensors in HBM are written by DMA",
+                happened="a value was assigned to a tensor in HBM",
                 received=f"assignment to {target!r}",
                 remedy="use nisa.dma_copy(dst, src) or nl.store(dst, value)",
             )
@@ -100,6 +104,7 @@ class NkiTensor(Tile, NKIObject):
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise KernelError(
             "a tensor is not an array: its values exist when the kernel runs",
+            happened="a tensor was used as a NumPy array",
             received=f"{self!r} used as a NumPy array",
             remedy="return a tensor in nl.shared_hbm to see its values, or nl.device_print it",
         )
@@ -116,12 +121,7 @@ class NkiTensor(Tile, NKIObject):
         """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
         if isinstance(index, DeviceValue) or not is_integer(index):
             return select_one(self, dim, index)
-        layout = self._layout()
-        axis = dim + self.ndim if is_integer(dim) and dim < 0 else dim
-        if not is_integer(axis) or not 0 <= axis < self.ndim:
-            return self._view(views.squeeze(layout, dim))  # raises
-        key = [slice(None)] * self.ndim
-        return self._view(views.index(layout, (*key[:axis], index, *key[axis + 1 :])))
+        return self._view(views.pick(self._layout(), dim, index))
 
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
@@ -158,10 +158,10 @@ class NkiTensor(Tile, NKIObject):
         """Adjacent dimensions, both ends included, as one."""
         return self._view(views.flatten(self._layout(), start_dim, end_dim))
 
-    def reshape(self: Self, shape: Any = None, *, new_shape: Any = None) -> Self:
-        """The same elements in another shape; ``new_shape`` is what NKI 0.4 called ``shape``."""
-        wanted = new_shape if shape is None else shape
-        return self._view(views.reshape(self._layout(), wanted))
+    @public
+    def reshape(self: Self, shape: Any) -> Self:
+        """The same elements in another shape."""
+        return self._view(views.reshape(self._layout(), shape))
 
     @public
     def rearrange(
@@ -179,7 +179,10 @@ class NkiTensor(Tile, NKIObject):
         wanted = as_dtype(dtype)
         return self if wanted == self.dtype else self.reinterpret(wanted)
 
-    reinterpret_cast = view
+    @public
+    def reinterpret_cast(self: Self, dtype: object) -> Self:
+        """:meth:`view` under its other name."""
+        return self.view(dtype)
 
     @public
     def indirect(self, index: Any, num_elem: int | None = None) -> NoReturn:

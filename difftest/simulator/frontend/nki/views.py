@@ -37,6 +37,7 @@ def _axis(layout: Layout, dim: object, what: str, *, first: int = 0, extra: int 
     if not first <= at < ndim:
         raise ShapeError(
             f"{what} names a {'free ' if first else ''}dimension of the tensor",
+            happened=f"{what} was asked of dimension {dim} of {ndim}",
             received=f"dim {dim} of {layout}",
             limit=f"{first} to {ndim - 1}",
             remedy="the partition dimension, 0, stays as it is on chip" if first else None,
@@ -87,6 +88,7 @@ def _spread(layout: Layout, items: tuple[Any, ...]) -> list[Any]:
     if len(ellipses) > 1 or missing < 0:
         raise ShapeError(
             "an index has one item for each dimension, and one '...' at most",
+            happened=f"{len(items)} items were to index {len(layout.shape)} dimensions",
             received=f"{len(items) - len(ellipses)} items for {layout}",
         )
     at = ellipses[0] if ellipses else len(items)
@@ -114,17 +116,21 @@ def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
     else:
         raise KernelError(
             "a tensor is indexed with integers, slices, nl.ds and '...'",
+            happened=f"a tensor was indexed with a {type(item).__name__}",
             received=f"{type(item).__name__} at dimension {axis} of {layout}",
             remedy=_INSTEAD.get(type(item).__name__),
         )
     if step < 1:
         raise KernelError(
-            "a slice has a positive step", received=f"step {step} at dimension {axis} of {layout}"
+            "a slice has a positive step",
+            happened=f"a slice has the step {step}",
+            received=f"step {step} at dimension {axis} of {layout}",
         )
     count = -(-(stop - start) // step)
     if count < 1:
         raise ShapeError(
             "a slice selects at least one element",
+            happened=f"the slice {start}:{stop}:{step} selects no element",
             received=f"{start}:{stop}:{step} at dimension {axis} of {layout}",
         )
     if start < 0 or stop > size:
@@ -144,10 +150,19 @@ _INSTEAD = {
 def _outside(layout: Layout, axis: int, what: str) -> OutOfBoundsError:
     return OutOfBoundsError(
         "an access stays inside its tensor",
+        happened=f"an access left its tensor: {what} of {layout.shape[axis]} elements",
         received=f"{what} at dimension {axis} of {layout}",
         limit=f"0 to {layout.shape[axis] - 1}",
         remedy="correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
     )
+
+
+def pick(layout: Layout, dim: object, number: object) -> Layout:
+    """``tensor.select(dim, index)`` with an integer: one element of a dimension, which goes."""
+    axis = _axis(layout, dim, "select")
+    key: list[object] = [slice(None)] * len(layout.shape)
+    key[axis] = number
+    return index(layout, tuple(key))
 
 
 # -- views -----------------------------------------------------------------------------------------
@@ -160,6 +175,7 @@ def cut(layout: Layout, dim: object, start: object, end: object, step: object) -
     if not 0 <= first < last:
         raise ShapeError(
             "slice takes 0 <= start < end <= the dimension's size",
+            happened=f"slice was to cut {start} to {end}",
             received=f"slice({dim}, {start}, {end}) of {layout}",
         )
     first, count, stride = _range(layout, axis, slice(first, last, step))
@@ -179,11 +195,14 @@ def permute(layout: Layout, dims: Sequence[Any]) -> Layout:
     order = tuple(as_integer(dim, "permute with dims") for dim in dims)
     if sorted(order) != list(range(len(layout.shape))):
         raise ShapeError(
-            "permute takes each dimension once", received=f"permute({order}) of {layout}"
+            "permute takes each dimension once",
+            happened=f"permute got dims {order} for {len(layout.shape)} dimensions",
+            received=f"permute({order}) of {layout}",
         )
     if layout.on_chip and order[0] != 0:
         raise ShapeError(
             "permute keeps the partition dimension first on chip",
+            happened=f"permute was to move dimension {order[0]} to the partitions",
             received=f"permute({order}) of {layout}",
             limit="dims[0] == 0",
             remedy="transpose with nisa.nc_transpose",
@@ -201,6 +220,7 @@ def broadcast(layout: Layout, dim: object, size: object) -> Layout:
     if layout.shape[axis] != 1 or count < 1:
         raise ShapeError(
             "broadcast repeats a dimension of size 1",
+            happened=f"broadcast was to repeat a dimension of {layout.shape[axis]} to {size}",
             received=f"broadcast({dim}, {size}) of {layout}",
         )
     return layout._replace(
@@ -225,6 +245,7 @@ def squeeze(layout: Layout, dim: object) -> Layout:
     if layout.shape[axis] != 1:
         raise ShapeError(
             "squeeze_dim removes a dimension of size 1",
+            happened=f"squeeze_dim was to remove a dimension of {layout.shape[axis]}",
             received=f"squeeze_dim({dim}) of {layout}",
         )
     return layout._replace(
@@ -241,11 +262,13 @@ def split(layout: Layout, dim: object, shape: Any) -> Layout:
     if axis < _free(layout) and len(sizes) > 1:
         raise ShapeError(
             "reshape_dim keeps the partition dimension on chip",
+            happened="reshape_dim was to split the partition dimension",
             received=f"reshape_dim({dim}, {shape}) of {layout}",
         )
     if math.prod(sizes) != layout.shape[axis]:
         raise ShapeError(
             "reshape_dim keeps the number of elements",
+            happened=f"reshape_dim was to split {layout.shape[axis]} elements into {list(sizes)}",
             received=f"reshape_dim({dim}, {shape}) of {layout}",
             limit=f"a product of {layout.shape[axis]}",
         )
@@ -273,6 +296,7 @@ def flatten(layout: Layout, start_dim: object, end_dim: object) -> Layout:
     if merged is None:
         raise ShapeError(
             "flatten_dims merges dimensions that are contiguous in memory",
+            happened="flatten_dims met dimensions that are not contiguous in memory",
             received=f"flatten_dims({start_dim}, {end_dim}) of {layout} with strides "
             f"{list(layout.strides)}",
             remedy="flatten before permute or slice, or copy the view first",
@@ -311,12 +335,14 @@ def reshape(layout: Layout, shape: Any) -> Layout:
     if math.prod(sizes) != math.prod(layout.shape) or min(sizes, default=0) < 1:
         raise ShapeError(
             "reshape keeps the number of elements",
+            happened=f"reshape was to make {math.prod(layout.shape)} elements {math.prod(sizes)}",
             received=f"{layout} to {list(sizes)}: {math.prod(layout.shape)} to "
             f"{math.prod(sizes)} elements",
         )
     if layout.on_chip and sizes[0] != layout.shape[0]:
         raise ShapeError(
             "reshape keeps the partition dimension on chip",
+            happened=f"reshape was to make {layout.shape[0]} partitions {sizes[0]}",
             received=f"{layout} to {list(sizes)}",
             limit=f"shape[0] == {layout.shape[0]}",
             remedy="reshape the free dimensions only, or the tensor in HBM",
@@ -326,6 +352,7 @@ def reshape(layout: Layout, shape: Any) -> Layout:
     if strides is None:
         raise ShapeError(
             "reshape is a view, so the elements that it merges are contiguous in memory",
+            happened="reshape met elements that are not contiguous in memory",
             received=f"{layout} with strides {list(layout.strides)} to {list(sizes)}",
             remedy="reshape before permute or slice, or copy the view first",
         )
@@ -371,6 +398,7 @@ def rearrange(
     if len(source) != len(layout.shape):
         raise ShapeError(
             "rearrange's source pattern names each dimension",
+            happened=f"rearrange got {len(source)} names for {len(layout.shape)} dimensions",
             received=f"{tuple(source)} for {layout}",
         )
     parts = layout
@@ -384,12 +412,14 @@ def rearrange(
     if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
         raise ShapeError(
             "rearrange's patterns have the same names, each once",
+            happened="rearrange got patterns with different names, or one twice",
             received=f"{tuple(source)} to {tuple(target)}",
         )
     for name, size in known.items():
         if name in names and parts.shape[names.index(name)] != size:
             raise ShapeError(
                 "rearrange's sizes are those of the tensor",
+                happened=f"rearrange got {name}={size} for a dimension of another size",
                 received=f"{name}={size} for {parts.shape[names.index(name)]} elements",
             )
     parts = permute(parts, [names.index(name) for name in wanted])

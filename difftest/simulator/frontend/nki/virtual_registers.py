@@ -44,6 +44,7 @@ class DeviceValue(NKIObject):
         if self._value is None:
             raise UnwrittenError(
                 "a register is written before it is read",
+                happened="a register was read that nothing had written",
                 received="a register from nisa.register_alloc()",
                 remedy="nisa.register_alloc(0), nisa.register_move or nisa.register_load first",
             )
@@ -63,6 +64,7 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
+            happened=f"a register's value was asked for: {use}",
             received=f"{use} of {self!r}",
             remedy="loop with nl.fori_loop or nl.while_loop, and index with ap(scalar_offset=...)",
         )
@@ -101,6 +103,7 @@ class VirtualRegister(DeviceValue):
         if self.frozen:
             raise KernelError(
                 "a loop's variable is not written: the loop alone counts",
+                happened=f"{where} was to write a loop's variable",
                 received=f"{where} of a loop variable",
                 remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
             )
@@ -116,7 +119,10 @@ def thirty_two_bits(value: int, where: str) -> int:
     """
     if not -(1 << 31) <= value < 1 << 32:
         raise KernelError(
-            "registers have 32 bits", received=f"{value} in {where}", limit="-2**31 to 2**32 - 1"
+            "registers have 32 bits",
+            happened=f"a register was to hold {value}",
+            received=f"{value} in {where}",
+            limit="-2**31 to 2**32 - 1",
         )
     return value
 
@@ -135,6 +141,7 @@ class NkiScalar(DeviceValue):
             if other.dtype != self.dtype:
                 raise KernelError(
                     "NkiScalars that are calculated with have one dtype",
+                    happened=f"NkiScalars of {self.dtype} and {other.dtype} met",
                     received=f"{self.dtype} and {other.dtype}",
                 )
         elif not is_integer(other) or isinstance(other, DeviceValue):

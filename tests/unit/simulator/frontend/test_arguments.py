@@ -56,7 +56,7 @@ def test_an_argument_that_is_not_honoured_is_named():
     no_extras("nl.load", {})
     with pytest.raises(NotModelledError) as caught:
         no_extras("nl.load", {"cache": 3})
-    assert caught.value.rule == (
+    assert caught.value.happened == (
         "nl.load's argument 'cache' is not modelled by the embedded simulator"
     )
     assert caught.value.received == "cache=3"
@@ -149,7 +149,7 @@ def test_no_function_ignores_an_argument(name):
     functions = name.replace("zeros_like", "ndarray").replace("empty_like", "ndarray")
     functions = functions.replace("nl.zeros", "nl.ndarray").replace("nl.ones", "nl.ndarray")
     functions = functions.replace("nl.full", "nl.ndarray")
-    assert caught.value.rule.startswith(f"{functions}'s argument 'extra' is not modelled")
+    assert caught.value.happened.startswith(f"{functions}'s argument 'extra' is not modelled")
     assert caught.value.received == "extra=1"
 
 

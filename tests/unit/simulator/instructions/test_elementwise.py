@@ -341,7 +341,7 @@ REFUSED = [
         "other partitions",
         lambda x, n: nisa.tensor_tensor(x, x[0:1], np.add),
         "tensor_tensor takes operands with the same number of partitions",
-        "data1 [4, 8], data2 [1, 8]",
+        "data1 [4, 8] float32, data2 [1, 8] float32",
     ),
     (
         "other free sizes",
@@ -449,7 +449,7 @@ REFUSED = [
             data=x, op0=np.add, operand0=1.0, op1=np.add, operand1=x[:, 0:1]
         ),
         "scalar_tensor_tensor takes operands of one shape",
-        "data [4, 8], operand1 [4, 1]",
+        "data [4, 8] float32, operand1 [4, 1] float32",
     ),
 ]
 

@@ -14,7 +14,7 @@ from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
-SHAPED_BY_DST = ("memset", "rand")
+SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
 """They fill what they are given."""
 RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
@@ -40,10 +40,21 @@ def test_a_rule_at_its_limit_and_just_over_it(name, rule, number):
         edge.illegal.check(record)
     assert edge.text in str(caught.value)
     assert type(caught.value) is edge.error
+    check_structure(caught.value)
 
     others = tuple(one for one in record.rules if one.__name__ != rule)
     assert len(others) == len(record.rules) - 1
     assert edge.text not in refusal(edge.illegal, dataclasses.replace(record, rules=others))
+
+
+def check_structure(error):
+    """What happened is the headline, which names the instruction's misuse and not its rule."""
+    headline, *rows = str(error).splitlines()
+    assert headline == error.happened
+    assert rows[0] == f"  rule:     {error.rule}"
+    assert rows[1].startswith("  received: ")
+    assert error.happened not in error.rule
+    assert error.rule not in error.happened
 
 
 def refusal(use, record):
@@ -82,7 +93,7 @@ def use(name, role, **changes):
 
     first, *rest = (tensor(one.name) for one in record.destinations)
     operands = {one.name: tensor(one.name) for one in record.operands}
-    return Use(operands, call.options, first, tuple(rest), engine=call.engine)
+    return Use(operands, call.options, first, tuple(rest), None, call.engine, call.machine)
 
 
 @pytest.mark.parametrize(("name", "role"), ROLES)
@@ -95,6 +106,7 @@ def test_a_buffer_that_a_record_does_not_declare(name, role):
     for space in forbidden:
         with pytest.raises(BufferError, match=f"{name} takes {role} in ") as caught:
             use(name, role, space=space).check(record)
+        check_structure(caught.value)
         assert caught.value.received.startswith(f"{role} = ")
 
 
@@ -104,8 +116,10 @@ def test_a_dtype_that_a_record_does_not_declare(name, role):
     declared = declared_role(record, role)
     allowed = DTYPES if declared.dtypes is None else declared.dtypes
     for dtype in set(DTYPES) - set(allowed):
-        with pytest.raises(DtypeError, match=f"{name} takes {role} of certain dtypes"):
+        with pytest.raises(DtypeError, match=f"{name} takes {role} of certain dtypes") as caught:
             use(name, role, dtype=name_of(dtype)).check(record)
+        check_structure(caught.value)
+        assert caught.value.happened == f"{name} got {role} of {name_of(dtype)}"
 
 
 @pytest.mark.parametrize(("name", "role"), ROLES)
@@ -124,8 +138,10 @@ def test_something_else_in_a_tiles_place(name, role):
             dataclasses.replace(legal, operands={**legal.operands, role: value}) for value in values
         ]
     for each in wrong:
-        with pytest.raises(KernelError, match=f"{name} takes {declared.takes.value} as {role}"):
+        rule = f"{name} takes {declared.takes.value} as {role}"
+        with pytest.raises(KernelError, match=rule) as caught:
             each.check(record)
+        check_structure(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(INSTRUCTIONS))

@@ -377,3 +377,92 @@ def test_what_is_refused(compute, rule, received):
         on_tiles(compute, DATA)
     assert rule in caught.value.rule
     assert received in caught.value.received
+
+
+# -- sums from left to right -----------------------------------------------------------------------
+
+
+def left_to_right(lines, start=0.0):
+    """Each row added one element after the other, in float32, by Python's own loop."""
+    totals = []
+    for line in lines:
+        total = np.float32(start)
+        for value in line:
+            total = np.float32(total + value)
+        totals.append(total)
+    return np.array(totals, np.float32)[:, None]
+
+
+SIZES = [(128, 512), (128, 128), (1, 300), (2, 300), (3, 9), (5, 8), (5, 7), (1, 1)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_float32_sum_is_from_left_to_right(size):
+    """Bit exact on trn1, as published for rows of 128 elements."""
+    data = normal(*size)
+    expected = left_to_right(data)
+    if size[1] >= 128 and size[0] > 1:
+        assert (np.add.reduce(data, axis=1) != expected[:, 0]).any()
+
+    def sums(x):
+        into = [nl.ndarray((size[0], 1), nl.float32) for _ in range(2)]
+        nisa.activation_reduce(nl.copy, x, reduce_op=np.add, reduce_res=into[0])
+        nisa.tensor_scalar_reduce(
+            data=x, op0=np.multiply, operand0=1.0, reduce_op=np.add, reduce_res=into[1]
+        )
+        return nisa.tensor_reduce(np.add, x, 1), nl.sum(x, 1, keepdims=True), *into
+
+    for result in on_tiles(sums, data):
+        assert_array_equal(result, expected)
+
+
+def test_the_sum_over_several_axes_is_in_row_major_order():
+    data = normal(6, 5, 7, 11)
+    both, last, middle = on_tiles(
+        lambda x: (
+            nisa.tensor_reduce(np.add, x, [2, 3]),
+            nisa.tensor_reduce(np.add, x, 3),
+            nl.sum(x, 1),
+        ),
+        data,
+    )
+    assert_array_equal(both.reshape(30, 1), left_to_right(data.reshape(30, 77)))
+    assert_array_equal(last.reshape(-1, 1), left_to_right(data.reshape(-1, 11)))
+    ordered = data.transpose(0, 2, 3, 1).reshape(-1, 5)
+    assert_array_equal(middle.reshape(-1, 1), left_to_right(ordered))
+
+
+def test_a_sum_is_minus_zero_only_of_nothing_but_minus_zeros():
+    data = np.array([[-0.0, -0.0], [-0.0, 0.0], [0.0, -0.0], [1.0, -1.0]], np.float32)
+    result = on_tiles(lambda x: nisa.tensor_reduce(np.add, x, 1), data)
+    assert np.signbit(result)[:, 0].tolist() == [True, False, False, False]
+
+
+def test_the_registers_add_on_to_what_they_hold():
+    """One sum over two instructions, and not the sum of two sums."""
+    data = normal(16, 200)
+
+    def in_two(x):
+        result = nl.ndarray((16, 1), nl.float32)
+        for part, command in ((x[:, :100], "reset_reduce"), (x[:, 100:], "reduce")):
+            nisa.activation(
+                nl.copy,
+                part,
+                reduce_op=np.add,
+                reduce_res=result,
+                reduce_cmd=nisa.reduce_cmd[command],
+            )
+        return result
+
+    expected = left_to_right(data)
+    apart = left_to_right(data[:, :100]) + left_to_right(data[:, 100:])
+    assert (apart != expected).any()
+    assert_array_equal(on_tiles(in_two, data), expected)
+
+
+def test_a_difference_is_from_left_to_right():
+    data = normal(16, 200)
+    negated = np.concatenate([data[:, :1], -data[:, 1:]], axis=1)
+    assert_array_equal(
+        on_tiles(lambda x: nisa.tensor_reduce(np.subtract, x, 1), data), left_to_right(negated)
+    )

@@ -268,4 +268,5 @@ def test_what_is_refused(compute, rule):
 def test_range_select_needs_trn2():
     with pytest.raises(NkiError, match="range_select needs NeuronCore-v3") as caught:
         on_tiles(lambda x: ranged(x), A, machine=TRN1)
-    assert caught.value.received == "trn1"
+    assert caught.value.received == "trn1 (NeuronCore-v2)"
+    assert caught.value.limit == "trn2 and later"

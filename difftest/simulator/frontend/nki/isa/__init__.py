@@ -6,6 +6,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import (
     dge_mode,
     dma_engine,
@@ -62,6 +63,7 @@ from difftest.simulator.frontend.nki.isa.selections import (
     range_select,
     select_reduce,
 )
+from difftest.simulator.frontend.nki.levels import check_name, ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
 from difftest.simulator.frontend.nki.unmodelled import unmodelled
@@ -97,15 +99,18 @@ _DOCUMENTED = unmodelled(
 
 def __getattr__(name: str) -> Any:
     if name in _DOCUMENTED:
+        check_name(f"nisa.{name}")
         return _DOCUMENTED[name]
-    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
+    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}{ending(f'nisa.{name}')}")
 
 
+@public
 def get_nc_version() -> Any:
     """The generation of the machine that runs: a member of ``nisa.nc_version``."""
     return nc_version(current().machine.nc_version)
 
 
+@public
 def get_nc_sub_version() -> int:
     """The revision of the silicon: the first."""
     return 0

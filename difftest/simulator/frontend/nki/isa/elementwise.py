@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import FLOAT32, is_float
+from difftest.simulator.dtypes import FLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
@@ -45,11 +45,16 @@ def scalar_operand(op: AluOp, operand: Any, where: str, name: str) -> Any:
     if operand is None:
         if op.unary:
             return 0
-        raise KernelError(f"{where} takes {name} beside op={op.name}", received=f"{name}=None")
+        raise KernelError(
+            f"{where} takes {name} beside op={op.name}",
+            happened=f"{where} got no {name} for op={op.name}",
+            received=f"{name}=None",
+        )
     if isinstance(operand, Tile) and not op.bitvec and operand.dtype != FLOAT32:
         spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
         raise DtypeError(
             f"'nisa.{where}_arith' op '{name}' must be float32, got '{spelled}'",
+            happened=f"{where}({op.name}) got {name} of {name_of(operand.dtype)}",
             received=f"{name} = {operand!r} with op={op.name}",
             limit="float32",
             remedy="copy it into a float32 tile first (nisa.tensor_copy)",
@@ -75,7 +80,9 @@ def tensor_scalar(
     second = None if op1 is None else alu_op(op1, "tensor_scalar")
     if second is None and operand1 is not None:
         raise KernelError(
-            "tensor_scalar takes op1 and operand1 together", received=f"operand1={operand1!r}"
+            "tensor_scalar takes op1 and operand1 together",
+            happened="tensor_scalar got operand1 without op1",
+            received=f"operand1={operand1!r}",
         )
     operands = (
         data,
@@ -109,7 +116,9 @@ def scalar_tensor_tensor(
     for op in (first, second):
         if op.bitvec:
             raise KernelError(
-                "scalar_tensor_tensor takes arithmetic operators", received=f"op={op.name}"
+                "scalar_tensor_tensor takes arithmetic operators",
+                happened=f"scalar_tensor_tensor got the bitvec operator {op.name}",
+                received=f"op={op.name}",
             )
     operand0 = scalar_operand(first, operand0, "scalar_tensor_tensor", "operand0")
     options = (first, bool(reverse0), second, bool(reverse1))
@@ -145,11 +154,17 @@ def dropout(dst: Any, data: Any, prob: Any, name: str | None = None) -> NkiInstr
     """``dst = data`` with elements replaced by 0 at the given probability."""
     if isinstance(dst, Tile) and isinstance(data, Tile) and dst.dtype != data.dtype:
         raise DtypeError(
-            "dropout's dst has the dtype of its data", received=f"dst {dst!r}, data {data!r}"
+            "dropout's dst has the dtype of its data",
+            happened=f"dropout got {name_of(data.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"dst {dst!r}, data {data!r}",
         )
     wide = isinstance(prob, Tile) and isinstance(data, Tile) and not is_float(data.dtype)
     if wide and prob.dtype != FLOAT32:
-        raise DtypeError("dropout of integers takes prob in float32", received=f"prob = {prob!r}")
+        raise DtypeError(
+            "dropout of integers takes prob in float32",
+            happened=f"dropout of integers got prob in {name_of(prob.dtype)}",
+            received=f"prob = {prob!r}",
+        )
     return issue(scan.dropout, dst, (data, prob))
 
 

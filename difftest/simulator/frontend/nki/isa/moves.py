@@ -7,7 +7,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import is_float, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
@@ -38,6 +38,7 @@ def tensor_copy(
         raise KernelError(
             "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
             "nisa.activation with op=nl.copy instead.",
+            happened="tensor_copy was to run on the Scalar Engine of NeuronCore-v2",
             received=f"engine.scalar on {current().machine.name}",
         )
     return issue(copies.tensor_copy, dst, (src,), engine=chosen)
@@ -57,6 +58,7 @@ def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None)
     if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
         raise DtypeError(
             "memset takes a value of dst's own kind",
+            happened=f"memset got the float {value!r} for a dst of {name_of(dst.dtype)}",
             received=f"value={value!r} for {dst!r}",
             remedy=f"write {int(value)} for {name_of(dst.dtype)}"
             if value.is_integer()
@@ -78,12 +80,18 @@ def affine(
     ShapeError : the pattern has more than four dimensions, or not dst's elements.
     """
     if not isinstance(dst, Tile):
-        raise KernelError(f"{where} takes a tensor as dst", received=f"{dst!r:.60}")
+        raise KernelError(
+            f"{where} takes a tensor as dst",
+            happened=f"{where} got a dst that is no tensor",
+            received=f"{dst!r:.60}",
+        )
     try:
         pairs = [(as_integer(s, "step"), as_integer(n, "num")) for s, n in pattern]
     except (TypeError, ValueError):
         raise KernelError(
-            f"{where} takes pattern as a list of [step, num]", received=f"pattern={pattern!r:.80}"
+            f"{where} takes pattern as a list of [step, num]",
+            happened=f"{where} got a pattern that is not a list of pairs",
+            received=f"pattern={pattern!r:.80}",
         ) from None
     shape = (dst.tile_shape()[0], *(n for _, n in pairs))
     total = 1
@@ -93,6 +101,7 @@ def affine(
         raise ShapeError(
             f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
             "partition",
+            happened=f"{where} got a pattern of {len(pairs)} dimensions and {total} elements",
             received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )
@@ -119,6 +128,7 @@ def check_priority(priority: Any, where: str) -> None:
     if current().machine.nc_version < 4 or as_integer(priority, "priority") not in _PRIORITIES:
         raise KernelError(
             f"{where}'s priority is 0 to 3, on NeuronCore-v4 and later",
+            happened=f"{where} got priority={priority!r:.40} on {current().machine.name}",
             received=f"priority={priority!r} on {current().machine.name}",
         )
 
@@ -129,6 +139,7 @@ def _check_sides(where: str, **sides: Any) -> None:
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
             raise BufferError(
                 f"{where} takes {role} in hbm or sbuf",
+                happened=f"{where} got {role} in psum",
                 received=f"{role} = {side!r}",
                 limit="hbm or sbuf",
                 remedy="copy between PSUM and SBUF with nisa.tensor_copy",
@@ -141,11 +152,13 @@ def _dge(mode: Any, engine: Any, dst: Any, src: Any, where: str) -> str:
     if engine is not UNKNOWN and name != "hwdge":
         raise KernelError(
             f"{where} takes engine with dge_mode.hwdge only",
+            happened=f"{where} got an engine with dge_mode.{name}",
             received=f"engine={engine!r}, dge_mode.{name}",
         )
     if name == "hwdge" and getattr(dst, "dtype", None) != getattr(src, "dtype", None):
         raise DtypeError(
             f"{where} with dge_mode.hwdge does not cast",
+            happened=f"{where} with dge_mode.hwdge got two dtypes",
             received=f"src {src!r}, dst {dst!r}",
             remedy="give both one dtype, or leave dge_mode out",
         )
@@ -171,15 +184,21 @@ def dma_copy(
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
+            happened="dma_copy with dge_mode.hwdge got an offset for each row",
             received=f"dge_mode.hwdge with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    if gathers and scatters:
-        raise not_modelled("a dma_copy that gathers and scatters", f"{src!r}, {dst!r}")
-    if gathers:
-        return issue(dma.dma_gather, dst, (_keep(src),), (skip, dge))
+    if dge == "none" and (_by_rows(src) or _by_rows(dst)):
+        raise KernelError(
+            "an offset for each row needs software descriptors",
+            received=f"dge_mode.none with src {src!r}, dst {dst!r}",
+            remedy="leave dge_mode out, or use dge_mode.swdge",
+        )
+    source = _keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (src,), (None, skip, dge))
+        return issue(dma.dma_scatter, _keep(dst), (source,), (None, skip, dge))
+    if gathers:
+        return issue(dma.dma_gather, dst, (source,), (skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -191,6 +210,11 @@ class KeptView(DynamicView):
 
 def _keep(view: DynamicView) -> KeptView:
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
+
+
+def _by_rows(side: Any) -> bool:
+    """Whether a side has an offset for each row."""
+    return isinstance(side, DynamicView) and not side.whole
 
 
 def _stays_dynamic(side: Any, skip: bool) -> bool:
@@ -213,20 +237,65 @@ def dma_transpose(
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
     _check_sides("dma_transpose", src=src, dst=dst)
-    if isinstance(src, DynamicView) and not src.whole:
-        raise not_modelled("dma_transpose with an offset for each row", f"{src!r}")
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
-            "dma_transpose writes dst in sbuf", received=f"dst = {dst!r}", limit="sbuf"
+            "dma_transpose writes dst in sbuf",
+            happened=f"dma_transpose got dst in {dst.space.value}",
+            received=f"dst = {dst!r}",
+            limit="sbuf",
         )
     if isinstance(dst, Tile) and isinstance(src, Tile) and dst.dtype != src.dtype:
-        raise DtypeError("dma_transpose does not cast", received=f"src {src!r}, dst {dst!r}")
-    member_of(_OOB, oob_mode, "dma_transpose")
+        raise DtypeError(
+            "dma_transpose does not cast",
+            happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"src {src!r}, dst {dst!r}",
+        )
+    skip = member_of(_OOB, oob_mode, "dma_transpose") is _OOB.skip
+    if skip and not isinstance(src, DynamicView):
+        raise KernelError(
+            "dma_transpose takes oob_mode.skip where src has a dynamic offset",
+            received=f"oob_mode.skip with src {src!r}",
+        )
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
-    if dge == "hwdge":
+    if _by_rows(src):
+        _check_gathered_transpose(src, dge)
+    elif dge in ("none", "swdge"):
+        raise KernelError(
+            "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
+            received=f"dge_mode.{dge} with src {src!r}",
+        )
+    elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    return issue(dma.dma_transpose, dst, (src,), (order, dge))
+    source = _keep(src) if _stays_dynamic(src, skip) else src
+    return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
+
+
+def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
+    """What the software DGE gathers and transposes (stub of dma_transpose, v2.32.0)."""
+    shape, index = src.shape, src.index
+    assert isinstance(index, Tile)
+    rows = index.shape[0]
+    rules = {
+        "dge_mode is unknown or swdge": dge in ("unknown", "swdge"),
+        "it runs on NeuronCore-v3 and newer": current().machine.nc_version >= 3,
+        "src[1] or src[2] has one element if src has four dimensions": len(shape) != 4
+        or 1 in shape[1:3],
+        "src.shape[-1] is at most 128": shape[-1] <= 128,
+        "src's dtype has 2 bytes": src.dtype.itemsize == 2,
+        "src.shape[0] is a multiple of 16": shape[0] % 16 == 0,
+        "the indices have two dimensions": index.ndim == 2,
+        "the indices are uint32": name_of(index.dtype) == "uint32",
+        "the indices' shape[0] is 16 to 128 and a multiple of 16": rows in range(16, 129, 16),
+        "the indices' shape[0] is 128 if they have several columns": rows == 128
+        or index.shape[-1] == 1,
+    }
+    broken = next((rule for rule, holds in rules.items() if not holds), None)
+    if broken:
+        raise KernelError(
+            f"dma_transpose with an offset for each row: {broken}",
+            received=f"src = {src!r}, dge_mode.{dge}",
+        )
 
 
 def _check_hardware_transpose(src: Any) -> None:
@@ -246,6 +315,7 @@ def _check_hardware_transpose(src: Any) -> None:
     if wrong:
         raise KernelError(
             f"dma_transpose with dge_mode.hwdge: {wrong}",
+            happened="dma_transpose with dge_mode.hwdge got a src that it does not take",
             received=f"src = {src!r}",
             remedy="leave dge_mode out",
         )

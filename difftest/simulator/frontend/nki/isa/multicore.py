@@ -51,11 +51,14 @@ def _pair(where: str) -> tuple[Core, Baton]:
     core = current()
     if core.machine.nc_version < 3:
         raise KernelError(
-            f"{where} is available on NeuronCore-v3 and newer", received=core.machine.name
+            f"{where} is available on NeuronCore-v3 and newer",
+            happened=f"{where} was called on {core.machine.name}",
+            received=core.machine.name,
         )
     if core.baton is None or core.grid != (len(CORES),):
         raise KernelError(
             f"{where} is for two programs side by side",
+            happened=f"{where} was called by a program that has no other beside it",
             received=f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}",
             limit="kernel[2]",
             remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
@@ -79,12 +82,15 @@ def core_barrier(
     shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM,))
     if as_integers(cores, "core_barrier of cores") != CORES:
         raise KernelError(
-            "core_barrier synchronizes both cores", received=f"cores={cores!r}", limit="(0, 1)"
+            "core_barrier synchronizes both cores",
+            happened=f"core_barrier got cores={cores!r:.40}",
+            received=f"cores={cores!r}",
+            limit="(0, 1)",
         )
     chosen = engine_of(engine, "core_barrier")
     allocation = shared.storage.allocation
     call = f"nisa.core_barrier of {allocation}"
-    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call)
+    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call, core.steps)
     # Read and written: what comes before it and what comes after depend on each other through it.
     core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
     return ISSUED
@@ -118,9 +124,8 @@ def sendrecv(
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
     mine = _Sent(src.engine_values().copy(), src, to, source)
-    met = baton.meet(
-        core.seat, ("sendrecv", pipe), CORES, mine, f"nisa.sendrecv with pipe_id={pipe}"
-    )
+    call = f"nisa.sendrecv with pipe_id={pipe}"
+    met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
     sent: _Sent = met[source]
     _check_agreement(core.seat, source, sent, dst)
     write(dst, sent.values)
@@ -134,6 +139,7 @@ def _rank(value: Any, name: str) -> int:
     if rank not in CORES:
         raise KernelError(
             f"sendrecv's {name} is a core of the logical NeuronCore",
+            happened=f"sendrecv got {name}={rank}",
             received=f"{name}={rank}",
             limit="0 or 1",
         )
@@ -146,11 +152,13 @@ def _check_sides(src: Any, dst: Any) -> None:
     if src.dtype != dst.dtype:
         raise DtypeError(
             "sendrecv takes src and dst of the same dtype",
+            happened=f"sendrecv got src in {name_of(src.dtype)} and dst in {name_of(dst.dtype)}",
             received=f"src {name_of(src.dtype)}, dst {name_of(dst.dtype)}",
         )
     if src.shape != dst.shape:
         raise ShapeError(
             "sendrecv takes src and dst of the same shape",
+            happened=f"sendrecv got src {list(src.shape)} and dst {list(dst.shape)}",
             received=f"src {list(src.shape)}, dst {list(dst.shape)}",
         )
 
@@ -161,6 +169,7 @@ def _check_gpsimd(src: Tile) -> None:
     if each > most:
         raise LimitError(
             "sendrecv by GpSimd's own DMA moves few bytes a partition",
+            happened=f"sendrecv by GpSimd's own DMA got {each} bytes a partition",
             received=f"{each} bytes a partition of {name_of(src.dtype)}",
             limit=f"{most} bytes",
             remedy="leave dma_engine out, or send it in parts",
@@ -171,10 +180,12 @@ def _check_agreement(me: int, source: int, sent: _Sent, dst: Tile) -> None:
     if sent.to != me:
         raise KernelError(
             "in a sendrecv each core sends to the one that receives from it",
+            happened=f"core {me} was to receive from core {source}, which sends to core {sent.to}",
             received=f"core {me} receives from core {source}, which sends to core {sent.to}",
         )
     if sent.src.shape != dst.shape or sent.src.dtype != dst.dtype:
         raise ShapeError(
             "both cores of a sendrecv move tiles of the same shape and dtype",
+            happened=f"core {source} sent a tile of another shape or dtype than core {me} receives",
             received=f"src {sent.src!r} of core {source}, dst {dst!r} of core {me}",
         )

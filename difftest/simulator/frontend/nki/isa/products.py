@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, name_of
 from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
@@ -29,6 +31,7 @@ def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
         raise DtypeError(
             "nc_matmul takes float32 and tfloat32 with each other only",
+            happened=f"nc_matmul got {name_of(stationary.dtype)} with {name_of(moving.dtype)}",
             received=f"stationary {name_of(stationary.dtype)}, moving {name_of(moving.dtype)}",
             remedy="cast both operands to one dtype",
         )
@@ -39,9 +42,21 @@ def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -
     if dst.dtype not in allowed:
         raise DtypeError(
             f"nc_matmul dst dtype must be float32 on gen{version}",
+            happened=f"nc_matmul got a dst of {name_of(dst.dtype)}",
             received=f"dst = {dst!r}",
             limit=", ".join(sorted(name_of(dtype) for dtype in allowed)),
         )
+
+
+def _is_identity(stationary: Any, moving: Any) -> bool:
+    """Whether ``moving`` is the identity that passes ``stationary`` through as it is."""
+    if not (isinstance(stationary, Tile) and isinstance(moving, Tile)):
+        return False
+    size = stationary.shape[0]
+    in_sbuf = moving.space is stationary.space is Space.SBUF
+    if not in_sbuf or moving.tile_shape() != (size, size):
+        return False
+    return bool(np.array_equal(moving.engine_values(), np.eye(size)))
 
 
 @public
@@ -58,10 +73,17 @@ def nc_matmul(
     perf_mode: Any = _PERF.none,
     name: str | None = None,
 ) -> NkiInstruction:
-    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before."""
+    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before.
+
+    From NeuronCore-v3 on, with ``is_transpose`` and an identity as ``moving``, it is
+    ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
+    guide).
+    """
     if member_of(_PERF, perf_mode, "nc_matmul") is not _PERF.none:
         raise not_modelled("nc_matmul's perf_mode", f"perf_mode={perf_mode}")
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
+    if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
+        return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
     position = as_integers(tile_position, "tile_position") if tile_position else ()
     size = as_integers(tile_size, "tile_size") if tile_size else ()
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
@@ -80,6 +102,7 @@ def nc_transpose(
         if dst.dtype != data.dtype:
             raise DtypeError(
                 "nc_transpose's dst has the dtype of its data",
+                happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
                 received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
                 remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
             )
@@ -89,6 +112,7 @@ def nc_transpose(
         if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
             raise ShapeError(
                 "a transpose on the Tensor Engine writes PSUM",
+                happened=f"a transpose on the Tensor Engine got dst in {dst.space.value}",
                 received=f"dst = {dst!r}",
                 limit="psum",
                 remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "

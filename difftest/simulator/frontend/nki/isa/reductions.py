@@ -7,16 +7,15 @@ from typing import Any
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import member_of
 from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.frontend.nki.registers import command_of
+from difftest.simulator.frontend.nki.registers import plain_command
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_tile
-from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 
 _CMD = constants.reduce_cmd
@@ -74,6 +73,8 @@ def tensor_scalar_reduce(
 ) -> NkiInstruction:
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
     where = "tensor_scalar_reduce"
+    if reduce_res is None:
+        check_level("nisa.tensor_scalar_reduce without reduce_res")
     if reverse0:
         raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
     operator, reduction = alu_op(op0, where), alu_op(reduce_op, where)
@@ -83,26 +84,7 @@ def tensor_scalar_reduce(
             received=f"reduce_op={reduction.name}",
             limit=", ".join(_WITH_REGISTERS),
         )
-    command = _command(reduce_cmd, reduce_init, reduce_res, where)
+    command = plain_command(reduce_cmd, where)
     operands = (data, scalar_operand(operator, operand0, where, "operand0"), reduce_init)
     options = (operator, reduction, command, bool(reduce_res_negate))
     return issue(instructions.tensor_scalar_reduce, dst, operands, options, others=(reduce_res,))
-
-
-def _command(cmd: Any, start: Any, into: Any, where: str) -> Accumulate:
-    """The register command; ``load_reduce`` goes with ``reduce_init``, and nothing else does."""
-    member = member_of(_CMD, cmd, where)
-    if (member is _CMD.load_reduce) != (start is not None):
-        raise KernelError(
-            f"{where} takes reduce_init with reduce_cmd.load_reduce, and only then",
-            received=f"reduce_init={start!r:.60}, reduce_cmd.{member.name}",
-        )
-    if member is _CMD.load_reduce:
-        return Accumulate.RESET_REDUCE
-    if member in (_CMD.idle, _CMD.reset):
-        raise KernelError(
-            f"{where} always reduces",
-            received=f"reduce_cmd.{member.name}",
-            limit="reduce_cmd.reset_reduce, reduce, load_reduce",
-        )
-    return command_of(member, where, "vector", into)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
@@ -66,7 +66,6 @@ def register_store(dst: Any, src: Any) -> NkiInstruction:
 @public
 def scalar_load(src: Any) -> NkiScalar:
     """An int32 or int64 in HBM or SBUF as a scalar."""
-    check_level("nisa.scalar_load")
     source = _one_element(src, "src", "scalar_load", most_bytes=8)
     wide = source.dtype.itemsize == 8
     value = int(source.values().reshape(-1)[0])
@@ -77,9 +76,12 @@ def scalar_load(src: Any) -> NkiScalar:
 @public
 def scalar_store(dst: Any, s: Any) -> NkiInstruction:
     """Write a scalar to a tensor of one element in HBM or SBUF."""
-    check_level("nisa.scalar_store")
     if not isinstance(s, NkiScalar):
-        raise KernelError("scalar_store takes s as an nl.NkiScalar", received=f"{s!r:.60}")
+        raise KernelError(
+            "scalar_store takes s as an nl.NkiScalar",
+            happened=f"scalar_store got a {type(s).__name__} as s",
+            received=f"{s!r:.60}",
+        )
     _store(dst, s.device_value(), "scalar_store", s.dtype.itemsize)
     return ISSUED
 
@@ -88,6 +90,7 @@ def _register(value: Any, role: str, where: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
         raise KernelError(
             f"{where} takes {role} as a register",
+            happened=f"{where} got a {type(value).__name__} as {role}",
             received=f"{type(value).__name__} {value!r:.60}",
             remedy="make one with nisa.register_alloc()",
         )
@@ -98,11 +101,15 @@ def _one_element(tensor: Any, role: str, where: str, *, most_bytes: int) -> Tile
     tile = need_tile(tensor, role, where, DMA_SPACES)
     if tile.size != 1:
         raise ShapeError(
-            f"{where} takes {role} of one element", received=repr(tile), limit="[1] or [1, 1]"
+            f"{where} takes {role} of one element",
+            happened=f"{where} got {role} of {tile.size} elements",
+            received=repr(tile),
+            limit="[1] or [1, 1]",
         )
     if tile.dtype.kind not in "iu" or tile.dtype.itemsize > most_bytes:
         raise DtypeError(
             f"{where} takes {role} as an integer",
+            happened=f"{where} got {role} of {name_of(tile.dtype)}",
             received=repr(tile),
             limit=f"integers of up to {8 * most_bytes} bits",
         )

@@ -10,10 +10,11 @@ from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.moves import affine
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import OperatorName, same_elements
 from difftest.simulator.frontend.nki.registers import command_of
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.instructions import select as instructions
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_number, need_tile
@@ -37,6 +38,12 @@ def affine_select(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
+    if is_integer(on_true_tile):  # dst, pattern, offset, channel_multiplier, tile, value, cmp_op
+        check_level("nisa.affine_select with offset third")
+        last: Any = offset
+        offset, channel_multiplier = channel_multiplier, on_true_tile
+        on_true_tile, on_false_value = on_false_value, cmp_op
+        cmp_op = _EQUAL if is_integer(last) else last
     tile = need_tile(on_true_tile, "on_true_tile", "affine_select", (Space.SBUF,))
     same_elements("affine_select", dst=dst, on_true_tile=tile)
     index = affine(dst, pattern, offset, channel_multiplier, "affine_select")

@@ -14,6 +14,7 @@ from difftest.simulator.frontend.nki.language.creation import (
     full,
     ndarray,
     ones,
+    par_dim,
     rand,
     shared_constant,
     shared_identity_matrix,
@@ -69,6 +70,7 @@ from difftest.simulator.frontend.nki.language.shapes import (
     transpose,
     where,
 )
+from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.unmodelled import unmodelled
@@ -105,6 +107,7 @@ _DOCUMENTED = unmodelled(
 
 
 def __getattr__(name: str) -> Any:
+    check_name(f"nl.{name}")
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in _DOCUMENTED:
@@ -153,6 +156,7 @@ __all__ = [
     "no_reorder",
     "num_programs",
     "ones",
+    "par_dim",
     "private_hbm",
     "prod",
     "program_id",

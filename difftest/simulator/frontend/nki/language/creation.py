@@ -12,8 +12,9 @@ from difftest.simulator.dtypes import Array, as_dtype, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.index import DynamicSlice, as_integers
+from difftest.simulator.index import DynamicSlice, as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.memory import Shape
@@ -29,7 +30,9 @@ def _shape(shape: Any, where: str) -> Shape:
     sizes = as_integers(shape, f"{where} with shape")
     if not sizes or min(sizes) < 1:
         raise ShapeError(
-            f"{where} takes a shape of positive sizes", received=f"shape {list(sizes)}"
+            f"{where} takes a shape of positive sizes",
+            happened=f"{where} got the shape {list(sizes)}",
+            received=f"shape {list(sizes)}",
         )
     return sizes
 
@@ -42,6 +45,7 @@ def _new(
     if not space.is_hbm and sizes[0] > core.machine.partitions:
         raise LimitError(
             f"a tensor on chip has at most {core.machine.partitions} partitions",
+            happened=f"{where} was to make a tile of {sizes[0]} partitions",
             received=f"{where}({list(sizes)}) in {space.value}: partition dimension {sizes[0]} "
             f"exceeds maximum {core.machine.partitions}",
             limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
@@ -54,8 +58,8 @@ def _new(
     return NkiTensor.whole(storage)
 
 
-def _address(address: Any, space: Space) -> tuple[int, int]:
-    """An address on chip: partition, and byte in each; in PSUM a bank's first.
+def _address(address: Any, space: Space) -> tuple[int, ...]:
+    """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte.
 
     Raises
     ------
@@ -63,16 +67,22 @@ def _address(address: Any, space: Space) -> tuple[int, int]:
     """
     place = as_integers(address, "nl.ndarray with address")
     if space.is_hbm:
-        raise not_modelled("nl.ndarray's address in HBM", f"address={address!r}")
+        check_level("nl.ndarray with an address in HBM")
+        if len(place) != 1 or place[0] < 0:
+            raise KernelError(
+                "an address in HBM is (byte,)", received=f"address={address!r} in {space.value}"
+            )
+        return place
     bank = current().machine.psum_bank_bytes
     inside = space is Space.PSUM and len(place) == 2 and place[1] % bank
     if len(place) != 2 or min(place) < 0 or inside:
         raise KernelError(
             "an address is (partition, byte in each partition), in PSUM the first of a bank",
+            happened=f"a tensor was to lie at address {address!r:.40}",
             received=f"address={address!r} in {space.value}",
             limit=f"multiples of {bank} bytes in PSUM",
         )
-    return place[0], place[1]
+    return place
 
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
@@ -93,8 +103,8 @@ def ndarray(
 ) -> NkiTensor:
     """A new tensor; its contents are undefined until they are written.
 
-    ``address`` places it: the first partition, and the first byte in each. Tensors that overlap
-    share what they hold.
+    ``address`` places it: the first partition, and the first byte in each; in HBM (since NKI 0.7)
+    the first byte alone. Tensors on chip that overlap share what they hold.
     """
     return _new(shape, dtype, buffer, name, "nl.ndarray", address)
 
@@ -133,7 +143,11 @@ def empty_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "")
 
 def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTensor:
     if not isinstance(x, Tile):
-        raise KernelError(f"{where} takes a tensor", received=f"{type(x).__name__} {x!r:.60}")
+        raise KernelError(
+            f"{where} takes a tensor",
+            happened=f"{where} got a {type(x).__name__}",
+            received=f"{type(x).__name__} {x!r:.60}",
+        )
     place = region_of(x.space) if buffer is None else buffer
     return _new(x.shape, x.dtype if dtype is None else dtype, place, name, where)
 
@@ -156,6 +170,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     if not isinstance(constant, np.ndarray):
         raise KernelError(
             "nl.shared_constant takes a NumPy array or the path of a .npy file",
+            happened=f"nl.shared_constant got a {type(constant).__name__}",
             received=f"{type(constant).__name__} {constant!r:.60}",
         )
     as_dtype(constant.dtype, "nl.shared_constant")
@@ -172,13 +187,21 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
         tensor = dst
     else:
         raise ShapeError(
-            "nl.shared_identity_matrix writes dst of shape (n, n)", received=f"{dst!r} for n={n}"
+            "nl.shared_identity_matrix writes dst of shape (n, n)",
+            happened=f"nl.shared_identity_matrix({n}) got a dst of another shape",
+            received=f"{dst!r} for n={n}",
         )
     gate.issue(copies.memset, (0,), (None,), dst=tensor)
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
     return tensor
+
+
+@public
+def par_dim(size: int) -> int:
+    """``size`` itself: what marked the partition dimension before NKI 0.2."""
+    return as_integer(size, "nl.par_dim of")
 
 
 @public

@@ -15,7 +15,6 @@ import numpy as np
 from difftest.simulator.core import Core, current
 from difftest.simulator.errors import KernelError, Location, kernel_location
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
@@ -35,7 +34,6 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     KernelError : a bound is neither integer nor register, ``step`` is not a positive integer, or
         the body returns a value.
     """
-    check_level("nl.fori_loop")
     values = _range(lower, upper, step, "nl.fori_loop")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
     with _turns(kernel_location()) as turn:
@@ -52,7 +50,6 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     ------
     KernelError : ``init``, or what the body returns, is no register.
     """
-    check_level("nl.while_loop")
     register = _condition(init, "init")
     with _turns(kernel_location()) as turn:
         while (value := register.device_value()) != 0:
@@ -63,7 +60,6 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 @public
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
     """A loop on the device over registers; deprecated in NKI 0.6, and ended with 0.7."""
-    check_level("nl.dynamic_range")
     first, last = (0, start) if stop is None else (start, stop)
     return _walk(_range(first, last, step, "nl.dynamic_range"))
 
@@ -85,6 +81,7 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
         raise KernelError(
             f"{where} takes step as a positive integer that is known when the kernel is built",
+            happened=f"{where} got step={step!r:.40}",
             received=f"step={step!r}",
         )
     return range(_bound(lower, where), _bound(upper, where), step)
@@ -98,6 +95,7 @@ def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
         raise KernelError(
             f"nl.while_loop takes {what} as a register",
+            happened=f"nl.while_loop got a {type(value).__name__} as {what}",
             received=f"{type(value).__name__} {value!r:.60}",
             remedy="make one with nisa.register_alloc(), and return it from the body",
         )
@@ -108,6 +106,7 @@ def _check_nothing(returned: object) -> None:
     if returned is not None and not isinstance(returned, NkiInstruction):
         raise KernelError(
             "the body of nl.fori_loop returns nothing",
+            happened=f"the body of nl.fori_loop returned a {type(returned).__name__}",
             received=f"{type(returned).__name__} {returned!r:.60}",
             remedy="keep what goes from turn to turn in SBUF or HBM",
         )

@@ -15,6 +15,8 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.language import rounding
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
@@ -52,13 +54,16 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
     if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
         raise KernelError(
-            f"{where} takes two tiles, or a tile and a number", received=f"{x!r:.60} and {y!r:.60}"
+            f"{where} takes two tiles, or a tile and a number",
+            happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
+            received=f"{x!r:.60} and {y!r:.60}",
         )
     wanted = _wanted(dtype, tiles[0])
     if len(tiles) == 1:
         if name == "power" and tiles[0] is x:
             raise NotModelledError(
                 "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
+                happened="nl.power got a tile and a number",
                 received=f"nl.power({x!r}, {y!r})",
             )
         number = y if tiles[0] is x else x
@@ -94,6 +99,8 @@ def _unary(name: str) -> Function:
 def _activation(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
         tile = need_tile(x, "x", f"nl.{name}")
+        if name == "rsqrt" and tile.space is Space.PSUM:
+            check_level("nl.rsqrt of a tile in PSUM")
         return gate.issue(
             scalar_engine.activation,
             (tile, 1.0, None),
@@ -112,10 +119,7 @@ def _absent(name: str) -> Function:
     return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
 
 
-_ABSENT = (
-    *("abs_max", "abs_min", "gelu_apprx_sigmoid_dx", "tan", "ceil", "floor", "trunc"),
-    *("average", "prelu", "bypass"),
-)
+_ABSENT = ("abs_max", "abs_min", "average", "prelu", "bypass")
 
 BINARY = {name: _binary(name) for name, op in ALU_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
@@ -160,7 +164,25 @@ def _negated(x: Any, dtype: object = None) -> Any:
     return elementwise("multiply", x, -1.0, dtype)
 
 
+def _tangent(x: Any, dtype: object = None) -> Any:
+    tile = need_tile(x, "x", "nl.tan")
+    sine, cosine = (_sine(tile, shift, FLOAT32, "nl.tan") for shift in (0.0, np.pi / 2))
+    return rounding.quotient(sine, cosine, _wanted(dtype, tile))
+
+
+def _rounded(name: str, rounded: Callable[[Tile, Any], Any]) -> Function:
+    def function(x: Any, dtype: object = None) -> Any:
+        tile = need_tile(x, "x", f"nl.{name}")
+        return rounded(tile, _wanted(dtype, tile))
+
+    return _named(function, name, f"``{name}(x)``, element by element; ``x`` is finite.")
+
+
 OTHERS = {
+    "ceil": _rounded("ceil", rounding.up),
+    "floor": _rounded("floor", rounding.down),
+    "trunc": _rounded("trunc", rounding.toward_zero),
+    "tan": _named(_tangent, "tan", "``tan(x)``, in radians of any size, element by element."),
     "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
     "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),
     "sin": _named(_sin, "sin", "``sin(x)``, in radians of any size, element by element."),

@@ -71,6 +71,7 @@ def _check_axis(axis: Any, where: str) -> None:
     if not 0 <= as_integer(axis, f"{where} of axis") < ndim:
         raise KernelError(
             f"{where} names an axis of the launch grid",
+            happened=f"{where} was asked of axis {axis!r} of a grid of {ndim} dimensions",
             received=f"axis {axis!r}",
             limit=f"0 to {ndim - 1}: kernel[n] has one",
         )

@@ -35,16 +35,19 @@ class TileSizes:
         return _machine().psum_fmax
 
     @property
+    @public
     def psum_bank_fmax(self) -> int:
         """Float32 elements of a PSUM bank in each partition."""
         return _machine().psum_fmax
 
     @property
+    @public
     def psum_bank_fmax_bytes(self) -> int:
         """Bytes of a PSUM bank in each partition."""
         return _machine().psum_bank_bytes
 
     @property
+    @public
     def psum_num_banks(self) -> int:
         """PSUM banks of each partition."""
         return _machine().psum_banks
@@ -75,16 +78,19 @@ class TileSizes:
         return _machine().sbuf_min_align
 
     @property
+    @public
     def sbuf_size_bytes(self) -> int:
         """Bytes of SBUF, all partitions together."""
         return _machine().sbuf_partition_bytes * _machine().partitions
 
     @property
+    @public
     def sbuf_fmax(self) -> int:
         """Float32 elements of an SBUF partition that a kernel's tensors can have."""
         return _machine().sbuf_usable_bytes // 4
 
     @property
+    @public
     def sbuf_fmax_bytes(self) -> int:
         """Bytes of an SBUF partition that a kernel's tensors can have."""
         return _machine().sbuf_usable_bytes

@@ -21,7 +21,10 @@ def load(src: Any, dtype: object = None) -> Any:
     """A new tile in SBUF with the elements of a tensor in HBM."""
     if not isinstance(src, (Tile, DynamicView)) or not src.in_hbm:
         raise BufferError(
-            "nl.load takes a tensor in hbm", received=f"src = {src!r:.80}", limit="hbm"
+            "nl.load takes a tensor in hbm",
+            happened="nl.load got a src that is not in hbm",
+            received=f"src = {src!r:.80}",
+            limit="hbm",
         )
     shape = src.shape if len(src.shape) > 1 else (*src.shape, 1)
     tile = ndarray(shape, src.dtype if dtype is None else as_dtype(dtype))
@@ -34,7 +37,12 @@ def store(dst: Any, value: Any) -> Any:
     """Copy a tile in SBUF to a tensor in HBM, which is returned."""
     need_tile(value, "value", "nl.store", (Space.SBUF,))
     if not isinstance(dst, (Tile, DynamicView)) or not dst.in_hbm:
-        raise BufferError("nl.store takes dst in hbm", received=f"dst = {dst!r:.80}", limit="hbm")
+        raise BufferError(
+            "nl.store takes dst in hbm",
+            happened="nl.store got a dst that is not in hbm",
+            received=f"dst = {dst!r:.80}",
+            limit="hbm",
+        )
     dma_copy(dst, value)
     return dst
 
@@ -43,7 +51,11 @@ def store(dst: Any, value: Any) -> Any:
 def device_print(print_prefix: str, tensor: Any) -> None:
     """Print a tensor's values when the kernel runs."""
     if not isinstance(tensor, Tile):
-        raise KernelError("nl.device_print takes a tensor", received=f"{tensor!r:.60}")
+        raise KernelError(
+            "nl.device_print takes a tensor",
+            happened=f"nl.device_print got a {type(tensor).__name__}",
+            received=f"{tensor!r:.60}",
+        )
     print(print_prefix, tensor.values())
 
 

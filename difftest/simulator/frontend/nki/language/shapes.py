@@ -27,7 +27,11 @@ def transpose(x: Any, dtype: object = None) -> Any:
     """``x.T`` of a 2-D tile in SBUF, in PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
     if tile.ndim != 2:
-        raise ShapeError("nl.transpose takes a 2-D tile", received=repr(tile))
+        raise ShapeError(
+            "nl.transpose takes a 2-D tile",
+            happened=f"nl.transpose got a tile of {tile.ndim} dimensions",
+            received=repr(tile),
+        )
     wanted = tile.dtype if dtype is None else as_dtype(dtype)
     return gate.issue(products.nc_transpose, (tile,), dtype=wanted, engine=Engine.TENSOR)
 
@@ -62,7 +66,11 @@ def random_seed(seed: Any) -> None:
     """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
-        raise ShapeError("nl.random_seed takes a (1, 1) tensor", received=repr(tile))
+        raise ShapeError(
+            "nl.random_seed takes a (1, 1) tensor",
+            happened=f"nl.random_seed got a tensor of {tile.size} elements",
+            received=repr(tile),
+        )
     value = int(np.asarray(tile.values()).reshape(-1)[0])
     current().random = np.random.default_rng(value % 2**32)
 
@@ -80,14 +88,22 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = Non
 def expand_dims(x: Any, axis: int) -> Any:
     """A view with a dimension of size 1 at ``axis``."""
     if not isinstance(x, Tile):
-        raise KernelError("nl.expand_dims takes a tile", received=f"{x!r:.60}")
+        raise KernelError(
+            "nl.expand_dims takes a tile",
+            happened=f"nl.expand_dims got a {type(x).__name__}",
+            received=f"{x!r:.60}",
+        )
     view: Any = x
     return view.expand_dim(axis)
 
 
 @public
 def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
-    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape."""
+    """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape.
+
+    The partition dimension may repeat too, although an instruction's operand cannot: which
+    instructions AWS issues for it is not documented, and the trace has one copy.
+    """
     tile: Any = need_tile(x, "x", "nl.broadcast_to")
     wanted = tile.dtype if dtype is None else as_dtype(dtype)
     sizes = as_integers(shape, "nl.broadcast_to with shape")
@@ -96,12 +112,10 @@ def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
     if len(sizes) != tile.ndim:
         raise ShapeError(
             "nl.broadcast_to keeps the number of dimensions",
+            happened=f"nl.broadcast_to was to make {tile.ndim} dimensions {len(sizes)}",
             received=f"{tile!r} to {list(sizes)}",
         )
-    for dim, size in enumerate(sizes):
-        if size != tile.shape[dim]:
-            tile = tile.broadcast(dim, size)
-    return gate.issue(copies.tensor_copy, (tile,), dtype=wanted)
+    return gate.issue(copies.tensor_copy, (tile.broadcast_to(sizes),), dtype=wanted)
 
 
 @public
@@ -109,7 +123,9 @@ def load_transpose2d(src: Any, dtype: object = None) -> Any:
     """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
     if not isinstance(src, Tile) or not src.in_hbm or src.ndim != 2:
         raise BufferError(
-            "nl.load_transpose2d takes a 2-D tensor in hbm", received=f"src = {src!r:.80}"
+            "nl.load_transpose2d takes a 2-D tensor in hbm",
+            happened="nl.load_transpose2d got a src that is not a 2-D tensor in hbm",
+            received=f"src = {src!r:.80}",
         )
     tile = ndarray(src.shape[::-1], src.dtype)
     dma_transpose(tile, src)

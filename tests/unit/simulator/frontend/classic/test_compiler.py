@@ -54,6 +54,6 @@ def test_the_compilers_own_allocation_is_the_default():
 def test_direct_allocation_is_not_modelled(memory, method):
     with pytest.raises(NotModelledError) as caught:
         getattr(getattr(ncc, memory), method)(base_addr=0)
-    assert caught.value.rule == (
+    assert caught.value.happened == (
         f"direct allocation in {memory} is not modelled by the embedded simulator"
     )

@@ -82,7 +82,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5), KernelError, "engine=5"),
         (lambda: nl.ndarray((129, 4), nl.float32), LimitError, "partition dimension 129 exceeds"),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
-        (lambda: nl.ndarray((2, 2), nl.float32, buffer="sbuf"), KernelError, "write nl.sbuf"),
+        (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
         (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),
         (lambda: nisa.memset(tile((2, 2), nl.int32), 1.5), DtypeError, "dst's own kind"),
         (
@@ -216,7 +216,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
                 reduce_cmd=nisa.reduce_cmd.idle,
             ),
             KernelError,
-            "always reduces",
+            "knows only some commands",
         ),
         (lambda: nisa.activation(tile((4, 8)), nl.add, tile((4, 8))), KernelError, "activation"),
         (

@@ -10,6 +10,7 @@ from difftest.simulator import (
     DtypeError,
     KernelError,
     NotModelledError,
+    OutOfBoundsError,
     ShapeError,
     launch,
     launch_ranks,
@@ -183,6 +184,111 @@ def test_kernels_import_it_as_nki_collectives():
         assert nki.collectives is ncc
 
 
+# -- sizes that lie in a tensor, and rings ------------------------------------------------------
+
+
+def fetched(meta, in_sbuf):
+    """The metadata as a collective takes it: a tensor in HBM, or in one partition of SBUF."""
+    if not in_sbuf:
+        return meta
+    held = nl.ndarray((1, *meta.shape), meta.dtype)
+    nisa.dma_copy(held, meta)
+    return held
+
+
+def by_table(call, *, in_sbuf=False, **options):
+    """A kernel that returns what a collective with metadata leaves in dst and in the metadata."""
+
+    @jit
+    def kernel(a, meta):
+        out = nl.ndarray((8,), a.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, nl.full((1, 8), -1.0, a.dtype))
+        given = fetched(meta, in_sbuf)
+        call([a], [out], ncc.ReplicaGroup([[0, 1]]), given, **options)
+        after = nl.ndarray(meta.shape, meta.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(after, given)
+        return out, after
+
+    return kernel
+
+
+@pytest.mark.parametrize("in_sbuf", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_all_gather_v(known, in_sbuf):
+    sent = [(3, 1), (2, 4)]  # count and displacement of each rank
+    metas = [np.array([[n, 99], [at, 99], [77, 77]], np.uint32) for n, at in sent]
+    kernel = by_table(ncc.all_gather_v, in_sbuf=in_sbuf, recv_counts_known=known)
+    expected = np.full(8, -1.0, np.float32)
+    for place, (count, at) in enumerate(sent):
+        expected[4 * place : 4 * place + count] = DATA[place].reshape(-1)[at : at + count]
+    ranks = launch_ranks(kernel, list(zip(DATA[:2], metas, strict=True)))
+    for rank, meta in zip(ranks, metas, strict=True):
+        np.testing.assert_array_equal(rank.outputs[0], expected)
+        counts = [77, 77] if known else [3, 2]
+        np.testing.assert_array_equal(rank.outputs[1], [meta[0], meta[1], counts])
+
+
+def test_all_to_all_v():
+    counts, places = [[1, 3], [2, 0]], [[7, 0], [5, 0]]
+    metas = [np.array([n, at, [77, 77]], np.uint32) for n, at in zip(counts, places, strict=True)]
+    ranks = launch_ranks(by_table(ncc.all_to_all_v), list(zip(DATA[:2], metas, strict=True)))
+    for me, rank in enumerate(ranks):
+        expected = np.full(8, -1.0, np.float32)
+        for sender in range(2):
+            count, at = counts[sender][me], places[sender][me]
+            expected[4 * sender : 4 * sender + count] = DATA[sender].reshape(-1)[at : at + count]
+        np.testing.assert_array_equal(rank.outputs[0], expected)
+        np.testing.assert_array_equal(rank.outputs[1][2], [counts[0][me], counts[1][me]])
+
+
+@pytest.mark.parametrize("groups", [ALL, PAIRS])
+def test_collective_permute_implicit_passes_on_around_the_ring(groups):
+    """Each step's data are those of the rank that is named for the step."""
+
+    @jit
+    def kernel(a):
+        group = ncc.ReplicaGroup(groups)
+        size = len(groups[0])
+        names = nl.ndarray((1, size), nl.int32, buffer=nl.shared_hbm)
+        held, seen = a, []
+        for step in range(size):
+            seen.append(held)
+            name = nl.ndarray((1, 1), nl.int32)
+            ring = ncc.collective_permute_implicit_current_processing_rank_id
+            nisa.register_store(name, ring(step, group))
+            nisa.dma_copy(names[:, step : step + 1], name)
+            after = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+            ncc.collective_permute_implicit([[held]], [[after]], group)
+            held = after
+        return names, *seen[1:], held
+
+    for rank, result in enumerate(launch_ranks(kernel, [(array,) for array in DATA])):
+        (group,) = [members for members in groups if rank in members]
+        names, *steps = result.outputs
+        assert names[0, 0] == rank
+        for name, data in zip([*names[0, 1:], rank], steps, strict=True):
+            np.testing.assert_array_equal(data, DATA[name])
+        assert sorted(names[0]) == sorted(group)
+
+
+@pytest.mark.parametrize("op", [nl.add, nl.maximum])
+def test_collective_permute_implicit_reduce_on_two_channels(op):
+    @jit
+    def kernel(a, b):
+        outs = [nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm) for _ in range(2)]
+        ncc.collective_permute_implicit_reduce(
+            [[a], [b]], [[b], [b]], [[out] for out in outs], ncc.ReplicaGroup(ALL), op, [0, 1]
+        )
+        return tuple(outs)
+
+    reduce = np.add if op is nl.add else np.maximum
+    ranks = launch_ranks(kernel, [(array, -array) for array in DATA])
+    for rank, result in enumerate(ranks):
+        before = DATA[rank - 1]
+        np.testing.assert_array_equal(result.outputs[0], reduce(before, -before))
+        np.testing.assert_array_equal(result.outputs[1], reduce(-before, -before))
+
+
 # -- errors --------------------------------------------------------------------------------------
 
 
@@ -239,6 +345,20 @@ def sent_to_each(make):
     ncc.all_to_all([make(4, 2)], [make(4, 2)], ncc.ReplicaGroup([[0, 1]]), 0)
 
 
+def table(rows):
+    return nl.shared_constant(np.array(rows, np.uint32))
+
+
+def varying(call=ncc.all_gather_v, meta=None, srcs=None, dsts=None, **options):
+    group = ncc.ReplicaGroup([[0, 1]])
+    meta = table([[1, 1], [0, 0], [0, 0]]) if meta is None else meta
+    call(srcs or [hbm(4, 2)], dsts or [hbm(4, 2)], group, meta, True, **options)
+
+
+def passed_on(srcs, **options):
+    ncc.collective_permute_implicit(srcs, srcs, ncc.ReplicaGroup([[0, 1]]), **options)
+
+
 def sbuf(*shape):
     return nl.zeros(shape, nl.float32)
 
@@ -276,7 +396,36 @@ def sbuf(*shape):
             KernelError,
             "takes one tensor",
         ),
-        (lambda: ncc.all_gather_v([], [], None), NotModelledError, "all_gather_v"),
+        (lambda: varying(meta=hbm(3, 2)), DtypeError, "metadata_tensor in uint32"),
+        (lambda: varying(meta=table([[0, 0]] * 4)), ShapeError, "a column for each rank"),
+        (
+            lambda: varying(meta=table([[9, 0], [0, 0], [0, 0]])),
+            OutOfBoundsError,
+            "elements of src",
+        ),
+        (lambda: varying(meta=table([[5, 0], [0, 0], [0, 0]])), OutOfBoundsError, "into dst"),
+        (lambda: varying(srcs=[hbm(4, 2)] * 2, dsts=[hbm(4, 2)] * 2), KernelError, "one tensor"),
+        (lambda: varying(has_rdispls=True), KernelError, "does not support has_rdispls"),
+        (
+            lambda: varying(ncc.all_to_all_v, has_rdispls=True),
+            KernelError,
+            "NeuronSwitch-based",
+        ),
+        (lambda: passed_on(hbm(4, 2)), KernelError, "a list of channels"),
+        (lambda: passed_on([[hbm(4, 2)]], channel_ids=[1]), KernelError, "consecutive"),
+        (lambda: passed_on([[hbm(4, 2)]] * 5, channel_ids=[*range(5)]), KernelError, "4 channels"),
+        (
+            lambda: ncc.collective_permute_implicit_current_processing_rank_id(
+                0, ncc.ReplicaGroup([[0, 1]]), 4
+            ),
+            KernelError,
+            "the number of a channel",
+        ),
+        (
+            lambda: ncc.collective_permute([hbm(1, 1)], [hbm(1, 1)], None),
+            KernelError,
+            "a list of pairs",
+        ),
     ],
 )
 def test_misuse_gives_one_error_with_the_line(call, error, text):

@@ -7,7 +7,7 @@ from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenErr
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.frontend.nki.levels import LEVELS, LevelWarning
+from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
 from difftest.simulator.trace import LoopKind
 
@@ -277,28 +277,6 @@ def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
         result = launch(jit(copied), (A, loop))
     np.testing.assert_array_equal(result.outputs[0], expected)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("use", "levels"),
-    [
-        (lambda: nl.fori_loop(0, 1, lambda i: None), ("0.6", "0.7")),
-        (lambda: nl.while_loop(register(0), lambda r: r), ("0.6", "0.7")),
-        (lambda: list(nl.dynamic_range(1)), ("0.3", "0.4", "0.5", "0.6")),
-        (lambda: scalar(1), ("0.7",)),
-        (lambda: register(1), LEVELS),
-    ],
-)
-def test_a_level_has_its_names_alone(level, use, levels):
-    kernel = jit(lambda: [use(), None][1])
-    if level in levels:
-        launch(kernel, level=level)
-        return
-    with pytest.raises(KernelError, match="exists") as caught:
-        launch(kernel, level=level)
-    assert f"at level {level}" in caught.value.received
-    assert caught.value.location.file == __file__
 
 
 def test_a_level_that_there_is_not():

@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import (
     TRN1,
     KernelError,
+    UnwrittenError,
     launch,
 )
 from difftest.simulator.frontend.nki import isa as nisa
@@ -139,7 +140,8 @@ def test_a_bias_may_be_a_number_from_trn2_on():
         nisa.activation(out, nl.copy, x, bias=2.0, scale=3.0)
         return out
 
-    np.testing.assert_array_equal(on_nki_tiles(compute, A), A * np.float32(3) + np.float32(2))
+    expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
     assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
 
 
@@ -287,3 +289,33 @@ def test_hints_change_nothing_and_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)
+
+
+# -- a destination that names an element more than once -------------------------------------------
+
+
+def thrown_away(a, keep):
+    """The row sums of squares; the squares go to one element a partition, by a step of 0."""
+    sink, total = nl.zeros((4, 1), nl.float32), nl.ndarray((4, 1), nl.float32)
+    zero = nl.zeros((4, 1), nl.float32)
+    target = sink.ap(pattern=[[1, 4], [0, 8]])
+    nisa.activation_reduce(target, nl.square, a, nl.add, total, bias=zero)  # the line
+    return sink if keep else total
+
+
+def test_results_may_be_thrown_away_by_a_step_of_0():
+    a = values(4, 8)
+    total = on_nki_tiles(lambda x: thrown_away(x, False), a)
+    np.testing.assert_allclose(total, (a**2).sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_what_got_different_values_counts_as_never_written():
+    text = raised(UnwrittenError, lambda x: thrown_away(x, True), values(4, 8))
+    assert "4 of 4 elements" in text
+    assert "different values for one element of a destination at" in text
+    assert "# the line" in text
+
+
+def test_what_got_one_value_often_is_written():
+    ones = np.ones((4, 8), np.float32)
+    np.testing.assert_array_equal(on_nki_tiles(lambda x: thrown_away(x, True), ones), ones[:, :1])

@@ -146,6 +146,32 @@ def test_post_init_of_an_object_runs():
     assert Sized(size=4).double == 8
 
 
+def test_fields_of_an_object_are_taken_in_their_order_or_by_name():
+    assert vars(Options(2.0, "x")) == {"factor": 2.0, "note": "x"}
+    assert vars(Options(2.0, note="x")) == {"factor": 2.0, "note": "x"}
+    with pytest.raises(SignatureError, match=r"3 values\n.*Options\(factor, note\)"):
+        Options(1.0, "x", "y")
+    with pytest.raises(SignatureError, match="1 values, and factor once more"):
+        Options(1.0, factor=2.0)
+
+
+@pytest.mark.parametrize("decorate", [lambda cls: cls, dataclasses.dataclass])
+def test_a_default_without_an_annotation_makes_a_field(decorate):
+    @decorate
+    class Part(nl.NKIObject):
+        step: int
+        start = None
+        size: int = 4
+        LIMITS = ()
+
+        def end(self):
+            return self.start + self.size
+
+    assert vars(Part(1, start=3)) == {"step": 1, "size": 4, "start": 3, "LIMITS": ()}
+    assert Part(1, start=3).end() == 7
+    assert Part(step=1).start is None
+
+
 def test_sbuf_is_not_returned():
     def kernel(a):
         return nl.load(a)

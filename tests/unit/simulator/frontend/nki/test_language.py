@@ -16,6 +16,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
 A, B = values(16, 24), values(16, 24, seed=1)
@@ -110,7 +111,8 @@ def test_tensors_of_overlapping_addresses_share_their_bytes():
         (nl.psum, (0, 4), KernelError, "the first of a bank"),
         (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
         (nl.sbuf, (128, 0), LimitError, "lies in sbuf"),
-        (nl.hbm, (0,), NotModelledError, "in HBM"),
+        (nl.hbm, (0, 0), KernelError, "an address in HBM is (byte,)"),
+        (nl.shared_hbm, (-4,), KernelError, "an address in HBM is (byte,)"),
     ],
 )
 def test_a_wrong_address_is_an_error(buffer, address, kind, text):
@@ -118,6 +120,17 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
         return nl.ndarray((1, 1), nl.float32, buffer=buffer, address=address)
 
     assert text in raised(kind, compute, NONE)
+
+
+@pytest.mark.parametrize("grid", [(), (2,)])
+def test_tensors_in_hbm_may_have_addresses_if_they_do_not_overlap(grid):
+    def kernel(second):
+        for name, start in (("a", 0), ("b", second)):
+            nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(start,))
+
+    launch(jit(kernel), (64,), grid=grid)
+    with pytest.raises(NotModelledError, match="tensors that overlap in HBM"):
+        launch(jit(kernel), (60,), grid=grid)
 
 
 @pytest.mark.parametrize(("machine", "sbuf"), [(TRN1, 192), (TRN2, 224)])
@@ -186,6 +199,12 @@ UNARY = {
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "sign": np.sign,
+    "gelu_apprx_sigmoid_dx": lambda x: (
+        (1 + 1.702 * x * (1 - 1 / (1 + np.exp(-1.702 * x)))) / (1 + np.exp(-1.702 * x))
+    ),
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "trunc": np.trunc,
 }
 
 
@@ -201,6 +220,44 @@ def test_angles_of_any_size(name, function):
     angles = np.linspace(-20, 20, 64, dtype=np.float32).reshape(4, 16)
     expected = function(angles.astype(np.float64))
     np.testing.assert_allclose(on_nki_tiles(getattr(nl, name), angles), expected, atol=1e-5)
+
+
+ROUNDED = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
+FRACTIONS = np.array(
+    [3.2, 3.7, -3.2, -3.7, 0, -0.3, 0.3, 1e-30, -1e-30, 0.99999994, -0.99999994, 2.5, -2.5, 7, -7,
+     8388607.5, -8388607.5, 16777217, 3e38, -3e38],
+    np.float32,
+)[None, :]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_floor_ceil_and_trunc_are_exact(name, dtype):
+    data = FRACTIONS.astype(dtype)
+    random = (10 * A).astype(dtype)
+    for given in (data, random):
+        result = on_nki_tiles(getattr(nl, name), given)
+        expected = ROUNDED[name](given.astype(np.float64)).astype(dtype)
+        np.testing.assert_array_equal(result, expected, strict=True)
+
+
+def test_a_rounded_tile_may_become_integers():
+    result = on_nki_tiles(
+        lambda x: nl.floor(x, dtype=nl.int32), np.array([[2.7, -2.2]], np.float32)
+    )
+    assert result.tolist() == [[2, -3]]
+
+
+def test_tan():
+    angles = np.linspace(-4, 4, 64, dtype=np.float32).reshape(4, 16)
+    result = on_nki_tiles(nl.tan, angles)
+    np.testing.assert_allclose(result, np.tan(angles.astype(np.float64)), rtol=2e-4)
+    assert on_nki_tiles(nl.tan, np.zeros((2, 2), np.float32)).tolist() == [[0, 0]] * 2
+
+
+def test_the_derivative_of_gelu_by_a_sigmoid_at_infinity():
+    ends = np.array([[-np.inf, np.inf, 0]], np.float32)
+    assert on_nki_tiles(nl.gelu_apprx_sigmoid_dx, ends).tolist() == [[0, 1, 0.5]]
 
 
 def test_a_function_casts_once():
@@ -276,6 +333,16 @@ def test_selections_and_shapes():
     np.testing.assert_array_equal(expanded, A[:, None])
 
 
+def test_broadcast_to_repeats_a_row_along_the_partitions():
+    row = np.arange(5, dtype=np.float32)[None, :]
+    corner = np.full((1, 1), 7, np.float32)
+    wide, square = on_nki_tiles(
+        lambda x, y: (nl.broadcast_to(x, (128, 5)), nl.broadcast_to(y, (16, 3))), row, corner
+    )
+    np.testing.assert_array_equal(wide, np.broadcast_to(row, (128, 5)))
+    np.testing.assert_array_equal(square, np.full((16, 3), 7, np.float32))
+
+
 def test_loads_and_stores(capsys):
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
@@ -299,9 +366,11 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.add(x, x[:, 0:1]), ShapeError, "broadcast(dim, size)"),
         (lambda x: nl.add(1, 2), KernelError, "two tiles, or a tile and a number"),
         (lambda x: nl.power(x, 2.0), NotModelledError, "known issues"),
-        (lambda x: nl.floor(x), NotModelledError, "nl.floor"),
+        (lambda x: nl.average(x), NotModelledError, "nl.average"),
         (lambda x: nl.sum(x, 0), ShapeError, "reduces free axes"),
         (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "number of dimensions"),
+        (lambda x: nl.broadcast_to(x, (16, 48)), ShapeError, "dimensions of size 1"),
+        (lambda x: nl.broadcast_to(x[0:1], (129, 24)), LimitError, "exceeds maximum 128"),
         (lambda x: nl.store(x, x), BufferError, "dst in hbm"),
         (lambda x: nl.load(x), BufferError, "a tensor in hbm"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),

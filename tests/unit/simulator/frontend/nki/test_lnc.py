@@ -55,6 +55,24 @@ def test_a_barrier_makes_the_other_programs_writes_visible(run):
     np.testing.assert_array_equal(run(A), A[::-1])
 
 
+def test_tensors_of_one_name_in_shared_hbm_are_the_same_in_both_programs():
+    @jit
+    def kernel(a):
+        me = nl.program_id(0)
+        parts = {}
+        for name in ("x", "y") if me else ("y", "x"):  # in another order on each core
+            parts[name] = nl.ndarray((1, 4), nl.float32, buffer=nl.shared_hbm, name=name)
+        tile = nl.load(a[me : me + 1])
+        nisa.dma_copy(parts["xy"[me]], tile)
+        nisa.core_barrier(parts["x"], (0, 1))
+        nisa.dma_copy(tile, parts["yx"[me]])
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(out[me : me + 1], tile)
+        return out
+
+    np.testing.assert_array_equal(kernel[2](A), A[::-1])
+
+
 @jit
 def exchanged(a, engine=dma_engine.dma):
     me = nl.program_id(0)
@@ -278,3 +296,73 @@ def test_one_program_alone_meets_nobody(call):
 def test_the_first_generation_has_no_such_instruction(call):
     with pytest.raises(KernelError, match="NeuronCore-v3 and newer"):
         launch(jit(call)[2], machine=TRN1)
+
+
+def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
+    """Both clear all of the output, then each stores its half: a race that a barrier would end."""
+
+    def kernel(a):
+        me = nl.program_id(0)
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        zeros, row = nl.zeros((2, 4), nl.float32), nl.ndarray((1, 4), nl.float32)
+        nisa.dma_copy(out, zeros)
+        nisa.dma_copy(row, a[me : me + 1])
+        nisa.dma_copy(out[me : me + 1], row)
+        return out
+
+    result = launch(kernel, (A,), grid=(2,))
+    np.testing.assert_array_equal(result.outputs[0], A)
+    stores = [e.program for e in result.trace.events if e.writes[0].allocation.space.is_hbm]
+    assert stores == [(0,), (1,), (0,), (1,)]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_has_more_to_do_before_writes_later(late):
+    def kernel():
+        me = nl.program_id(0)
+        out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)
+        mine = nl.ndarray((1, 1), nl.int32)
+        for _ in range(5 if me == late else 2):
+            nisa.memset(mine, me)
+        nisa.dma_copy(out, mine)
+        return out
+
+    assert kernel_output(kernel) == late
+
+
+def kernel_output(kernel):
+    return launch(kernel, grid=(2,)).outputs[0].item()
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_after_a_barrier_the_programs_are_equally_far(late):
+    """Who came late has done more, but it is the next instruction of both that counts."""
+
+    def kernel():
+        me = nl.program_id(0)
+        out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)
+        mine = nl.ndarray((1, 1), nl.int32)
+        nisa.memset(mine, me)
+        for _ in range(9 if me == late else 1):
+            nisa.memset(mine, me)
+        nisa.core_barrier(out, (0, 1))
+        for _ in range(3 - me):
+            nisa.memset(mine, me)
+        nisa.dma_copy(out, mine)
+        return out
+
+    assert kernel_output(kernel) == 0
+
+
+def test_programs_that_share_nothing_but_arguments_run_one_after_the_other():
+    def kernel(a):
+        me = nl.program_id(0)
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        row = nl.ndarray((1, 4), nl.float32)
+        for _ in range(3):
+            nisa.dma_copy(row, a[me : me + 1])
+        nisa.dma_copy(out[me : me + 1], row)
+        return out
+
+    events = launch(kernel, (A,), grid=(2,)).trace.events
+    assert [e.program for e in events] == [(0,)] * 3 + [(1,)] * 3 + [(0,), (1,)]

@@ -119,7 +119,6 @@ VIEWS = {
         lambda a: a[..., 1:2].reshape(4, 6, 1),
     ),
     "reshape": (lambda t: t.reshape((4, 4, 6)), lambda a: a.reshape(4, 4, 6)),
-    "reshape, 0.4": (lambda t: t.reshape(new_shape=(4, 24)), lambda a: a.reshape(4, 24)),
     "reshape with -1": (lambda t: t.reshape((4, -1, 12)), lambda a: a.reshape(4, 2, 12)),
     "reshape a permuted": (
         lambda t: t.permute((0, 2, 3, 1)).reshape((4, 12, 2)),

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import Engine, Space, launch
-from difftest.simulator.dtypes import DTYPES, INTEGERS, TFLOAT32, from_bits, is_float
+from difftest.simulator import TRN2, Engine, Machine, Space, launch
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import DTYPES, INTEGERS, MX_NAMES, TFLOAT32, from_bits, is_float
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction
 from difftest.simulator.instructions.registers import Accumulate
 
@@ -42,7 +44,7 @@ ADDING += ("tensor_reduce", "tensor_scalar_reduce")
 """A sum of zeros has the sign that its order gives it, of which no page says anything."""
 
 
-CLASSIC_COMMANDS = tuple(one for one in Accumulate if one is not Accumulate.READ)
+CLASSIC_COMMANDS = tuple(one for one in Accumulate if isinstance(one.value, int))
 """What the classic dialect can have the reduction registers do."""
 
 
@@ -59,8 +61,15 @@ class Operand:
     """The part of it that the call takes: of an indirect operand, the index."""
 
     @property
+    def is_packed(self) -> bool:
+        """Whether it is of an MX dtype, whose bits no kernel can load or return."""
+        return self.dtype in MX_NAMES.values()
+
+    @property
     def array(self) -> Any:
-        """The values as a host keeps them."""
+        """The values as a host keeps them; zeros of a packed dtype, which it cannot make."""
+        if self.is_packed:
+            return np.zeros(np.shape(self.values), np.uint8)
         if self.dtype == TFLOAT32:
             return np.asarray(self.values, np.float32).view(TFLOAT32)
         return np.asarray(self.values).astype(self.dtype)
@@ -85,6 +94,7 @@ class DrawnCall:
     """Of a curved function: equal within some last places instead of bit for bit."""
     beside: dict[str, Operand] = field(default_factory=dict)
     """Tiles that are no operands: those that hold indices."""
+    machine: Machine = TRN2
 
     def role(self, name: str) -> Any:
         """What stands at an operand or a destination."""
@@ -120,7 +130,7 @@ class DrawnCall:
             return tuple(_returned(made.get(name, tile)) for name, tile in results)
 
         arrays = [one.array for one in held.values()]
-        return list(launch(kernel, arrays, plain=mode == "plain").outputs)
+        return list(launch(kernel, arrays, machine=self.machine, plain=mode == "plain").outputs)
 
     def _issue(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
         record = self.record
@@ -130,7 +140,8 @@ class DrawnCall:
         gate.issue(
             record, operands, self.options, dst=dst, others=tuple(others), engine=self.engine
         )
-        return [(name, getattr(tiles, name)) for name in names if getattr(tiles, name) is not None]
+        given = [name for name in names if getattr(tiles, name) is not None]
+        return [(name, getattr(tiles, name)) for name in given if not self.role(name).is_packed]
 
     def _spell(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
         names = [role.name for role in self.record.destinations]
@@ -149,6 +160,10 @@ def _spelled(dtype: np.dtype[Any]) -> Any:
 
 def _place(tensor: Any, operand: Operand) -> Any:
     """The operand in its buffer, with its values if it holds them."""
+    if operand.is_packed:
+        core = current()
+        tile = core.tile.whole(core.allocate(tensor.shape, operand.dtype, operand.space))
+        return gate.issue(memset, (0,), (tuple(tensor.shape),), dst=tile)
     dtype = _spelled(operand.dtype)
     if operand.written and operand.space is Space.SBUF:
         return nl.load(tensor)

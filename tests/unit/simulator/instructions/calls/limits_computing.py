@@ -419,7 +419,7 @@ limit(
 )
 limit(
     "activation",
-    "reads_what_it_uses",
+    "read_if_used",
     dataclasses.replace(activated("add"), others=(tile(4, 1),)),
     dataclasses.replace(activated("add", Accumulate.IDLE), others=(tile(4, 1),)),
     KernelError,

@@ -54,7 +54,7 @@ def scattered(src=THREE_ROWS, rmw=None, skip=False, dge="unknown", **given):
 
 
 def turned(src, axes=None, dge="unknown", **given):
-    return Use({"src": src}, (axes, dge), **given)
+    return Use({"src": src}, (axes, dge, False), **given)
 
 
 for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
@@ -272,14 +272,23 @@ limit("sequence_bounds", "_one_partition", bounded(1), bounded(2), ShapeError, "
 # -- selections ------------------------------------------------------------------------------------
 
 
-def ranged(op="less", start=0, other=FP32_MIN, reduce_op="maximum", **given):
+def ranged(
+    op="less", start=0, other=FP32_MIN, reduce_op="maximum", command=Accumulate.IDLE, **given
+):
     bounds = {"bound0": tile(4, 1), "bound1": tile(4, 1)}
-    options = (A["greater"], A[op], start, other, A[reduce_op], Accumulate.IDLE)
+    options = (A["greater"], A[op], start, other, A[reduce_op], command)
     return Use({"on_true_tile": A_TILE, **bounds}, options, others=(None,), **given)
 
 
+limit(
+    "range_select",
+    "needs_generation(3)",
+    ranged(),
+    ranged(machine=TRN1),
+    KernelError,
+    "needs NeuronCore-v3",
+)
 for illegal, text in (
-    (ranged(machine=TRN1), "needs NeuronCore-v3"),
     (ranged("not_equal"), "comp_op=not_equal"),
     (ranged(other=-3.0e38), "the smallest float32"),
     (ranged(start=2**24 - 7), "indices up to 16777216"),
@@ -453,7 +462,7 @@ limit(
 )
 limit(
     "select_reduce",
-    "reads_what_it_uses",
+    "read_if_used",
     selected(into=tile(4, 1), command=Accumulate.REDUCE),
     selected(into=tile(4, 1)),
     KernelError,

@@ -191,7 +191,7 @@ def dma_transpose(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"src": d.tile("src", shape)},
-        (axes if named else None, "unknown"),
+        (axes if named else None, "unknown", False),
         {"dst": d.dst(turned)},
         lambda t: nisa.dma_transpose(t.src, axes=axes if named else None, dtype=t.dtype),
     )

@@ -73,14 +73,16 @@ def tensor_partition_reduce(d: Drawing) -> DrawnCall:
 @draws("tensor_scalar_reduce")
 def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    reduce_op = ALU_OPS[d.pick(("add", "subtract", "multiply", "maximum", "minimum"))]
+    loaded = "reduce_init" in d.forced  # which the classic dialect cannot
+    without_register = () if loaded else ("subtract",)
+    reduce_op = ALU_OPS[d.pick(("add", "multiply", "maximum", "minimum", *without_register))]
     small = ("multiply", "maximum", "minimum", *COMPARING)
     op0 = ALU_OPS[d.pick(small if reduce_op.name == "multiply" else (*small, "add", "subtract"))]
     most = 1 if reduce_op.name == "multiply" else 4
     data = d.tile("data", shape, low=-most, high=most)
     operand0 = d.vector("operand0", shape[0], low=-most, high=most)
-    loaded = "reduce_init" in d.forced  # which the classic dialect cannot
     start = d.tile("reduce_init", (shape[0], 1)) if loaded else None
+    command = Accumulate.LOAD_REDUCE if loaded else Accumulate.RESET_REDUCE
 
     def spell(t):
         return nisa.tensor_scalar_reduce(
@@ -95,7 +97,7 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"data": data, "operand0": operand0, "reduce_init": start},
-        (op0, reduce_op, Accumulate.RESET_REDUCE, False),
+        (op0, reduce_op, command, False),
         {"dst": d.dst(shape), "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False)},
         None if loaded else spell,
     )

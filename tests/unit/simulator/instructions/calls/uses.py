@@ -10,10 +10,12 @@ import numpy as np
 
 from difftest.simulator import TRN2, Engine, Machine, Space, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import NAMES
+from difftest.simulator.dtypes import MX_NAMES, NAMES
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, Instruction
+
+DTYPE_NAMES = {**NAMES, **MX_NAMES}
 
 
 class Tensor(NamedTuple):
@@ -29,7 +31,7 @@ class Tensor(NamedTuple):
     def made(self) -> Any:
         """The tile, in the launch that is running; nothing of it is written."""
         core = current()
-        tile = core.tile.whole(core.allocate(self.shape, NAMES[self.dtype], self.space))
+        tile = core.tile.whole(core.allocate(self.shape, DTYPE_NAMES[self.dtype], self.space))
         if self.indexed:
             places = Tensor(self.indexed, "int32").made()
             return IndirectTile(tile, (places, *(0 for _ in self.shape[1:])))

@@ -1,0 +1,12 @@
+"""A stand-in of torch_xla for scripts of AWS's documentation: its device is the host's memory."""
+
+from __future__ import annotations
+
+
+def device() -> str:
+    """Where the scripts put their tensors: torch takes the name of a device for one."""
+    return "cpu"
+
+
+def sync() -> None:
+    """Nothing is pending: kernels have run when they return."""

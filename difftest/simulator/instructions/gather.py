@@ -1,0 +1,109 @@
+"""GpSimd Engine: nc_n_gather and nonzero_with_count (AWS ``nki.isa`` at tag v2.32.0)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import FLOAT32, INT32, Array
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.instructions.record import (
+    SBUF_ONLY,
+    Call,
+    Fit,
+    Result,
+    Role,
+    instruction,
+)
+from difftest.simulator.instructions.rules import needs_generation, one_dtype, same_partitions
+from difftest.simulator.instructions.search import UINT32
+from difftest.simulator.instructions.values import rows
+from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+# -- nc_n_gather -----------------------------------------------------------------------------------
+
+
+@instruction(
+    Engine.GPSIMD,
+    operands=(
+        Role(name="data", buffers=SBUF_ONLY, whole_rows=True),
+        Role(name="indices", buffers=SBUF_ONLY, dtypes=(UINT32,)),
+    ),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
+    result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    fit=Fit.ELEMENTS,
+    classic=False,
+)
+def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:
+    """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
+    lines, places = rows(data), rows(indices).astype(np.int64)
+    if places.max() >= lines.shape[1]:
+        raise OutOfBoundsError(
+            "nc_n_gather takes indices of elements of the data",
+            happened=f"nc_n_gather got an index of {int(places.max())} in {lines.shape[1]}",
+            received=f"index {int(places.max())} into {call['data']!r}",
+            limit=f"0 to {lines.shape[1] - 1}",
+        )
+    return np.take_along_axis(lines, places, axis=1).reshape(call.result.shape)
+
+
+# -- nonzero_with_count ----------------------------------------------------------------------------
+
+
+def _one_more(call: Call) -> None:
+    """The destination has the partitions of the source, and an element more for the count."""
+    src: Descriptor = call["src"]
+    dst = call.destinations["dst"]
+    if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
+        raise ShapeError(
+            "nonzero_with_count writes one element a partition more than it reads",
+            happened=f"nonzero_with_count got src {list(src.shape)} for dst {list(dst.shape)}",
+            received=f"src {list(src.shape)}, dst {list(dst.shape)}",
+            limit=f"{src.partitions} partitions, {src.free_size + 1} elements each",
+        )
+
+
+def _int32_options(call: Call) -> None:
+    info = np.iinfo(np.int32)
+    for name in ("index_offset", "padding_val"):
+        value = call[name]
+        if not isinstance(value, int) or not info.min <= value <= info.max:
+            raise KernelError(
+                f"nonzero_with_count takes {name} as an int32",
+                happened=f"nonzero_with_count got {name}={value!r:.40}",
+                received=f"{name}={value!r}",
+            )
+
+
+@instruction(
+    Engine.GPSIMD,
+    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT32, INT32)),),
+    options=("index_offset", "padding_val"),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=(INT32,)),),
+    rules=(needs_generation(3), _one_more, _int32_options),
+    result=lambda call: Result(call.destinations["dst"].shape, INT32),
+    in_place=True,
+    classic=False,
+)
+def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> Array:
+    """``dst`` = indices of what is not 0, padding, their count; each 16th partition only.
+
+    Each GpSimd core reads and writes the first of its partitions; the others are neither read nor
+    written. NeuronCore-v3 on.
+    """
+    check_destination(dst)
+    shape = dst.tile_shape()
+    chosen = np.zeros((shape[0], call["src"].free_size + 1), dtype=np.bool_)
+    values = np.zeros(chosen.shape, dtype=np.int32)
+    for p in range(0, shape[0], call.machine.gpsimd_core_partitions):
+        found = np.flatnonzero(rows(src[p : p + 1].engine_values())[0])
+        values[p] = call["padding_val"]
+        values[p, : found.size] = found + call["index_offset"]
+        values[p, -1] = found.size
+        chosen[p] = True
+    chosen = chosen.reshape(shape)
+    write(dst, values.reshape(shape), chosen)
+    return chosen

@@ -1,0 +1,315 @@
+"""Microscaling (MX): quantize_mx on the Vector Engine, nc_matmul_mx on the Tensor Engine.
+
+32 elements, 4 of an element of a packed dtype in 8 partitions, share a scale, a power of two in 8
+bits. The scales of the 32 partitions of a quadrant lie in 4 partitions of the same quadrant of
+their tile. Source: AWS ``nki.isa`` and ``nki/deep-dives/mxfp-matmul.rst`` at tag v2.32.0.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    FLOAT4_E2M1FN_X4,
+    FLOAT8_E4M3FN_X4,
+    FLOAT8_E5M2_X4,
+    FLOAT8_E8M0FNU,
+    FLOAT16,
+    FLOAT32,
+    Array,
+)
+from difftest.simulator.errors import KernelError, LimitError, ShapeError
+from difftest.simulator.instructions.matmul import accumulate
+from difftest.simulator.instructions.record import (
+    PSUM_ONLY,
+    SBUF_ONLY,
+    Call,
+    DType,
+    Fit,
+    Masked,
+    Result,
+    Role,
+    Rule,
+    instruction,
+)
+from difftest.simulator.instructions.rules import named, needs_generation
+from difftest.simulator.instructions.values import rows
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine, Space
+
+FLOAT8 = {
+    FLOAT8_E4M3FN_X4: np.dtype(ml_dtypes.float8_e4m3fn),
+    FLOAT8_E5M2_X4: np.dtype(ml_dtypes.float8_e5m2),
+}
+LARGEST_EXPONENT = {FLOAT8_E4M3FN_X4: 8, FLOAT8_E5M2_X4: 15}
+PACKED = (*FLOAT8, FLOAT4_E2M1FN_X4)
+SCALES = (FLOAT8_E8M0FNU, np.dtype(np.uint8))
+QUADRANT = 32
+GROUP_PARTITIONS = 8
+GROUP_ELEMENTS = 4
+"""Elements of a group in each of its partitions: those of one packed element."""
+SCALE_ROWS = QUADRANT // GROUP_PARTITIONS
+BIAS = 127
+"""Of an 8-bit scale's exponent; its smallest value is 2**-127."""
+NOT_A_NUMBER = 255
+MOVING_BYTES = 16 * 1024
+"""A product may fill PSUM: 4096 float32 or 8192 bfloat16."""
+
+
+# -- packed elements and their scales --------------------------------------------------------------
+
+
+def unpack(packed: Array, dtype: DType) -> Array:
+    """Packed elements [P, F] as float32 [P, F, 4]."""
+    bits = packed.view(f"u{dtype.itemsize}")
+    if dtype == FLOAT4_E2M1FN_X4:
+        places = np.arange(0, 16, 4, dtype=np.uint16)
+        nibbles = ((bits[..., None] >> places) & 15).astype(np.uint8)
+        return np.asarray(nibbles.view(ml_dtypes.float4_e2m1fn), np.float32)
+    contiguous = np.ascontiguousarray(bits)
+    elements = contiguous.view(FLOAT8[dtype]).reshape(*bits.shape, GROUP_ELEMENTS)
+    return np.asarray(elements, np.float32)
+
+
+def scale_places(partitions: int) -> Array:
+    """For each group of 8 partitions the row of its scales in their tile."""
+    groups = np.arange(partitions // GROUP_PARTITIONS)
+    places: Array = groups // SCALE_ROWS * QUADRANT + groups % SCALE_ROWS
+    return places
+
+
+def _scales_of(tile: Tile, partitions: int, name: str) -> Array:
+    """The factor of each partition and packed element, float32 [P, F]; only used rows are read."""
+    codes = [
+        rows(tile[place : place + 1].engine_values()).view(np.uint8)
+        for place in scale_places(partitions)
+    ]
+    found = np.concatenate(codes)
+    if (found == NOT_A_NUMBER).any():
+        raise KernelError(
+            "a scale of an MX group is a power of two",
+            happened=f"{name} holds a scale that is NaN",
+            received=f"the code {NOT_A_NUMBER} (NaN) in {name} = {tile!r}",
+        )
+    factors = np.ldexp(np.float32(1), found.astype(np.int32) - BIAS)
+    return np.repeat(factors.astype(np.float32), GROUP_PARTITIONS, axis=0)
+
+
+def _whole_quadrants(*roles: str) -> Rule:
+    def rule(call: Call) -> None:
+        for role in roles:
+            tile: Descriptor = call[role]
+            if tile.partitions % QUADRANT:
+                raise ShapeError(
+                    f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
+                    happened=f"{call.name} got {role} of {tile.partitions} partitions",
+                    received=f"{role} {list(tile.shape)}",
+                    limit="32, 64, 96, 128",
+                )
+
+    return named(rule, "_whole_quadrants", roles)
+
+
+def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free: int) -> None:
+    """Scales in each quadrant of the data's, one for each packed element."""
+    last = int(scale_places(partitions)[-1]) + 1
+    if scale.partitions < last or scale.free_size != free:
+        raise ShapeError(
+            f"{call.name}: the scales of {partitions} partitions lie in "
+            f"{SCALE_ROWS} partitions of each quadrant",
+            happened=f"{call.name} got {role} {list(scale.shape)} for {partitions} partitions",
+            received=f"{role} {list(scale.shape)}",
+            limit=f"at least {last} partitions, {free} elements each",
+            remedy=f"give {role} the shape {[last if last == SCALE_ROWS else partitions, free]}",
+        )
+
+
+# -- quantize_mx -----------------------------------------------------------------------------------
+
+
+def _fours(call: Call) -> None:
+    src: Descriptor = call["src"]
+    if src.free_size % GROUP_ELEMENTS:
+        raise ShapeError(
+            f"quantize_mx takes a multiple of {GROUP_ELEMENTS} elements a partition",
+            happened=f"quantize_mx got {src.free_size} elements a partition",
+            received=f"src {list(src.shape)}: {src.free_size}",
+        )
+
+
+def _scale_fits(call: Call) -> None:
+    src, scale = call["src"], call.destinations["dst_scale"]
+    _check_scale(call, "dst_scale", scale, src.partitions, src.free_size // GROUP_ELEMENTS)
+
+
+def _packed(call: Call) -> Result:
+    src: Descriptor = call["src"]
+    shape = (src.partitions, src.free_size // GROUP_ELEMENTS)
+    return Result(shape, call.wanted_dtype(FLOAT8_E4M3FN_X4))
+
+
+def _own_shape(call: Call) -> Shape:
+    shape: Shape = call.destinations["dst_scale"].shape
+    return shape
+
+
+@instruction(
+    Engine.VECTOR,
+    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
+    destinations=(
+        Role(name="dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
+        Role(name="dst_scale", buffers=SBUF_ONLY, dtypes=SCALES, shape=_own_shape),
+    ),
+    rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
+    result=_packed,
+    fit=Fit.ELEMENTS,
+    classic=False,
+)
+def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
+    """``dst`` = src over its groups' scales, in packed float8; ``dst_scale`` = the scales.
+
+    A scale is ``2**(floor(log2(largest magnitude)) - (largest exponent - 1))``, at least 2**-127.
+    NeuronCore-v4 on.
+    """
+    dtype, partitions = call.result.dtype, src.shape[0]
+    groups = rows(src).reshape(partitions // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS)
+    largest = np.abs(groups).max(axis=(1, 3))
+    if not np.isfinite(largest).all():
+        raise KernelError(
+            "quantize_mx is documented for finite values",
+            happened="quantize_mx got an infinity or NaN",
+            received="an infinity or NaN in src",
+            remedy="clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum",
+        )
+    exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
+    exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
+    quotient = np.ldexp(groups, -exponent[:, None, :, None]).astype(FLOAT8[dtype])
+    packed = quotient.reshape(partitions, -1).view(dtype)
+    scale = call.destinations["dst_scale"]
+    codes = np.zeros((scale.partitions, exponent.shape[1]), np.uint8)
+    chosen = np.zeros(codes.shape, np.bool_)
+    places = scale_places(partitions)
+    codes[places], chosen[places] = exponent + BIAS, True
+    shape = scale.shape
+    return packed, Masked(codes.view(scale.dtype).reshape(shape), chosen.reshape(shape))
+
+
+# -- nc_matmul_mx ----------------------------------------------------------------------------------
+
+
+def _sizes(call: Call) -> None:
+    stationary, moving, machine = call["stationary"], call["moving"], call.machine
+    if stationary.partitions != moving.partitions:
+        raise ShapeError(
+            "nc_matmul_mx contracts over the partitions of both operands",
+            happened=f"nc_matmul_mx got {stationary.partitions} and {moving.partitions} partitions",
+            received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}",
+        )
+    if stationary.free_size % 2 or stationary.free_size > machine.gemm_stationary_fmax:
+        raise LimitError(
+            "the free size of nc_matmul_mx's stationary operand is even",
+            happened=f"nc_matmul_mx got stationary of {stationary.free_size} elements a partition",
+            received=f"stationary {list(stationary.shape)}",
+            limit=f"an even number up to {machine.gemm_stationary_fmax}",
+        )
+    most = MOVING_BYTES // call.wanted_dtype(FLOAT32).itemsize
+    if moving.free_size > most:
+        raise LimitError(
+            "the free size of nc_matmul_mx's moving operand fits PSUM",
+            happened=f"nc_matmul_mx got moving of {moving.free_size} elements a partition",
+            received=f"moving {list(moving.shape)}: {moving.free_size} elements a partition",
+            limit=f"{most}",
+        )
+
+
+def _both_scales(call: Call) -> None:
+    for role in ("stationary", "moving"):
+        data: Descriptor = call[role]
+        name = f"{role}_scale"
+        _check_scale(call, name, call[name], data.partitions, data.free_size)
+
+
+def _row_tile(call: Call) -> None:
+    """Row tiling: tiles of 32, 64 or 128 rows, of all columns."""
+    position, size = call["tile_position"], call["tile_size"]
+    if not position and not size:
+        return
+    wrong = None
+    if not position or not size or len(position) != 2 or len(size) != 2:
+        wrong = "both are set, each (row, column)"
+    elif size[1] != call.machine.partitions or position[1] != 0:
+        wrong = "it tiles rows only: column 0 of size 128"
+    elif size[0] not in (32, 64, 128) or position[0] % size[0]:
+        wrong = "a tile has 32, 64 or 128 rows and starts at a multiple of them"
+    elif position[0] + size[0] > call.machine.partitions:
+        wrong = "the tile lies in the PE array"
+    elif call["stationary"].partitions > size[0]:
+        wrong = "tile_size is at least the stationary tile's size"
+    if wrong:
+        raise KernelError(
+            f"nc_matmul_mx's tiling: {wrong}",
+            happened=f"nc_matmul_mx got the tile {position} of the size {size}",
+            received=f"tile_position={position}, tile_size={size}, "
+            f"stationary {list(call['stationary'].shape)}",
+        )
+
+
+@instruction(
+    Engine.TENSOR,
+    operands=(
+        Role(name="stationary", buffers=SBUF_ONLY, dtypes=PACKED),
+        Role(name="moving", buffers=SBUF_ONLY, dtypes=PACKED),
+        Role(name="stationary_scale", buffers=SBUF_ONLY, dtypes=SCALES),
+        Role(name="moving_scale", buffers=SBUF_ONLY, dtypes=SCALES),
+    ),
+    options=("accumulate", "tile_position", "tile_size"),
+    destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
+    rules=(
+        needs_generation(4),
+        _whole_quadrants("stationary", "moving"),
+        _sizes,
+        _both_scales,
+        _row_tile,
+    ),
+    result=lambda call: Result(
+        (call["stationary"].free_size, *call["moving"].shape[1:]),
+        call.wanted_dtype(FLOAT32),
+        Space.PSUM,
+    ),
+    facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
+    reads_dst=lambda call: call["accumulate"],
+    in_place=True,
+    fit=Fit.ELEMENTS,
+    classic=False,
+)
+def nc_matmul_mx(
+    call: Call,
+    dst: Tile,
+    stationary: Tile,
+    moving: Tile,
+    stationary_scale: Tile,
+    moving_scale: Tile,
+    *,
+    where: Array | None,
+) -> None:
+    """``dst = stationary.T @ moving`` of scaled MX operands, over 4 elements a partition, float32.
+
+    NeuronCore-v4 on.
+    """
+    left = _scaled(stationary, stationary_scale, "stationary_scale")
+    right = _scaled(moving, moving_scale, "moving_scale")
+    product = np.matmul(left.T, right).reshape(call.result.shape)
+    put = accumulate if call["accumulate"] else write
+    put(dst, product, where)
+
+
+def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
+    """Operand elements times their scales, the contraction first: float32 [4 P, F]."""
+    values = unpack(rows(tile.engine_values()), tile.dtype)
+    values *= _scales_of(scale, len(values), name)[..., None]
+    return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

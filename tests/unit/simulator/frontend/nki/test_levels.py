@@ -1,0 +1,219 @@
+"""The table of levels: each row at its level and beyond it, and idioms of earlier levels."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from difftest.plugin import options
+from difftest.simulator import KernelError, NkiError, NotModelledError, launch, launch_ranks
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.nki import collectives as ncc
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.idioms import READ_AS
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.levels import LEVELS, LIFETIMES, LevelWarning
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, tile
+
+MODULES = {"nl": nl, "nisa": nisa, "ncc": ncc}
+ORDER = ("0.2", *LEVELS)
+
+
+def selected(*arguments, **keywords):
+    """`affine_select` of ones below the diagonal."""
+    out = nl.ndarray((4, 4), nl.float32)
+    nisa.affine_select(out, [[-1, 4]], *arguments, **keywords)
+    return out
+
+
+IN_WORDS = {
+    "a buffer named by a string": lambda: nl.ndarray((2, 2), nl.float32, buffer="psum"),
+    "buffer=None": lambda: nl.ndarray((2, 2), nl.float32, buffer=None),
+    "a number for a member of an enumeration": lambda: nisa.dma_copy(
+        nl.ndarray((2, 2), nl.float32), tile((2, 2)), dge_mode=3
+    ),
+    "nisa.affine_select with offset third": lambda: selected(0, 1, tile((4, 4)), 0.0),
+    "nisa.tensor_scalar_reduce without reduce_res": lambda: nisa.tensor_scalar_reduce(
+        tile((2, 2)), tile((2, 2)), nl.add, 1.0, nl.add
+    ),
+    "nl.ndarray with an address in HBM": lambda: nl.ndarray(
+        (2, 2), nl.float32, buffer=nl.private_hbm, address=(0,)
+    ),
+    "nl.rsqrt of a tile in PSUM": lambda: nl.rsqrt(tile((2, 2), buffer=nl.psum)),
+}
+"""The rows that are no names: what uses them."""
+
+
+def use(row):
+    """Use what a row of the table is about, however wrongly: the level is asked first."""
+    if row in IN_WORDS:
+        return IN_WORDS[row]()
+    path, _, argument = row.removesuffix(")").partition("(")
+    short, *names = path.split(".")
+    value = MODULES[short]
+    for name in names:
+        value = tile((2, 2)) if name == "NkiTensor" else getattr(value, name)
+    if not inspect.isroutine(value):
+        return value
+    given = [argument] if argument else []
+    for parameter in inspect.signature(value).parameters.values():
+        if parameter.default is parameter.empty and given:
+            given.append(parameter.name)
+    return value(**dict.fromkeys(given))
+
+
+def refusal(row, level):
+    """The text with which the level refuses a row; None if it has it."""
+
+    def kernel():
+        use(row)
+
+    try:
+        launch(jit(kernel), level=level)
+    except (NkiError, AttributeError) as error:
+        found = re.search(rf"{re.escape(row)} exists (until|since) NKI \d\.\d", str(error))
+        return found and f"{found[0]} | {error.received} | {error.remedy}"
+    return None
+
+
+@pytest.mark.parametrize("row", sorted(LIFETIMES))
+def test_each_row_holds_at_its_levels_and_at_no_other(row):
+    if "tensor_copy_dynamic" in row:
+        with pytest.raises(AttributeError):
+            launch(jit(lambda: use(row)))
+        return
+    since, ended, instead = LIFETIMES[row]
+    for level in LEVELS:
+        here = ORDER.index(since) <= ORDER.index(level)
+        here = here and (ended is None or ORDER.index(level) < ORDER.index(ended))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", LevelWarning)
+            text = refusal(row, level)
+        assert (text is None) == here, (level, text)
+        if text is not None:
+            bound = f"until NKI {ended}" if ended else f"since NKI {since}"
+            assert f"exists {bound} | {row} at level {level} | " in text
+            assert instead in text
+
+
+@pytest.mark.parametrize("row", sorted(LIFETIMES))
+def test_without_a_level_all_exist_and_what_has_ended_warns(row):
+    if "tensor_copy_dynamic" in row:
+        return  # it has no function at any level: the next test
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", LevelWarning)
+        assert refusal(row, None) is None
+    ended = LIFETIMES[row].ended
+    texts = [str(one.message) for one in caught if one.category is LevelWarning]
+    if ended is None:
+        assert texts == []
+    else:
+        assert any(text.startswith(f"{row} ended with NKI {ended}: ") for text in texts), texts
+
+
+def test_a_name_that_only_earlier_levels_had_says_what_became_of_it():
+    with pytest.raises(AttributeError, match=r"tensor_copy_dynamic_src'.*ended with NKI 0.4; use"):
+        _ = nisa.tensor_copy_dynamic_src
+    assert not hasattr(nisa, "tensor_copy_dynamic_dst")
+
+
+def test_outside_a_kernel_every_name_can_be_imported():
+    assert callable(nl.fori_loop)
+    assert nl.par_dim(128) == 128
+
+
+# -- idioms of earlier levels do what today's do ---------------------------------------------------
+
+
+def test_idioms_of_earlier_levels_are_rows_of_the_table():
+    assert READ_AS.keys() <= LIFETIMES.keys()
+    assert all(LIFETIMES[row].ended for row in READ_AS)
+
+
+def below(array):
+    return np.tril(array)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda t: selected(0, 1, t, 0.0, nl.greater_equal), below),
+        (lambda t: selected(0, 1, t, 0.0), lambda a: np.diag(np.diag(a))),
+        (lambda t: t.reshape(new_shape=(4, 2, 2)), lambda a: a.reshape(4, 2, 2)),
+        (lambda t: moved(t, nl.ndarray((nl.par_dim(4), 4), nl.float32, buffer=None)), None),
+        (lambda t: moved(t, nl.ndarray((4, 4), nl.float32, buffer="sbuf")), None),
+        (lambda t: dma(t, unique_indices=True), None),
+        (lambda t: dma(t, dge_mode=1), None),
+        (lambda t: register_of(5), lambda a: np.array([[5]], np.int32)),
+    ],
+)
+def test_an_idiom_of_an_earlier_level_does_what_it_did(make, expected):
+    array = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
+    with pytest.warns(LevelWarning, match="ended with NKI"):
+        result = on_nki_tiles(make, array)
+    np.testing.assert_array_equal(result, array if expected is None else expected(array))
+
+
+def moved(source, out):
+    nisa.tensor_copy(out, source)
+    return out
+
+
+def dma(source, **keywords):
+    out = nl.ndarray((4, 4), nl.float32)
+    nisa.dma_copy(out, source, **keywords)
+    return out
+
+
+def register_of(value):
+    register, out = nisa.register_alloc(), nl.ndarray((1, 1), nl.int32)
+    nisa.register_move(register, imm=value)
+    nisa.register_store(out, register)
+    return out
+
+
+def test_an_idiom_is_refused_at_a_level_that_does_not_have_it():
+    with pytest.raises(KernelError, match=r"exists until NKI 0\.3") as caught:
+        launch(jit(lambda: register_of(5)), level="0.3")
+    assert caught.value.location.file == __file__
+
+
+# -- who says the level ----------------------------------------------------------------------------
+
+
+def loops():
+    nl.fori_loop(0, 1, lambda i: None)
+
+
+def test_kernels_made_under_a_level_are_of_it():
+    with embedded(level="0.5"):
+        import nki
+
+        made = nki.jit(loops), nki.jit()(loops)
+        simulated = nki.simulate(loops), nki.simulate(made[0][1])
+    for call in (*made, *simulated):
+        with pytest.raises(KernelError, match=r"since NKI 0\.6"):
+            call()
+    launch(made[0], level="0.6")
+    with pytest.raises(KernelError, match="a level of NKI"):
+        embedded(level="0.9").install()
+
+
+def test_ranks_have_a_level():
+    with pytest.raises(KernelError, match=r"since NKI 0\.6"):
+        launch_ranks(jit(loops), [[], []], level="0.5")
+    launch_ranks(jit(loops), [[], []], level="0.6")
+
+
+def test_the_plugin_names_the_levels():
+    assert options.LEVELS == LEVELS
+
+
+def test_what_is_not_modelled_is_asked_for_its_level_too():
+    with pytest.raises(NotModelledError):
+        launch(jit(lambda: nl.tiles()), level="0.7")

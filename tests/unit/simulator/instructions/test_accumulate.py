@@ -1,0 +1,274 @@
+"""exponential and tensor_scalar_cumulative, and the registers they share (nki.isa at v2.32.0)."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import TRN1, TRN2, TRN3, KernelError, NkiError
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.accumulate import exponential, tensor_scalar_cumulative
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.reduce import tensor_scalar_reduce
+from difftest.simulator.instructions.registers import Accumulate
+from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+
+RESET, REDUCE, LOAD = Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE
+DATA = normal(6, 10)
+OP0, OP1 = ALU_OPS["multiply"], ALU_OPS["add"]
+
+
+def column(dtype=nl.float32, partitions=6):
+    return nl.ndarray((partitions, 1), dtype)
+
+
+# -- exponential -----------------------------------------------------------------------------------
+
+
+def test_exponential_subtracts_the_maximum_and_adds_up():
+    """The documentation's pseudocode: dst = exp(src - max_value), reduce_res = its sum."""
+    peak = DATA.max(axis=1, keepdims=True)
+
+    def kernel(x, m):
+        total = column()
+        result = gate.issue(exponential, (x, m, None), (RESET,), others=(total,))
+        return result, total
+
+    result, total = on_tiles(kernel, DATA, peak, machine=TRN3)
+    expected = np.exp(DATA.astype(np.float64) - peak)
+    assert_allclose(result, expected, rtol=1e-6)
+    assert_allclose(total, expected.sum(axis=1, keepdims=True), rtol=1e-6)
+
+
+def test_exponential_goes_on_or_starts_from_a_value():
+    def kernel(x, start):
+        totals = [column() for _ in range(3)]
+        gate.issue(exponential, (x, 0.5, None), (RESET,), others=(None,))
+        gate.issue(exponential, (x, 0.5, None), (REDUCE,), others=(totals[0],))
+        gate.issue(exponential, (x, 0.5, start), (LOAD,), others=(totals[1],))
+        gate.issue(exponential, (x, 0.5, 3.0), (LOAD,), others=(totals[2],))
+        return tuple(totals)
+
+    start = normal(6, 1)
+    twice, loaded, number = on_tiles(kernel, DATA, start, machine=TRN3)
+    once = np.exp(DATA.astype(np.float64) - 0.5).sum(axis=1, keepdims=True)
+    assert_allclose(twice, 2 * once, rtol=1e-6)
+    assert_allclose(loaded, start + once, rtol=1e-5)
+    assert_allclose(number, 3 + once, rtol=1e-6)
+
+
+def test_the_registers_are_shared_on_the_vector_engine():
+    def kernel(x):
+        total = column()
+        gate.issue(exponential, (x, 0.0, None), (RESET,), others=(None,))
+        gate.issue(
+            tensor_scalar_reduce,
+            (x, 2.0, None),
+            (OP0, OP1, REDUCE, False),
+            others=(total,),
+        )
+        return total
+
+    total = on_tiles(kernel, DATA, machine=TRN3)
+    wide = DATA.astype(np.float64)
+    assert_allclose(total[:, 0], np.exp(wide).sum(axis=1) + 2 * wide.sum(axis=1), rtol=1e-5)
+
+
+def test_exponential_rounds_into_its_destination():
+    def kernel(x):
+        out = nl.ndarray((6, 5, 2), nl.bfloat16)  # as many elements a partition
+        return gate.issue(exponential, (x, 0.0, None), (Accumulate.IDLE,), dst=out, others=(None,))
+
+    result = on_tiles(kernel, DATA, machine=TRN3)
+    assert_array_equal(result.reshape(6, 10), np.exp(DATA).astype(ml_dtypes.bfloat16))
+
+
+EXPONENTIAL_REFUSED = {
+    "generation": (lambda x: ((x, 0.0, None), RESET, None), TRN2, "needs NeuronCore-v4"),
+    "command": (lambda x: ((x, 0.0, None), Accumulate.RESET, None), TRN3, "knows only some"),
+    "idle and read": (
+        lambda x: ((x, 0.0, None), Accumulate.IDLE, column()),
+        TRN3,
+        "reads the reduction registers only if it uses them",
+    ),
+    "nothing to load": (lambda x: ((x, 0.0, None), LOAD, None), TRN3, "from reduce_init"),
+    "init without load": (lambda x: ((x, 0.0, 2.0), RESET, None), TRN3, "load_reduce only"),
+    "vector without load": (lambda x: ((x, 0.0, x[:, :1]), RESET, None), TRN3, "load_reduce only"),
+    "result of a wrong shape": (
+        lambda x: ((x, 0.0, None), RESET, nl.ndarray((6, 2), nl.float32)),
+        TRN3,
+        r"writes reduce_res of shape \[6, 1\]",
+    ),
+    "integer sum": (lambda x: ((x, 0.0, None), RESET, column(nl.int32)), TRN3, "certain dtypes"),
+    "bfloat16 maximum": (
+        lambda x: ((x, nl.zeros((6, 1), nl.bfloat16), None), RESET, None),
+        TRN3,
+        "max_value of certain dtypes",
+    ),
+    "maximum of a wrong shape": (lambda x: ((x, x, None), RESET, None), TRN3, "as a scalar or"),
+}
+
+
+@pytest.mark.parametrize("name", EXPONENTIAL_REFUSED)
+def test_what_exponential_refuses(name):
+    arguments, machine, rule = EXPONENTIAL_REFUSED[name]
+
+    def kernel(x):
+        operands, command, total = arguments(x)
+        return gate.issue(exponential, operands, (command,), others=(total,))
+
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(kernel, DATA, machine=machine)
+
+
+def test_five_dimensions_are_too_many():
+    def kernel(x):
+        return gate.issue(
+            exponential, (x.reshape((6, 1, 5, 1, 2)), 0.0, None), (RESET,), others=(None,)
+        )
+
+    with pytest.raises(NkiError, match="at most 4 dimensions"):
+        on_tiles(kernel, DATA, machine=TRN3)
+
+
+# -- tensor_scalar_cumulative ----------------------------------------------------------------------
+
+
+def cumulated(data, op0, op1, start):
+    """The documentation's pseudocode, element by element in float32."""
+    result = np.empty(data.shape, np.float32)
+    for p, row in enumerate(data.reshape(len(data), -1)):
+        register = np.float32(start)
+        for i, value in enumerate(row):
+            register = np.float32(op1(op0(value), register))
+            result.reshape(len(data), -1)[p, i] = register
+    return result
+
+
+IDENTITY = {"add": 0, "subtract": 0, "multiply": 1, "maximum": -np.inf, "minimum": np.inf}
+
+
+@pytest.mark.parametrize("name", IDENTITY)
+def test_a_cumulative_result_and_its_start(name):
+    def kernel(x):
+        ops = (OP0, ALU_OPS[name])
+        first = gate.issue(tensor_scalar_cumulative, (x, 1.5, None), (*ops, RESET))
+        loaded = gate.issue(tensor_scalar_cumulative, (x, 1.5, 0.75), (*ops, LOAD))
+        return first, loaded
+
+    data = normal(3, 4, 5)
+    first, loaded = on_tiles(kernel, data, machine=TRN1)
+    op1 = ALU_OPS[name].compute
+    for result, start in ((first, IDENTITY[name]), (loaded, 0.75)):
+        expected = cumulated(data, lambda v: v * np.float32(1.5), op1, start)
+        assert_array_equal(result, expected)
+
+
+def test_a_cumulative_result_goes_on_in_the_next_tile():
+    def kernel(x):
+        halves = [
+            gate.issue(tensor_scalar_cumulative, (part, 0.0, None), (OP1, OP1, command))
+            for part, command in ((x[:, :4], RESET), (x[:, 4:], REDUCE))
+        ]
+        return (*halves, gate.issue(tensor_scalar_cumulative, (x, 0.0, None), (OP1, OP1, RESET)))
+
+    left, right, whole = on_tiles(kernel, DATA)
+    assert_array_equal(np.concatenate([left, right], axis=1), whole)
+    assert_array_equal(whole, np.add.accumulate(DATA, axis=1))
+
+
+CUMULATIVE_REFUSED = {
+    "wide integers": (np.int32, lambda x: ((x, 1.0, None), (OP0, OP1, RESET)), "src of certain"),
+    "bits": (
+        np.uint8,
+        lambda x: ((x, 1.0, None), (ALU_OPS["bitwise_and"], OP1, RESET)),
+        "takes an arithmetic operator",
+    ),
+    "a comparison": (
+        np.float32,
+        lambda x: ((x, 1.0, None), (OP0, ALU_OPS["greater"], RESET)),
+        "accumulates with few operators",
+    ),
+    "idle": (
+        np.float32,
+        lambda x: ((x, 1.0, None), (OP0, OP1, Accumulate.IDLE)),
+        "knows only some commands",
+    ),
+    "nothing to load": (np.float32, lambda x: ((x, 1.0, None), (OP0, OP1, LOAD)), "from imm1"),
+    "bfloat16 scalar": (
+        np.float32,
+        lambda x: ((x, nl.zeros((6, 1), nl.bfloat16), None), (OP0, OP1, RESET)),
+        "imm0 of certain dtypes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUMULATIVE_REFUSED)
+def test_what_tensor_scalar_cumulative_refuses(name):
+    dtype, arguments, rule = CUMULATIVE_REFUSED[name]
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(
+            lambda x: gate.issue(tensor_scalar_cumulative, *arguments(x)),
+            integers(6, 10, low=0, high=9, dtype=dtype),
+        )
+
+
+def test_a_cumulative_result_is_no_int32():
+    def kernel(x):
+        dst = nl.ndarray((6, 10), nl.int32)
+        return gate.issue(tensor_scalar_cumulative, (x, 0.0, None), (OP1, OP1, RESET), dst=dst)
+
+    with pytest.raises(NkiError, match="tensor_scalar_cumulative takes dst of certain dtypes"):
+        on_tiles(kernel, DATA)
+
+
+# -- tensor_scalar_reduce's registers --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "combine"),
+    [("add", np.add), ("multiply", np.multiply), ("maximum", np.maximum), ("minimum", np.minimum)],
+)
+def test_tensor_scalar_reduce_goes_on_loads_and_negates(name, combine):
+    def kernel(x, start):
+        totals = [column() for _ in range(4)]
+        ops = (OP0, ALU_OPS[name])
+        for k, (init, command, negate) in enumerate(
+            (
+                (None, RESET, False),
+                (None, REDUCE, True),
+                (None, REDUCE, False),
+                (start, LOAD, False),
+            )
+        ):
+            gate.issue(
+                tensor_scalar_reduce, (x, 1.25, init), (*ops, command, negate), others=(totals[k],)
+            )
+        return tuple(totals)
+
+    start = normal(6, 1)
+    once, negated, thrice, loaded = on_tiles(kernel, DATA, start)
+    lines = (DATA * np.float32(1.25)).astype(np.float64)
+    reduced = combine.reduce(lines, axis=1, keepdims=True)
+    assert_allclose(once, reduced, rtol=1e-5, atol=1e-6)
+    assert_allclose(negated, -combine(reduced, reduced), rtol=1e-5, atol=1e-6)
+    assert_allclose(thrice, combine(combine(reduced, reduced), reduced), rtol=1e-5, atol=1e-6)
+    assert_allclose(loaded, combine(start, reduced), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("init", "command", "op"),
+    [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")],
+)
+def test_what_tensor_scalar_reduce_refuses_of_its_registers(init, command, op):
+    def kernel(x):
+        return gate.issue(
+            tensor_scalar_reduce, (x, 1.0, init), (OP0, ALU_OPS[op], command, False), others=(None,)
+        )
+
+    rule = "registers do not subtract" if op == "subtract" else "reduce_init with reduce_cmd.load"
+    with pytest.raises(KernelError, match=rule):
+        on_tiles(kernel, DATA)

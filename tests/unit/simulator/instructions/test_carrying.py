@@ -1,0 +1,185 @@
+"""What was never written, carried on by instructions that work element by element."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import UnwrittenError, launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as today
+from difftest.simulator.frontend.nki import language as today_nl
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised
+
+MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+A = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+B = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+
+
+def half(array):
+    """A tile of which the two columns in the middle are written."""
+    tile = nl.ndarray(array.shape, array.dtype)
+    tile[:, 1:3] = nl.load(array[:, 1:3])
+    return tile
+
+
+COMPUTED = {
+    "tensor_copy": (lambda x, y: nisa.tensor_copy(x), lambda x, y: x),
+    "cast": (lambda x, y: nisa.tensor_copy(x, dtype=nl.int32), lambda x, y: np.rint(x)),
+    "activation": (lambda x, y: nisa.activation(nl.relu, x), lambda x, y: np.maximum(x, 0)),
+    "out of the range of log": (lambda x, y: nl.log(nl.abs(x)), lambda x, y: np.log(abs(x))),
+    "tensor_tensor": (lambda x, y: nisa.tensor_tensor(x, y, nl.add), lambda x, y: x + y),
+    "tensor_scalar": (
+        lambda x, y: nisa.tensor_scalar(x, nl.add, y[:, 1:2]),
+        lambda x, y: x + y[:, 1:2],
+    ),
+    "scalar_tensor_tensor": (
+        lambda x, y: nisa.scalar_tensor_tensor(
+            data=y, op0=nl.add, operand0=1.0, op1=nl.add, operand1=x
+        ),
+        lambda x, y: y + 1 + x,
+    ),
+    "reciprocal": (lambda x, y: nisa.reciprocal(x), lambda x, y: 1 / x),
+}
+
+
+@MODES
+@pytest.mark.parametrize("name", COMPUTED)
+def test_the_part_that_was_written_is_computed(plain, name):
+    compute, expected = COMPUTED[name]
+
+    def kernel(x, y):
+        result = compute(half(x), nl.load(y))
+        out = nl.ndarray((6, 2), result.dtype, buffer=nl.shared_hbm)
+        nl.store(out, result[:, 1:3])
+        return out
+
+    output = launch(kernel, [A, B], plain=plain).outputs[0]
+    np.testing.assert_allclose(output, expected(A, B)[:, 1:3], rtol=1e-6)
+
+
+@MODES
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("use", ["store", "sum", "matmul"])
+def test_the_rest_cannot_be_used(plain, name, use):
+    def kernel(x, y):
+        result = COMPUTED[name][0](half(x), nl.load(y))
+        if use == "sum":
+            nl.sum(result, axis=1)
+        elif use == "matmul":
+            nisa.nc_matmul(nl.copy(result, dtype=nl.float32), nl.load(y))
+        out = nl.ndarray(result.shape, result.dtype, buffer=nl.shared_hbm)
+        nl.store(out, result)
+        return out
+
+    with pytest.raises(UnwrittenError, match=None if plain else "12 of 24 elements"):
+        launch(kernel, [A, B], plain=plain)
+
+
+@MODES
+def test_a_transpose_carries_it_to_the_other_axis(plain):
+    def kernel(x):
+        turned = nl.copy(nisa.nc_transpose(half(x)))
+        out = nl.ndarray((2, 6), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, turned[1:3])
+        return out
+
+    np.testing.assert_array_equal(launch(kernel, [A], plain=plain).outputs[0], A.T[1:3])
+
+
+@MODES
+@pytest.mark.parametrize("assign", [True, False])
+def test_what_was_written_before_is_so_no_more(plain, assign):
+    def kernel(x):
+        target = nl.load(x)
+        if assign:
+            target[...] = half(x)
+        else:
+            target += half(x)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, target)
+        return out
+
+    with pytest.raises(UnwrittenError):
+        launch(kernel, [A], plain=plain)
+
+
+@MODES
+def test_nothing_is_carried_of_a_tile_of_which_nothing_was_written(plain):
+    def kernel(x):
+        nisa.tensor_tensor(nl.load(x), nl.ndarray(x.shape, x.dtype), nl.add)
+
+    with pytest.raises(UnwrittenError):
+        launch(kernel, [A], plain=plain)
+
+
+@MODES
+def test_nothing_is_carried_where_the_instruction_also_reduces(plain):
+    def kernel(x):
+        total = nl.zeros((6, 1), nl.float32)
+        nisa.activation_reduce(nl.exp, half(x), reduce_op=np.add, reduce_res=total)
+
+    with pytest.raises(UnwrittenError):
+        launch(kernel, [A], plain=plain)
+
+
+@MODES
+@pytest.mark.parametrize("rows", [5, 6])
+def test_nothing_is_carried_into_what_a_mask_leaves_out(plain, rows):
+    """Or an element would be taken for one that the mask left out, and kept as it was."""
+
+    def kernel(x):
+        i = nl.mgrid[0:6, 0:4]
+        target = nl.load(x)
+        target[i.p, i.x] = nl.add(half(x), 1.0, mask=i.p < rows)
+        out = nl.ndarray((6, 2), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, target[:, 1:3])
+        return out
+
+    if rows == 6:
+        np.testing.assert_array_equal(launch(kernel, [A], plain=plain).outputs[0], A[:, 1:3] + 1)
+    else:
+        with pytest.raises(UnwrittenError):
+            launch(kernel, [A], plain=plain)
+
+
+def halved(x):
+    part = today_nl.ndarray(x.shape, x.dtype)
+    today.tensor_copy(part[:, 1:3], x[:, 1:3])
+    return part
+
+
+def test_the_error_says_whence_it_came():
+    def compute(x):
+        copied = today_nl.ndarray(x.shape, x.dtype)
+        today.tensor_copy(copied, halved(x))  # the line
+        total = today_nl.ndarray((6, 1), x.dtype)
+        today.tensor_reduce(total, today_nl.add, copied, axis=1)
+        return total
+
+    text = raised(UnwrittenError, compute, A)
+    assert "they came from tile [6, 4] float32 in sbuf by tensor_copy at" in text
+    assert "# the line" in text
+
+
+def test_a_transposing_matmul_moves_what_is_not_finite_and_not_written():
+    x = A.copy()
+    x[0, 1], x[5, 2] = np.nan, np.inf
+
+    def compute(x):
+        identity = today_nl.shared_identity_matrix(6, dtype=today_nl.float32)
+        turned = today_nl.ndarray((4, 6), x.dtype, buffer=today_nl.psum)
+        today.nc_matmul(turned, halved(x), identity, is_transpose=True)
+        return turned[1:3]
+
+    np.testing.assert_array_equal(on_nki_tiles(compute, x), x.T[1:3])
+
+
+def test_tensors_that_share_an_address_forget_together():
+    def compute(x):
+        first = today_nl.ndarray((6, 4), x.dtype, address=(0, 0))
+        second = today_nl.ndarray((6, 4), x.dtype, address=(0, 0))
+        today.tensor_copy(first, x)
+        today.tensor_copy(second, halved(x))
+        return first
+
+    assert "12 of 24 elements" in raised(UnwrittenError, compute, A)

@@ -1,0 +1,107 @@
+"""rng and rand2 (nki.isa at v2.32.0): their ranges and rules, not their bits."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN1, TRN2, TRN3, Engine, NkiError, launch
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.random_numbers import rand2, rng
+from tests.unit.simulator.on_tiles import normal, on_tiles
+
+
+def drawn(dtype, shape=(128, 64), buffer=nl.sbuf, engine=Engine.UNKNOWN):
+    dst = nl.ndarray(shape, getattr(nl, dtype), buffer=buffer)
+    return gate.issue(rng, (), dst=dst, engine=engine)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_rng_gives_random_bits(dtype):
+    """Every bit is set in about half of 8192 numbers, twice the same in two launches."""
+
+    def compute(x):
+        return drawn(dtype), drawn(dtype)
+
+    first, second = on_tiles(compute, normal(1, 1))
+    again, _ = on_tiles(compute, normal(1, 1))
+    assert first.dtype == np.dtype(dtype)
+    assert (first != second).any()
+    assert_array_equal(first, again)
+    bits = np.unpackbits(first.view(np.uint8).reshape(first.size, -1), axis=1)
+    assert (abs(bits.mean(axis=0) - 0.5) < 0.05).all()
+
+
+def test_the_engines_of_rng():
+    def kernel():
+        drawn("uint32")
+        drawn("uint32", engine=Engine.GPSIMD)
+
+    assert [e.engine for e in launch(kernel).trace] == [Engine.VECTOR, Engine.GPSIMD]
+
+
+RNG_REFUSED = {
+    "floats": (TRN2, {"dtype": "float32"}, "rng takes dst of certain dtypes"),
+    "gpsimd in psum": (
+        TRN2,
+        {"dtype": "int32", "engine": Engine.GPSIMD, "buffer": nl.psum},
+        "GpSimd Engine cannot access PSUM",
+    ),
+    "gpsimd on trn1": (
+        TRN1,
+        {"dtype": "int32", "engine": Engine.GPSIMD},
+        "rng runs on the engines that implement it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RNG_REFUSED)
+def test_what_rng_refuses(name):
+    machine, options, rule = RNG_REFUSED[name]
+    with pytest.raises(NkiError, match=rule):
+        launch(lambda: [drawn(**options)].clear(), machine=machine)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
+def test_rand2_lies_between_its_bounds(dtype):
+    def compute(low, high):
+        dst = [nl.ndarray((64, 30, 4), dtype) for _ in range(2)]
+        return (
+            gate.issue(rand2, (low, high), dst=dst[0]),
+            gate.issue(rand2, (-3.0, 11.0), dst=dst[1]),
+        )
+
+    low = normal(64, 1) * 4
+    vectors, numbers = on_tiles(compute, low, low + np.float32(8), machine=TRN3)
+    bottom = low.astype(dtype).reshape(64, 1, 1).astype(float)
+    top = (low + np.float32(8)).astype(dtype).reshape(64, 1, 1).astype(float)
+    slack = 1 if dtype == np.int32 else 0  # a bound that is no integer is rounded
+    assert (vectors.astype(float) >= bottom - slack).all()
+    assert (vectors.astype(float) <= top + slack).all()
+    assert numbers.astype(float).min() == pytest.approx(-3, abs=0.1)
+    assert numbers.astype(float).max() == pytest.approx(11, abs=0.1)
+    assert numbers.astype(float).mean() == pytest.approx(4, abs=0.2)
+
+
+RAND2_REFUSED = {
+    "generation": (TRN2, lambda x: (0.0, 1.0), "rand2 needs NeuronCore-v4"),
+    "a min above": (TRN3, lambda x: (2.0, 1.0), "rand2 takes a min below its max"),
+    "equal bounds": (TRN3, lambda x: (x, x), "rand2 takes a min below its max"),
+    "other partitions": (TRN3, lambda x: (x[:2], 1.0), "one element in each partition"),
+    "a matrix": (TRN3, lambda x: (0.0, nl.zeros((4, 2), nl.float32)), "one element in each"),
+    "bfloat16": (TRN3, lambda x: (nl.zeros((4, 1), nl.bfloat16), 1.0), "min of certain dtypes"),
+}
+
+
+@pytest.mark.parametrize("name", RAND2_REFUSED)
+def test_what_rand2_refuses(name):
+    machine, bounds, rule = RAND2_REFUSED[name]
+
+    def compute(x):
+        return gate.issue(rand2, bounds(x), dst=nl.ndarray((4, 8), nl.float32))
+
+    with pytest.raises(NkiError, match=rule):
+        on_tiles(compute, normal(4, 1), machine=machine)
