@@ -39,6 +39,8 @@ NAMES: dict[str, np.dtype[Any]] = {
     "tfloat32": TFLOAT32,
 }
 
+FLOAT8_E4M3FN = np.dtype(ml_dtypes.float8_e4m3fn)
+"""OCP's float8 of NeuronCore-v4, up to 448 and without infinities; FLOAT8_E4M3 ends at 240."""
 FLOAT8_E8M0FNU = np.dtype(ml_dtypes.float8_e8m0fnu)
 """A power of two in 8 bits: the scale of an MX group (OCP Microscaling, 1.0)."""
 FLOAT8_E4M3FN_X4 = np.dtype([("float8_e4m3fn_x4", "<u4")])
@@ -54,10 +56,13 @@ MX_NAMES: dict[str, np.dtype[Any]] = {
 }
 """Dtypes of today's dialect that no engine computes in: only quantize_mx writes them, only
 nc_matmul_mx reads them, and copies move their bits."""
+NKI_NAMES: dict[str, np.dtype[Any]] = {**NAMES, "float8_e4m3fn": FLOAT8_E4M3FN, **MX_NAMES}
+"""All dtypes of today's dialect (AWS ``nki.api.shared.rst`` at tag v2.32.0), by name."""
 _MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
 
 _KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
-_FLOAT_SET = frozenset(FLOATS)
+_NKI_ONLY = frozenset((FLOAT8_E4M3FN, *_MX_NAME_OF))
+_FLOAT_SET = frozenset((*FLOATS, FLOAT8_E4M3FN))
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
@@ -94,6 +99,17 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
             remedy="convert on the host, e.g. array.astype(np.float32)",
         )
     return known
+
+
+def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:
+    """:func:`as_dtype` with the dtypes that today's dialect alone has."""
+    if isinstance(spec, str) and spec in NKI_NAMES:
+        return NKI_NAMES[spec]
+    try:
+        dtype: np.dtype[Any] = np.dtype(spec)  # type: ignore[call-overload]
+    except TypeError:
+        return as_dtype(spec, what)
+    return dtype if dtype in _NKI_ONLY else as_dtype(spec, what)
 
 
 def need_arithmetic(dtype: np.dtype[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
-from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
@@ -175,7 +175,8 @@ def run_kernel(
     mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
-        arguments = _Arguments(mode, function, by_reference=target.by_reference)
+        known = as_nki_dtype if tensor is NkiTensor else as_dtype
+        arguments = _Arguments(mode, function, known, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
@@ -265,9 +266,16 @@ class _Arguments:
     """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
 
     def __init__(
-        self, mode: _Fast | Run, function: Callable[..., Any], *, by_reference: bool
+        self,
+        mode: _Fast | Run,
+        function: Callable[..., Any],
+        known: Callable[[object, str], Any],
+        *,
+        by_reference: bool,
     ) -> None:
         self.mode = mode
+        self.known = known
+        """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
         self.copies: list[tuple[Array, Array]] = []
@@ -300,7 +308,7 @@ class _Arguments:
         return clone
 
     def _tensor(self, name: str, array: Array) -> Any:
-        as_dtype(array.dtype, f"argument {name!r}")
+        self.known(array.dtype, f"argument {name!r}")
         if not array.size:
             raise ShapeError(
                 "a kernel's tensors have at least one element",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.dtypes import MX_NAMES, NAMES
+from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import Location
 from difftest.simulator.trace import (
     Allocation,
@@ -31,7 +31,6 @@ Kind = TypeVar("Kind", bound=Enum)
 
 _HEAD = ("format", "version", "kernel", "machine", "grid")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
-DTYPE_NAMES = {**NAMES, **MX_NAMES}
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -226,9 +225,9 @@ def _attributes(value: object, where: str) -> Attributes:
 
 
 def _dtype(value: object, where: str) -> np.dtype[Any]:
-    if not isinstance(value, str) or value not in DTYPE_NAMES:
-        _refuse(where, value, ", ".join(sorted(DTYPE_NAMES)))
-    return DTYPE_NAMES[value]
+    if not isinstance(value, str) or value not in NKI_NAMES:
+        _refuse(where, value, ", ".join(sorted(NKI_NAMES)))
+    return NKI_NAMES[value]
 
 
 def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:

@@ -185,6 +185,7 @@ LAYERS = (
     "indirect",
     "instructions.record",
     "instructions.operands",
+    "instructions.carrying",
     "instructions.writing",
     "instructions.checks",
     "instructions.gate",

@@ -1,12 +1,12 @@
 """The math operators that instructions take as ``op``, and how they are named.
 
-Source: AWS ``nki.api.shared.rst`` at tag v2.26.0, "Supported Math Operators for NKI ISA". Bitvec
-operators work on integers as bit patterns; arithmetic ones work in float32.
+Source: AWS ``nki.api.shared.rst`` at tags v2.26.0 and v2.32.0, "Supported Math Operators for NKI
+ISA". Bitvec operators work on integers as bit patterns; arithmetic ones work in float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class AluOp:
     comparison: bool = False
     """The result is 1 or 0."""
     engines: tuple[Engine, ...] = VECTOR_ONLY
+    nc_version: int = 2
+    """The first NeuronCore that has it."""
 
 
 def _float_logic(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
@@ -50,6 +52,20 @@ def _logical_shift_right(x: Array, y: Array) -> Array:
 def _rsqrt(x: Array, _: Any = None) -> Array:
     result: Array = np.float32(1) / np.sqrt(x)
     return result
+
+
+def _larger_magnitude(x: Array, y: Array) -> Array:
+    """The one of the larger magnitude, with its sign; y if they are equal."""
+    return np.where(np.abs(x) > np.abs(y), x, y)
+
+
+def _smaller_magnitude(x: Array, y: Array) -> Array:
+    """The one of the smaller magnitude, with its sign; y if they are equal."""
+    return np.where(np.abs(x) < np.abs(y), x, y)
+
+
+def _relu(x: Array, _: Any = None) -> Array:
+    return np.maximum(x, np.float32(0))
 
 
 _EVERYWHERE = (Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR)
@@ -100,7 +116,16 @@ _OPS = (
     AluOp(name="fmod", compute=np.fmod),
 )
 
+_NEW_OPS = (
+    AluOp(name="abs_max", compute=_larger_magnitude, nc_version=4),
+    AluOp(name="abs_min", compute=_smaller_magnitude, nc_version=4),
+    AluOp(name="square", compute=np.square, unary=True, nc_version=4),
+    AluOp(name="relu", compute=_relu, unary=True, nc_version=4),
+)
+
 ALU_OPS = {op.name: op for op in _OPS}
+NKI_OPS = {**ALU_OPS, **{op.name: op for op in _NEW_OPS}}
+"""Those of today's dialect (release notes of NKI 0.4)."""
 
 _REDUCTION_NAMES = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}
 
@@ -122,8 +147,8 @@ def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
     return values.astype(dtype) if op.bitvec and dtype != BOOL else values
 
 
-def alu_op(op: object, where: str) -> AluOp:
-    """The operator that ``op`` (an ``nl`` or NumPy function) stands for.
+def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
+    """The operator among ``ops`` that ``op`` (an ``nl`` or NumPy function) stands for.
 
     Raises
     ------
@@ -135,12 +160,12 @@ def alu_op(op: object, where: str) -> AluOp:
             name = _NUMPY_NAMES.get(op)
         except TypeError:
             name = None
-    found = ALU_OPS.get(_REDUCTION_NAMES.get(name, name) if name else "")
+    found = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if found is None:
         raise KernelError(
             f"{where} takes an operator of nki.language (or its NumPy equivalent)",
             happened=f"{where} got {op!r:.40} as its operator",
             received=f"op={op!r}",
-            limit=", ".join(sorted(ALU_OPS)),
+            limit=", ".join(sorted(ops)),
         )
     return found

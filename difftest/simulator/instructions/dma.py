@@ -146,22 +146,29 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 @instruction(
     Engine.DMA,
     operands=(Role(name="src", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
-    options=("skip", "dge"),
+    options=("rmw", "skip", "dge"),
     destinations=(DST,),
-    rules=(_same_size, _hardware_descriptors),
+    rules=(_same_size, _adds, _hardware_descriptors),
     result=_moved,
+    reads_dst=lambda call: call["rmw"] is not None,
     facts=_dge,
     in_place=True,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy",),
 )
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
-    """``dst = src`` with the source's rows named by a tile of indices."""
+    """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
     check_destination(dst)
     arrays, inside = src.resolve(skip=call["skip"])
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
-    picked = _cast(src.elements()[tuple(a[inside] for a in arrays)], src, dst)
+    found = src.elements()[tuple(a[inside] for a in arrays)]
+    if call["rmw"] is None:
+        picked = _cast(found, src, dst)
+    else:
+        old = as_float(_plain(dst.read(), dst))[shaped]
+        total = round_to(old + as_float(_plain(found, src)), dst.dtype)
+        picked = to_bits(total, dst.dtype) if dst.holds_bits else total
     if shaped.all():
         store(dst, picked.reshape(dst.shape), where)
         return
@@ -180,21 +187,12 @@ def _gathered(src: IndirectTile, *, skip: bool) -> tuple[Array, Array]:
     return values, inside
 
 
-def _skips_no_addition(call: Call) -> None:
-    if call["rmw"] is not None and call["skip"]:
-        raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only",
-            happened="dma_copy with dst_rmw_op got oob_mode.skip",
-            received="oob_mode.skip",
-        )
-
-
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
     options=("rmw", "skip", "dge"),
     destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
-    rules=(_same_size, _adds, _skips_no_addition, _hardware_descriptors),
+    rules=(_same_size, _adds, _hardware_descriptors),
     result=_moved,
     reads_dst=lambda call: call["rmw"] is not None,
     facts=_dge,

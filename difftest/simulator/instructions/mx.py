@@ -22,7 +22,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import accumulate
+from difftest.simulator.instructions.matmul import accumulate, accumulate_partly
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -281,8 +281,8 @@ def _row_tile(call: Call) -> None:
         call.wanted_dtype(FLOAT32),
         Space.PSUM,
     ),
-    facts=lambda call: {"accumulate": True} if call["accumulate"] else {},
-    reads_dst=lambda call: call["accumulate"],
+    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     fit=Fit.ELEMENTS,
     classic=False,
@@ -304,7 +304,8 @@ def nc_matmul_mx(
     left = _scaled(stationary, stationary_scale, "stationary_scale")
     right = _scaled(moving, moving_scale, "moving_scale")
     product = np.matmul(left.T, right).reshape(call.result.shape)
-    put = accumulate if call["accumulate"] else write
+    adds = call["accumulate"]
+    put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)
 
 

@@ -258,7 +258,9 @@ def dma_copy(dst: Any, src: Any, mask: Any, dst_rmw_op: Any, oob_mode: Any, dge_
     rules.absent(mask, "mask beside a tile of indices", "dma_copy")
     if isinstance(src, Indirect) and (adds or isinstance(dst, Indirect)):
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r:.80}")
-    rules.require(not (adds and skips), "dst_rmw_op goes with oob_mode.error", error=KernelError)
+    rules.require(
+        not (adds and skips), "dst_rmw_op goes with oob_mode.error", "skip", error=KernelError
+    )
     moved = indirect[0].resolve() if skips else _inside(indirect[0])
     here, there = (moved, src) if isinstance(dst, Indirect) else (dst, moved)
     if adds:
@@ -310,7 +312,7 @@ def _dma_side(value: Any, name: str) -> PlainTensor:
 
 def _check_descriptors(mode: Any) -> None:
     hardware = mode == dge_mode.hwdge and current().machine.nc_version < 3
-    rules.require(not hardware, "hwdge needs NeuronCore-v3", error=KernelError)
+    rules.require(not hardware, "hwdge needs NeuronCore-v3", "hwdge", error=KernelError)
 
 
 _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}

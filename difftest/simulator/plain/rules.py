@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import as_dtype, is_float, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    NkiError,
+    ShapeError,
+    not_modelled,
+)
 from difftest.simulator.frontend.arguments import as_engine
 from difftest.simulator.plain.indices import integer
 from difftest.simulator.plain.rounding import is_number
@@ -151,10 +158,11 @@ def choose(wanted: Engine, where: str, *allowed: Engine) -> Engine:
     return allowed[0] if wanted is Engine.UNKNOWN else wanted
 
 
-def require(fact: bool, rule: str, *received: Any, error: type[Any] = ShapeError) -> None:
-    """Raise unless ``fact`` holds."""
+def require(fact: bool, rule: str, *received: Any, error: type[NkiError] = ShapeError) -> None:
+    """Raise unless ``fact`` holds of what a call received."""
     if not fact:
-        raise error(rule, received=", ".join(map(str, received)))
+        given = ", ".join(map(str, received))
+        raise error(rule, happened=f"a call got {given}", received=given)
 
 
 def same_partitions(where: str, *tiles: PlainTensor) -> None:

@@ -35,7 +35,9 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
     if isinstance(src, IndirectTile):
         need_tile(src.base, "src", "nl.load", HBM)
         no_mask(mask, "nl.load of a tile of indices")
-        gathered: Tensor = issue(instructions.dma_gather, (src,), (False, "unknown"), dtype=dtype)
+        gathered: Tensor = issue(
+            instructions.dma_gather, (src,), (None, False, "unknown"), dtype=dtype
+        )
         return gathered
     source = need_tile(src, "src", "nl.load", HBM)
     tile: Tensor = issue(instructions.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
@@ -149,12 +151,18 @@ def dma_copy(
         return
     if mask is not None:
         raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
+    if skip and rmw is not None:
+        raise KernelError(
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
+        )
     if scatters and not gathers:
         issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst)
     elif scatters or rmw is not None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        issue(instructions.dma_gather, (src,), (skip, dge), dst=dst)
+        issue(instructions.dma_gather, (src,), (None, skip, dge), dst=dst)
 
 
 def dma_transpose(

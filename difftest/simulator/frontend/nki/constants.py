@@ -95,8 +95,8 @@ def engine_of(value: object, where: str) -> Engine:
 def member_of(kind: Any, value: object, where: str) -> Any:
     """``value`` as a member of one of the enumerations of ``nki.isa``.
 
-    The number of a member is accepted where the level has it (to NKI 0.2): kernels of
-    aws-neuron/nki-library still write it (``dge_mode=3``, commit of 2026-04-13).
+    The number or string of a member is accepted where the level has it (to NKI 0.2): kernels of
+    aws-neuron/nki-library still write it (``dge_mode=3``, ``perf_mode="double_row"``).
 
     Raises
     ------
@@ -104,7 +104,8 @@ def member_of(kind: Any, value: object, where: str) -> Any:
     """
     if isinstance(value, kind):
         return value
-    numbered = [member for member in kind if type(value) is int and member.value == value]
+    plain = type(value) in (int, str)
+    numbered = [member for member in kind if plain and member.value == value]
     if numbered:
         check_level("a number for a member of an enumeration")
         return numbered[0]

@@ -12,13 +12,21 @@ from typing import Any, ClassVar
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.index import as_integers
-from difftest.simulator.machine import MACHINES, TRN1, TRN2, Machine
+from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 """AWS's environment variable that names the machine (stub of ``nki.jit``, v2.32.0)."""
-TARGETS = {"trn1": TRN1, "inf2": TRN1, "gen2": TRN1, "trn2": TRN2, "gen3": TRN2}
+TARGETS = {
+    "trn1": TRN1,
+    "inf2": TRN1,
+    "gen2": TRN1,
+    "trn2": TRN2,
+    "gen3": TRN2,
+    "trn3": TRN3,
+    "gen4": TRN3,
+}
 DEFAULT_MACHINE = TRN2
 """Where nothing names one: the machine that the timing model knows, and whose limits hold on
 later ones. AWS's own simulator takes trn3 then."""

@@ -167,6 +167,12 @@ def check_level(name: str) -> None:
         )
 
 
+def is_before(level: str) -> bool:
+    """Whether the launch has a level, and one before this one."""
+    own = current().level
+    return own is not None and LEVELS.index(own) < LEVELS.index(level)
+
+
 def check_name(name: str) -> None:
     """Check the access to a name, of which most have no row, as :func:`check_level` does."""
     if name in LIFETIMES:

@@ -32,17 +32,24 @@ class NKIObject:
             for kind in reversed(type(self).__mro__)
             for name in vars(kind).get("__annotations__", {})
         }
+        name = type(self).__name__
+        if len(args) > len(fields):
+            raise SignatureError(
+                "a class has a field for each value by position",
+                happened=f"{name} got {len(args)} values for {len(fields)} fields",
+                received=f"{name}({', '.join(map(repr, args)):.80})",
+                limit=", ".join(fields) or "no field",
+            )
         given = dict(zip(fields, args, strict=False))
         twice = sorted(given.keys() & kwargs.keys())
-        if twice or len(args) > len(fields):
+        if twice:
             raise SignatureError(
-                "an object takes a value for each of its fields",
-                received=f"{len(args)} values"
-                + (f", and {', '.join(twice)} once more" if twice else ""),
-                limit=f"{type(self).__name__}({', '.join(fields)})",
+                "a field takes one value, by position or by name",
+                happened=f"{name} got two values for {', '.join(twice)}",
+                received=f"{len(args)} values by position, and {', '.join(kwargs)} by name",
             )
-        for name, value in {**fields, **given, **kwargs}.items():
-            setattr(self, name, value)
+        for field, value in {**fields, **given, **kwargs}.items():
+            setattr(self, field, value)
         after = getattr(self, "__post_init__", None)
         if after is not None:
             after()

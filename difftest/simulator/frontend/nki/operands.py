@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from difftest.simulator.errors import ShapeError
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
 from difftest.simulator.tile import Tile
 
 
@@ -12,6 +14,25 @@ class OperatorName(NamedTuple):
     """An operator that a signature has as its default: ``nl.maximum``, and ``nl.equal``."""
 
     nki_name: str
+
+
+def operator_of(op: object, where: str) -> AluOp:
+    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect.
+
+    Raises
+    ------
+    KernelError : it is no operator, or the machine does not have it.
+    """
+    found = alu_op(op, where, NKI_OPS)
+    machine = current().machine
+    if machine.nc_version < found.nc_version:
+        raise KernelError(
+            f"the operator {found.name} needs NeuronCore-v{found.nc_version}",
+            happened=f"{where} got the operator {found.name} on {machine.name}",
+            received=f"op={found.name} on {machine.name} (NeuronCore-v{machine.nc_version})",
+            remedy="launch with machine=TRN3, or compute it of the operators that the machine has",
+        )
+    return found
 
 
 def same_elements(where: str, **tiles: Any) -> None:

@@ -61,6 +61,7 @@ def access(
     if rest:
         raise ShapeError(
             "ap's dynamic offset counts whole elements of dtype",
+            happened=f"ap was to step by parts of {name_of(dtype)} elements",
             received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as {name_of(dtype)}",
         )
     rows = Rows(unit, tensor.shape[dim], dtype)

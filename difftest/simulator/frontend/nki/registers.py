@@ -43,6 +43,7 @@ def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
     if engine not in current().accumulators:
         raise KernelError(
             f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
+            happened=f"{where} was to read registers in which nothing was accumulated",
             received=f"reduce_res = {into!r} with reduce_cmd.idle",
             remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )

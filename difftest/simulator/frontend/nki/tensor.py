@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
 from difftest.simulator.frontend.nki.binding import public
@@ -176,7 +176,7 @@ class NkiTensor(Tile, NKIObject):
     @public
     def view(self: Self, dtype: object) -> Self:
         """The same bits as another dtype; the last dimension is scaled."""
-        wanted = as_dtype(dtype)
+        wanted = as_nki_dtype(dtype)
         return self if wanted == self.dtype else self.reinterpret(wanted)
 
     @public
@@ -200,6 +200,6 @@ class NkiTensor(Tile, NKIObject):
         dtype: object = None,
     ) -> Any:
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
-        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)

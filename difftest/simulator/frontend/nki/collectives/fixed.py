@@ -126,6 +126,7 @@ def collective_permute(
     if not isinstance(source_target_pairs, (list, tuple)):
         raise KernelError(
             "collective_permute takes source_target_pairs as a list of pairs",
+            happened="collective_permute got source_target_pairs that are no list",
             received=f"source_target_pairs={source_target_pairs!r:.80}",
         )
     pairs = tuple(
@@ -136,6 +137,7 @@ def collective_permute(
     if twice or any(len(pair) != 2 for pair in pairs):
         raise KernelError(
             "collective_permute takes pairs (source, target), each rank once as either",
+            happened="collective_permute got a rank twice, or what is no pair",
             received=f"source_target_pairs={source_target_pairs!r:.80}",
         )
     rank = rank_of("collective_permute")
@@ -143,7 +145,9 @@ def collective_permute(
     given = tensors_of(srcs, dsts, "collective_permute", priority, hbm_only=True)
     if len(given[0]) != 1:
         raise KernelError(
-            "collective_permute takes one tensor", received=f"{len(given[0])} tensors in srcs"
+            "collective_permute takes one tensor",
+            happened=f"collective_permute got {len(given[0])} tensors",
+            received=f"{len(given[0])} tensors in srcs",
         )
     if rank.number not in members:
         return

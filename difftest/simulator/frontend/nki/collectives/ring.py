@@ -64,7 +64,9 @@ def collective_permute_implicit_reduce(
     for left, right in zip(exchange.srcs[:count], exchange.srcs[count:], strict=True):
         if left.shape != right.shape:
             raise ShapeError(
-                f"{where} takes both sources in one shape", received=f"{left!r} and {right!r}"
+                f"{where} takes both sources in one shape",
+                happened=f"{where} got sources {list(left.shape)} and {list(right.shape)}",
+                received=f"{left!r} and {right!r}",
             )
     pairs = zip(exchange.srcs[:count], exchange.srcs[count:], strict=True)
     reduce: Callable[[Array, Array], Array] = REDUCTIONS[operator]
@@ -85,6 +87,7 @@ def collective_permute_implicit_current_processing_rank_id(
     if not 0 <= as_integer(channel_id, f"{where} with channel_id") < MOST_CHANNELS:
         raise KernelError(
             f"{where} takes channel_id as the number of a channel",
+            happened=f"{where} got the channel {channel_id}",
             received=f"channel_id={channel_id}",
             limit=f"0 to {MOST_CHANNELS - 1}",
         )
@@ -114,6 +117,7 @@ def _one_each(given: Any, role: str, where: str) -> list[Any]:
     if not single or not all(single):
         raise KernelError(
             f"{where} takes {role} as a list of channels, each a list of one tensor",
+            happened=f"{where} got {role} that is not a list of lists of one tensor",
             received=f"{role}={given!r:.80}",
         )
     return [one[0] for one in given]
@@ -124,6 +128,7 @@ def _channels(value: Any, count: int, where: str) -> tuple[int, ...]:
     if ids != tuple(range(count)) or count > MOST_CHANNELS:
         raise KernelError(
             f"{where} takes channel_ids as consecutive integers from 0, one for each channel",
+            happened=f"{where} got the channels {list(ids)} for {count}",
             received=f"channel_ids={list(ids)} for {count} channels",
             limit=f"{MOST_CHANNELS} channels",
         )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -43,6 +43,7 @@ def all_gather_v(
     if has_rdispls:
         raise KernelError(
             "all_gather_v does not support has_rdispls=True (AWS: current limitations)",
+            happened="all_gather_v got has_rdispls=True",
             received="has_rdispls=True",
         )
     call = _Call.of("all_gather_v", srcs, dsts, replica_group, priority, metadata_tensor, False)
@@ -66,6 +67,7 @@ def all_to_all_v(
     if has_rdispls and current().machine.nc_version < 4:
         raise KernelError(
             "all_to_all_v takes has_rdispls=True on NeuronSwitch-based instances (trn3)",
+            happened=f"all_to_all_v got has_rdispls=True on {current().machine.name}",
             received=f"has_rdispls=True on {current().machine.name}",
         )
     displaced = bool(has_rdispls)
@@ -99,7 +101,9 @@ class _Call(NamedTuple):
         exchange = exchange_of(where, srcs, dsts, group, priority, hbm_only=True)
         if len(exchange.srcs) != 1:
             raise KernelError(
-                f"{where} takes one tensor", received=f"{len(exchange.srcs)} tensors in srcs"
+                f"{where} takes one tensor",
+                happened=f"{where} got {len(exchange.srcs)} tensors",
+                received=f"{len(exchange.srcs)} tensors in srcs",
             )
         sides: list[Any] = [exchange.srcs[0], exchange.dsts[0]]
         table: Any = need_tile(metadata, "metadata_tensor", where, DMA_SPACES)
@@ -108,11 +112,16 @@ class _Call(NamedTuple):
         if table.shape != wanted:
             raise ShapeError(
                 f"{where} takes metadata_tensor as rows of a column for each rank",
+                happened=f"{where} got a metadata_tensor {list(table.shape)}",
                 received=f"metadata_tensor {list(table.shape)}",
                 limit=f"{list(wanted)}",
             )
         if table.dtype != _UINT32:
-            raise DtypeError(f"{where} takes metadata_tensor in uint32", received=repr(table))
+            raise DtypeError(
+                f"{where} takes metadata_tensor in uint32",
+                happened=f"{where} got a metadata_tensor of {name_of(table.dtype)}",
+                received=repr(table),
+            )
         src, dst = (side.reshape((side.size,)) for side in sides)
         return cls(exchange, src, dst, table, displaced)
 
@@ -140,6 +149,7 @@ class _Call(NamedTuple):
         if displacement + count > self.src.size:
             raise OutOfBoundsError(
                 f"{self.exchange.name} sends elements of src",
+                happened=f"{self.exchange.name} was to send elements that src does not have",
                 received=f"{count} elements from {displacement}",
                 limit=f"the {self.src.size} of {self.src!r}",
             )
@@ -179,6 +189,7 @@ class _Call(NamedTuple):
             room = f"{slot} elements" if slot is not None else f"{self.dst.size} elements in all"
             raise OutOfBoundsError(
                 f"{self.exchange.name} receives into dst",
+                happened=f"{self.exchange.name} received more than dst has room for",
                 received=f"{count} elements of rank {self.exchange.members[sender]} at {start} of "
                 f"{self.dst!r}",
                 limit=room,

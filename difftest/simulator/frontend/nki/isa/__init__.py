@@ -16,7 +16,8 @@ from difftest.simulator.frontend.nki.constants import (
     oob_mode,
     reduce_cmd,
 )
-from difftest.simulator.frontend.nki.isa.activations import activation, activation_reduce
+from difftest.simulator.frontend.nki.isa.activations import activate2, activation, activation_reduce
+from difftest.simulator.frontend.nki.isa.dma_sums import dma_compute
 from difftest.simulator.frontend.nki.isa.elementwise import (
     bn_aggr,
     bn_stats,
@@ -27,6 +28,7 @@ from difftest.simulator.frontend.nki.isa.elementwise import (
     tensor_tensor,
     tensor_tensor_scan,
 )
+from difftest.simulator.frontend.nki.isa.microscaling import nc_matmul_mx, quantize_mx
 from difftest.simulator.frontend.nki.isa.moves import (
     dma_copy,
     dma_transpose,
@@ -37,9 +39,12 @@ from difftest.simulator.frontend.nki.isa.moves import (
 )
 from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
+from difftest.simulator.frontend.nki.isa.random_numbers import rand2, rng
 from difftest.simulator.frontend.nki.isa.reductions import (
+    exponential,
     tensor_partition_reduce,
     tensor_reduce,
+    tensor_scalar_cumulative,
     tensor_scalar_reduce,
 )
 from difftest.simulator.frontend.nki.isa.registers import (
@@ -55,8 +60,11 @@ from difftest.simulator.frontend.nki.isa.searches import (
     max8,
     nc_find_index8,
     nc_match_replace8,
+    nc_n_gather,
     nc_stream_shuffle,
+    nonzero_with_count,
     sequence_bounds,
+    topk,
 )
 from difftest.simulator.frontend.nki.isa.selections import (
     affine_select,
@@ -77,22 +85,7 @@ unknown_engine = engine.unknown
 
 _DOCUMENTED = unmodelled(
     "nki.isa",
-    [
-        "activate2",
-        "dma_compute",
-        "exponential",
-        "nc_matmul_mx",
-        "nc_n_gather",
-        "nonzero_with_count",
-        "quantize_mx",
-        "rand2",
-        "rand_get_state",
-        "rand_set_state",
-        "rng",
-        "set_rng_seed",
-        "tensor_scalar_cumulative",
-        "topk",
-    ],
+    ["rand_get_state", "rand_set_state", "set_rng_seed"],
 )
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
@@ -120,6 +113,7 @@ __all__ = [
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -128,11 +122,13 @@ __all__ = [
     "constants",
     "core_barrier",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
     "dma_transpose",
     "dropout",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
@@ -144,10 +140,15 @@ __all__ = [
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
+    "rand2",
     "range_select",
     "reciprocal",
     "reduce_cmd",
@@ -155,6 +156,7 @@ __all__ = [
     "register_load",
     "register_move",
     "register_store",
+    "rng",
     "scalar_engine",
     "scalar_load",
     "scalar_store",
@@ -168,9 +170,11 @@ __all__ = [
     "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

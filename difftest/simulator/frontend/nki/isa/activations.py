@@ -8,9 +8,10 @@ from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.frontend.nki.registers import command_of
 from difftest.simulator.instructions import activation as instructions
-from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.functions import activation_name
 
 _CMD = constants.reduce_cmd
@@ -30,7 +31,7 @@ def activation(
 ) -> NkiInstruction:
     """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
     command = command_of(reduce_cmd, "activation", "scalar", reduce_res)
-    operator = None if reduce_op is None else alu_op(reduce_op, "activation")
+    operator = None if reduce_op is None else operator_of(reduce_op, "activation")
     return issue(
         instructions.activation,
         dst,
@@ -53,3 +54,46 @@ def activation_reduce(
 ) -> NkiInstruction:
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, _CMD.reset_reduce)
+
+
+@public
+def activate2(
+    dst: Any,
+    op: Any,
+    data: Any,
+    imm0: Any,
+    imm1: Any,
+    op0: Any,
+    op1: Any,
+    relu_param: Any = 0.0,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    reduce_op: Any = None,
+    reduce_res: Any = None,
+    reduce_cmd: Any = _CMD.idle,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it in the registers."""
+    where = "activate2"
+    command = command_of(reduce_cmd, where, "scalar", reduce_res)
+    function = (
+        instructions.PRELU
+        if getattr(op, "nki_name", None) == instructions.PRELU
+        else activation_name(op)
+    )
+    options = (
+        function,
+        _stage(op0, where),
+        _stage(op1, where),
+        bool(reverse0),
+        bool(reverse1),
+        None if reduce_op is None else operator_of(reduce_op, where),
+        command,
+    )
+    operands = (data, imm0, imm1, relu_param)
+    return issue(instructions.activate2, dst, operands, options, others=(reduce_res,))
+
+
+def _stage(op: Any, where: str) -> AluOp | None:
+    """An operator of activate2's first stage; None for ``nl.bypass``."""
+    return None if getattr(op, "nki_name", None) == "bypass" else operator_of(op, where)

@@ -11,9 +11,9 @@ from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.frontend.nki.operands import same_elements
+from difftest.simulator.frontend.nki.operands import operator_of, same_elements
 from difftest.simulator.instructions import elementwise, scan
-from difftest.simulator.instructions.alu import AluOp, alu_op
+from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -27,7 +27,7 @@ def tensor_tensor(
 ) -> NkiInstruction:
     """``dst = data1 <op> data2``."""
     same_elements("tensor_tensor", data1=data1, data2=data2)
-    chosen, operator = engine_of(engine, "tensor_tensor"), alu_op(op, "tensor_tensor")
+    chosen, operator = engine_of(engine, "tensor_tensor"), operator_of(op, "tensor_tensor")
     in_psum = any(isinstance(t, Tile) and t.space is Space.PSUM for t in (dst, data1, data2))
     if in_psum and chosen is Engine.UNKNOWN and Engine.VECTOR in operator.engines:
         chosen = Engine.VECTOR  # the GpSimd Engine, exact for integers, cannot access PSUM
@@ -76,8 +76,8 @@ def tensor_scalar(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
-    first = alu_op(op0, "tensor_scalar")
-    second = None if op1 is None else alu_op(op1, "tensor_scalar")
+    first = operator_of(op0, "tensor_scalar")
+    second = None if op1 is None else operator_of(op1, "tensor_scalar")
     if second is None and operand1 is not None:
         raise KernelError(
             "tensor_scalar takes op1 and operand1 together",
@@ -112,7 +112,7 @@ def scalar_tensor_tensor(
 ) -> NkiInstruction:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of as many elements as data."""
     same_elements("scalar_tensor_tensor", data=data, operand1=operand1)
-    first, second = alu_op(op0, "scalar_tensor_tensor"), alu_op(op1, "scalar_tensor_tensor")
+    first, second = (operator_of(op, "scalar_tensor_tensor") for op in (op0, op1))
     for op in (first, second):
         if op.bitvec:
             raise KernelError(
@@ -144,7 +144,7 @@ def tensor_tensor_scan(
     name: str | None = None,
 ) -> NkiInstruction:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-    ops = (alu_op(op0, "tensor_tensor_scan"), alu_op(op1, "tensor_tensor_scan"))
+    ops = (operator_of(op0, "tensor_tensor_scan"), operator_of(op1, "tensor_tensor_scan"))
     options = (*ops, bool(reverse0), bool(reverse1))
     return issue(scan.tensor_tensor_scan, dst, (data0, data1, initial), options)
 

@@ -133,7 +133,7 @@ def check_priority(priority: Any, where: str) -> None:
         )
 
 
-def _check_sides(where: str, **sides: Any) -> None:
+def check_sides(where: str, **sides: Any) -> None:
     """DMA reads and writes HBM and SBUF; since NKI 0.3 PSUM is not among them."""
     for role, side in sides.items():
         if isinstance(side, (Tile, DynamicView)) and side.space is Space.PSUM:
@@ -177,10 +177,10 @@ def dma_copy(
 ) -> NkiInstruction:
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
     check_priority(priority, "dma_copy")
-    _check_sides("dma_copy", src=src, dst=dst)
+    check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
     skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
-    gathers, scatters = _stays_dynamic(src, skip), _stays_dynamic(dst, skip)
+    gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
             "hardware descriptors take no offset for each row",
@@ -191,14 +191,15 @@ def dma_copy(
     if dge == "none" and (_by_rows(src) or _by_rows(dst)):
         raise KernelError(
             "an offset for each row needs software descriptors",
+            happened="dma_copy with dge_mode.none got an offset for each row",
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = _keep(src) if gathers else src
+    source = keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, _keep(dst), (source,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (source,), (None, skip, dge))
     if gathers:
-        return issue(dma.dma_gather, dst, (source,), (skip, dge))
+        return issue(dma.dma_gather, dst, (source,), (None, skip, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -208,7 +209,8 @@ class KeptView(DynamicView):
     __slots__ = ()
 
 
-def _keep(view: DynamicView) -> KeptView:
+def keep(view: DynamicView) -> KeptView:
+    """The view for the DMA engines."""
     return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
 
 
@@ -217,7 +219,7 @@ def _by_rows(side: Any) -> bool:
     return isinstance(side, DynamicView) and not side.whole
 
 
-def _stays_dynamic(side: Any, skip: bool) -> bool:
+def stays_dynamic(side: Any, skip: bool) -> bool:
     """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
     if not isinstance(side, DynamicView):
         return False
@@ -236,7 +238,7 @@ def dma_transpose(
 ) -> NkiInstruction:
     """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
     check_priority(priority, "dma_transpose")
-    _check_sides("dma_transpose", src=src, dst=dst)
+    check_sides("dma_transpose", src=src, dst=dst)
     if isinstance(dst, Tile) and dst.space is not Space.SBUF:
         raise BufferError(
             "dma_transpose writes dst in sbuf",
@@ -254,6 +256,7 @@ def dma_transpose(
     if skip and not isinstance(src, DynamicView):
         raise KernelError(
             "dma_transpose takes oob_mode.skip where src has a dynamic offset",
+            happened="dma_transpose got oob_mode.skip without a dynamic offset",
             received=f"oob_mode.skip with src {src!r}",
         )
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
@@ -262,12 +265,13 @@ def dma_transpose(
     elif dge in ("none", "swdge"):
         raise KernelError(
             "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
+            happened=f"dma_transpose got dge_mode.{dge} without an offset for each row",
             received=f"dge_mode.{dge} with src {src!r}",
         )
     elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    source = _keep(src) if _stays_dynamic(src, skip) else src
+    source = keep(src) if stays_dynamic(src, skip) else src
     return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
 
 
@@ -294,6 +298,7 @@ def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
     if broken:
         raise KernelError(
             f"dma_transpose with an offset for each row: {broken}",
+            happened="dma_transpose got an offset for each row that does not fit it",
             received=f"src = {src!r}, dge_mode.{dge}",
         )
 

@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, INT32, TFLOAT32
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT4_E2M1FN_X4,
+    FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
+    FLOAT8_E4M3FN_X4,
+    FLOAT8_E5M2,
+    FLOAT8_E5M2_X4,
+    FLOAT8_E8M0FNU,
+    INT32,
+    TFLOAT32,
+)
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.language.creation import (
     ds,
@@ -81,7 +93,11 @@ float16 = np.dtype(np.float16)
 bfloat16 = BFLOAT16
 tfloat32 = TFLOAT32
 float8_e4m3 = FLOAT8_E4M3
+float8_e4m3fn = FLOAT8_E4M3FN
 float8_e5m2 = FLOAT8_E5M2
+float8_e4m3fn_x4 = FLOAT8_E4M3FN_X4
+float8_e5m2_x4 = FLOAT8_E5M2_X4
+float4_e2m1fn_x4 = FLOAT4_E2M1FN_X4
 int8 = np.dtype(np.int8)
 int16 = np.dtype(np.int16)
 int32 = INT32
@@ -93,11 +109,6 @@ bool_ = BOOL
 _DOCUMENTED = unmodelled(
     "nki.language",
     [
-        "float4_e2m1fn_x4",
-        "float8_e4m3fn",
-        "float8_e4m3fn_x4",
-        "float8_e5m2_x4",
-        "float8_e8m0fnu",
         "alloc_tiles",
         "blocks",
         "tiles",
@@ -106,8 +117,14 @@ _DOCUMENTED = unmodelled(
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
+_LATER_DTYPES = {"float8_e8m0fnu": FLOAT8_E8M0FNU}
+"""Dtypes that not all levels have: each access is checked."""
+
+
 def __getattr__(name: str) -> Any:
     check_name(f"nl.{name}")
+    if name in _LATER_DTYPES:
+        return _LATER_DTYPES[name]
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in _DOCUMENTED:
@@ -131,8 +148,12 @@ __all__ = [
     "dynamic_range",
     "empty_like",
     "expand_dims",
+    "float4_e2m1fn_x4",
     "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e4m3fn_x4",
     "float8_e5m2",
+    "float8_e5m2_x4",
     "float16",
     "float32",
     "fori_loop",

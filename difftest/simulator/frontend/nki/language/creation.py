@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array, as_dtype, round_to, to_bits
+from difftest.simulator.dtypes import Array, as_nki_dtype, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
@@ -53,7 +53,7 @@ def _new(
         )
     place = None if address is None else _address(address, space)
     storage = core.allocate(
-        sizes, as_dtype(dtype, where), space, name=str(name or ""), address=place
+        sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
     )
     return NkiTensor.whole(storage)
 
@@ -70,7 +70,9 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
         check_level("nl.ndarray with an address in HBM")
         if len(place) != 1 or place[0] < 0:
             raise KernelError(
-                "an address in HBM is (byte,)", received=f"address={address!r} in {space.value}"
+                "an address in HBM is (byte,)",
+                happened=f"a tensor in HBM was to lie at address {address!r:.40}",
+                received=f"address={address!r} in {space.value}",
             )
         return place
     bank = current().machine.psum_bank_bytes
@@ -173,7 +175,7 @@ def shared_constant(constant: Any) -> NkiTensor:
             happened=f"nl.shared_constant got a {type(constant).__name__}",
             received=f"{type(constant).__name__} {constant!r:.60}",
         )
-    as_dtype(constant.dtype, "nl.shared_constant")
+    as_nki_dtype(constant.dtype, "nl.shared_constant")
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
     return NkiTensor.whole(current().adopt(array, name="constant", mutable=False))
 

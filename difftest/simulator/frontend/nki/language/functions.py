@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.operands import same_elements
+from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
@@ -36,7 +36,7 @@ Function = Callable[..., Any]
 
 
 def _wanted(dtype: object, tile: Tile) -> Any:
-    return tile.dtype if dtype is None else as_dtype(dtype)
+    return tile.dtype if dtype is None else as_nki_dtype(dtype)
 
 
 def _named(function: Function, name: str, summary: str) -> Function:
@@ -50,7 +50,8 @@ def _named(function: Function, name: str, summary: str) -> Function:
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
-    op, where = ALU_OPS[name], f"nl.{name}"
+    where = f"nl.{name}"
+    op = operator_of(OperatorName(name), where)
     tiles = [side for side in (x, y) if isinstance(side, Tile)]
     if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
         raise KernelError(
@@ -119,9 +120,9 @@ def _absent(name: str) -> Function:
     return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
 
 
-_ABSENT = ("abs_max", "abs_min", "average", "prelu", "bypass")
+_ABSENT = ("average", "prelu", "bypass")
 
-BINARY = {name: _binary(name) for name, op in ALU_OPS.items() if not op.unary}
+BINARY = {name: _binary(name) for name, op in NKI_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
 ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
 ABSENT = {name: _absent(name) for name in _ABSENT}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import BufferError, KernelError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
@@ -27,7 +27,7 @@ def load(src: Any, dtype: object = None) -> Any:
             limit="hbm",
         )
     shape = src.shape if len(src.shape) > 1 else (*src.shape, 1)
-    tile = ndarray(shape, src.dtype if dtype is None else as_dtype(dtype))
+    tile = ndarray(shape, src.dtype if dtype is None else as_nki_dtype(dtype))
     dma_copy(tile, src)
     return tile
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import FLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.reductions import ascending
 from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
@@ -23,7 +23,7 @@ def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: boo
     """The reduction of ``x`` by an operator along its last axes."""
     tile = need_tile(x, "x", f"nl.{name}")
     options = (ALU_OPS[op], ascending(axis, tile, f"nl.{name}"), False, bool(keepdims), False)
-    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     return gate.issue(instructions.tensor_reduce, (tile,), options, dtype=wanted)
 
 
@@ -75,7 +75,7 @@ def all(x: Any, axis: Any, dtype: object = None) -> Any:
 def mean(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
     """The mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
-    wanted = x.dtype if dtype is None else as_dtype(dtype)
+    wanted = x.dtype if dtype is None else as_nki_dtype(dtype)
     return _scaled(total, total.size / x.size, 0.0, wanted)
 
 
@@ -112,7 +112,7 @@ def rms_norm(
 ) -> Any:
     """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
     tile = need_tile(x, "x", "nl.rms_norm")
-    work = FLOAT32 if compute_dtype is None else as_dtype(compute_dtype)
+    work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
     squared = elementwise("multiply", tile, tile, work)
     total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)
     scale = ACTIVATION["rsqrt"](_scaled(total, 1.0 / n, epsilon, FLOAT32))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
@@ -32,7 +32,7 @@ def transpose(x: Any, dtype: object = None) -> Any:
             happened=f"nl.transpose got a tile of {tile.ndim} dimensions",
             received=repr(tile),
         )
-    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     return gate.issue(products.nc_transpose, (tile,), dtype=wanted, engine=Engine.TENSOR)
 
 
@@ -50,14 +50,14 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
 @public
 def where(condition: Any, x: Any, y: Any, dtype: object = None) -> Any:
     """``x`` where ``condition`` is not 0, else ``y``, element by element."""
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(select.where, (condition, x, y), dtype=wanted)
 
 
 @public
 def dropout(x: Any, rate: Any, dtype: object = None) -> Any:
     """``x`` with elements replaced by 0 at the given probability."""
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(scan.dropout, (x, rate), dtype=wanted)
 
 
@@ -80,7 +80,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = Non
     """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
     if axis != 0:
         raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(search.gather_flattened, (indices, data), dtype=wanted)
 
 
@@ -105,7 +105,7 @@ def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
     instructions AWS issues for it is not documented, and the trace has one copy.
     """
     tile: Any = need_tile(x, "x", "nl.broadcast_to")
-    wanted = tile.dtype if dtype is None else as_dtype(dtype)
+    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     sizes = as_integers(shape, "nl.broadcast_to with shape")
     if sizes == tile.shape and wanted == tile.dtype:
         return tile
@@ -129,6 +129,6 @@ def load_transpose2d(src: Any, dtype: object = None) -> Any:
         )
     tile = ndarray(src.shape[::-1], src.dtype)
     dma_transpose(tile, src)
-    if dtype is None or as_dtype(dtype) == src.dtype:
+    if dtype is None or as_nki_dtype(dtype) == src.dtype:
         return tile
-    return gate.issue(copies.tensor_copy, (tile,), dtype=as_dtype(dtype))
+    return gate.issue(copies.tensor_copy, (tile,), dtype=as_nki_dtype(dtype))

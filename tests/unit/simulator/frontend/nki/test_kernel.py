@@ -149,9 +149,9 @@ def test_post_init_of_an_object_runs():
 def test_fields_of_an_object_are_taken_in_their_order_or_by_name():
     assert vars(Options(2.0, "x")) == {"factor": 2.0, "note": "x"}
     assert vars(Options(2.0, note="x")) == {"factor": 2.0, "note": "x"}
-    with pytest.raises(SignatureError, match=r"3 values\n.*Options\(factor, note\)"):
+    with pytest.raises(SignatureError, match="got 3 values for 2 fields"):
         Options(1.0, "x", "y")
-    with pytest.raises(SignatureError, match="1 values, and factor once more"):
+    with pytest.raises(SignatureError, match="got two values for factor"):
         Options(1.0, factor=2.0)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from difftest.simulator import DtypeError, NotModelledError
+from difftest.simulator import NotModelledError
 from difftest.simulator.frontend.nki import isa, language
-from difftest.simulator.frontend.nki.kernel import simulate
 
 
 @pytest.mark.parametrize("module", [isa, language])
@@ -16,14 +15,6 @@ def test_a_name_is_a_key_and_refuses_a_call(module):
         assert {value: 1}[module.__getattr__(name)] == 1
         with pytest.raises(NotModelledError, match=value.name):
             value(1)
-
-
-def test_a_dtype_that_is_not_modelled_makes_no_tensor():
-    def kernel():
-        language.ndarray((128, 4), language.float8_e4m3fn_x4)
-
-    with pytest.raises(DtypeError, match="float8_e4m3fn_x4 \\(not modelled\\)"):
-        simulate(kernel)()
 
 
 @pytest.mark.parametrize("module", [isa, language])

@@ -42,8 +42,8 @@ def copied(src=TABLE, dst=TABLE, rmw=None, dge="unknown", **given):
     return Use({"src": src}, (rmw, dge), dst, **given)
 
 
-def gathered(dst=A_TILE, dge="unknown", **given):
-    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (False, dge), dst, **given)
+def gathered(dst=A_TILE, rmw=None, dge="unknown", **given):
+    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (rmw, False, dge), dst, **given)
 
 
 THREE_ROWS = tile(3, 4)
@@ -83,18 +83,10 @@ limit(
     ShapeError,
     "15 elements",
 )
-for name, used in (("dma_copy", copied), ("dma_scatter", scattered)):
+for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
     limit(
         name, "_adds", used(rmw=A["add"]), used(rmw=A["multiply"]), KernelError, "on the way adds"
     )
-limit(
-    "dma_scatter",
-    "_skips_no_addition",
-    scattered(skip=True),
-    scattered(rmw=A["add"], skip=True),
-    KernelError,
-    "oob_mode.error only",
-)
 limit(
     "dma_transpose",
     "_hardware_descriptors",

@@ -157,7 +157,7 @@ def dma_gather(d: Drawing) -> DrawnCall:
         nisa.dma_copy(dst=t.dst, src=t.src, oob_mode=mode)
 
     dst = d.tile("dst", (count, columns))
-    options = (skip, "unknown")
+    options = (None, skip, "unknown")
     return DrawnCall(
         d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
     )

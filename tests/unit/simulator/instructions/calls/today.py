@@ -13,7 +13,7 @@ from difftest.simulator.instructions import (
     mx,
     random_numbers,
 )
-from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
 
@@ -85,7 +85,7 @@ def activate2(d: Drawing) -> DrawnCall:
         op1 and ALU_OPS[op1],
         op0 is not None and d.flag(),
         op1 is not None and d.flag(),
-        ALU_OPS[d.pick(("add", "maximum", "minimum"))],
+        NKI_OPS[d.pick(("add", "maximum", "minimum", "abs_max", "abs_min"))],
         command,
     )
     operands = {"data": d.tile("data", shape), "imm0": imm0, "imm1": imm1}

@@ -1,0 +1,130 @@
+"""``nki.isa.dma_compute``: sums that the DMA engines compute on the way."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.frontend.nki import constants
+from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import member_of
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.isa.moves import check_sides, keep, stays_dynamic
+from difftest.simulator.frontend.nki.issue import issue, settle
+from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.operands import operator_of
+from difftest.simulator.instructions import dma
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.dma_compute import MOST_SOURCES
+from difftest.simulator.instructions.dma_compute import dma_compute as record
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+_OOB = constants.oob_mode
+_TWO = 2
+
+
+class LostAdditionWarning(UserWarning):
+    """An indirect sum names a row twice: on a device one of the additions may be lost."""
+
+
+@public
+def dma_compute(
+    dst: Any,
+    srcs: Sequence[Any],
+    reduce_op: Any,
+    scales: Any = None,
+    unique_indices: bool = True,
+    oob_mode: Any = _OOB.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
+    where = "dma_compute"
+    if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= MOST_SOURCES:
+        raise KernelError(
+            f"{where} takes srcs as a list of 1 to {MOST_SOURCES} tensors",
+            happened=f"{where} got {type(srcs).__name__} as srcs",
+            received=f"srcs={srcs!r:.80}",
+        )
+    check_sides(where, dst=dst, **{f"srcs[{k}]": src for k, src in enumerate(srcs)})
+    operator = operator_of(reduce_op, where)
+    skip = member_of(_OOB, oob_mode, where) is _OOB.skip
+    factors = None if scales is None else tuple(float(one) for one in scales)
+    if any(stays_dynamic(side, skip) for side in (dst, *srcs)):
+        return _indirect(dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices))
+    if skip:
+        raise KernelError(
+            f"{where} takes oob_mode.skip with a vector_offset only",
+            happened=f"{where} got oob_mode.skip and no side with a vector_offset",
+            received=f"dst = {dst!r}",
+        )
+    tiles = [settle(src) if isinstance(src, DynamicView) else src for src in srcs]
+    tiles += [None] * (MOST_SOURCES - len(tiles))
+    return issue(record, dst, tuple(tiles), (operator, factors))
+
+
+def _indirect(
+    dst: Any,
+    srcs: Sequence[Any],
+    operator: AluOp,
+    factors: tuple[float, ...] | None,
+    *,
+    skip: bool,
+    unique: bool,
+) -> NkiInstruction:
+    """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
+    if len(srcs) != _TWO or any(one != 1.0 for one in factors or ()) or not unique:
+        raise KernelError(
+            "dma_compute with a vector_offset takes two srcs, scales of 1.0 and unique indices",
+            happened=f"dma_compute with a vector_offset got {len(srcs)} srcs",
+            received=f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}",
+        )
+    others = [src for src in srcs if not _same_place(src, dst)]
+    if len(others) != 1:
+        raise KernelError(
+            "dma_compute with a vector_offset takes its dst as one of its two srcs",
+            happened="dma_compute with a vector_offset got a dst that is not one of the two srcs",
+            received=f"dst = {dst!r}, srcs = {list(srcs)!r:.160}",
+            remedy="write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add), where one of x and y "
+            "has the vector_offset",
+        )
+    (other,) = others
+    if isinstance(dst, DynamicView):
+        _warn_of_repetition(dst)
+        source = settle(other) if isinstance(other, DynamicView) else other
+        return issue(dma.dma_scatter, keep(dst), (source,), (operator, skip, "swdge"))
+    if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
+        raise KernelError(
+            "dma_compute adds gathered rows to a dst in SBUF",
+            happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
+            received=f"dst = {dst!r}",
+        )
+    return issue(dma.dma_gather, dst, (keep(other),), (operator, skip, "swdge"))
+
+
+def _same_place(src: Any, dst: Any) -> bool:
+    """Whether a source is the destination itself, also as another view of it."""
+    if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
+        same = src.owner.storage is dst.owner.storage and src.layout == dst.layout
+        return same and np.array_equal(src.offsets(), dst.offsets())
+    if isinstance(src, Tile) and isinstance(dst, Tile):
+        return src.storage is dst.storage and src.pattern == dst.pattern
+    return False
+
+
+def _warn_of_repetition(dst: DynamicView) -> None:
+    """Two additions to one row are both made here; their order on a device is not defined."""
+    rows = dst.offsets()
+    kept = rows[(rows >= 0) & (rows < dst.rows.size)]
+    if len(np.unique(kept)) < len(kept):
+        warnings.warn(
+            LostAdditionWarning(
+                f"dma_compute adds to a row of {dst.owner!r} twice ({kernel_location()}): indices "
+                "are to be unique, and on a device an addition may be lost"
+            ),
+            stacklevel=4,
+        )

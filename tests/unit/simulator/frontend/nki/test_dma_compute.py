@@ -1,0 +1,144 @@
+"""``nisa.dma_compute`` in today's dialect: sums of tensors, and rows that an index names."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import BufferError, KernelError, NotModelledError, OutOfBoundsError, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.isa.dma_sums import LostAdditionWarning
+from difftest.simulator.frontend.nki.kernel import jit
+from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, values
+
+TABLE, DATA = values(9, 4), values(3, 4, seed=1)
+ROWS = np.array([[7], [0], [4]], np.int32)
+OUTSIDE = np.array([[7], [9], [4]], np.int32)
+SKIP = nisa.oob_mode.skip
+PATTERN = [[4, 3], [1, 4]]
+
+
+def scatter(table, rows, data, **options):
+    """``table[rows] += data`` in HBM, and the table."""
+    index, held = nl.load(rows), nl.load(data)
+    there = table.ap(PATTERN, vector_offset=index)
+    nisa.dma_compute(there, [there, held], nl.add, **options)
+    return table
+
+
+def gather(table, rows, data, **options):
+    """``data + table[rows]`` in SBUF."""
+    index, held = nl.load(rows), nl.load(data)
+    there = table.ap(PATTERN, vector_offset=index)
+    nisa.dma_compute(held, [there, held], nl.add, **options)
+    return stored(held)
+
+
+def run(kernel, rows=ROWS, **options):
+    """The kernel's output for the table, rows and data."""
+
+    @jit
+    def whole(table, rows, data):
+        return kernel(table, rows, data, **options)
+
+    return launch(whole, [TABLE.copy(), rows, DATA]).outputs[0]
+
+
+def test_rows_that_an_index_names_are_added_to():
+    expected = TABLE.copy()
+    expected[ROWS[:, 0]] += DATA
+    assert_array_equal(run(scatter), expected)
+
+
+def test_rows_that_an_index_names_are_taken_up():
+    assert_array_equal(run(gather), DATA + TABLE[ROWS[:, 0]])
+
+
+def test_rows_outside_are_skipped_or_an_error():
+    expected = TABLE.copy()
+    expected[[7, 4]] += DATA[[0, 2]]
+    assert_array_equal(run(scatter, OUTSIDE, oob_mode=SKIP), expected)
+    taken = DATA.copy()
+    taken[[0, 2]] += TABLE[[7, 4]]
+    assert_array_equal(run(gather, OUTSIDE, oob_mode=SKIP), taken)
+    for kernel in (scatter, gather):
+        with pytest.raises(OutOfBoundsError, match="left its tensor: 9"):
+            run(kernel, OUTSIDE)
+
+
+def test_a_row_named_twice_is_added_to_twice_with_a_warning():
+    rows = np.array([[4], [0], [4]], np.int32)
+    expected = TABLE.copy()
+    np.add.at(expected, rows[:, 0], DATA)
+    with pytest.warns(LostAdditionWarning, match="twice"):
+        assert_array_equal(run(scatter, rows), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostAdditionWarning)
+        run(scatter)
+
+
+def test_the_sum_of_three_tensors_in_one_order():
+    parts = [values(5, 8, seed=seed) for seed in range(3)]
+
+    def kernel(a, b, c):
+        out = nl.ndarray(a.shape, nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_compute(out, (a, nl.load(b), c), nl.add, scales=[1.0, 1.0, 1.0])
+        return out
+
+    assert_array_equal(launch(kernel, parts).outputs[0], parts[0] + parts[1] + parts[2])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "text"),
+    [
+        (scatter, {"scales": [1.0, 0.5]}, "scales of 1.0"),
+        (gather, {"unique_indices": False}, "unique indices"),
+    ],
+)
+def test_an_indirect_sum_is_of_two_tensors_unscaled(kernel, options, text):
+    with pytest.raises(KernelError, match=text):
+        run(kernel, **options)
+
+
+def test_other_misuse():
+    def compute(**given):
+        one = tile((4, 8))
+        arguments = {"dst": tile((4, 8)), "srcs": [one, one], "reduce_op": nl.add} | given
+        nisa.dma_compute(**arguments)
+        return one
+
+    assert "dma_compute adds" in raised(KernelError, lambda: compute(reduce_op=nl.maximum))
+    assert "scales each source by 1.0" in raised(KernelError, lambda: compute(scales=[1.0, 2.0]))
+    assert "oob_mode.skip with a vector_offset" in raised(
+        KernelError, lambda: compute(oob_mode=SKIP)
+    )
+    assert "srcs as a list" in raised(KernelError, lambda: compute(srcs=tile((4, 8))))
+    assert "in hbm or sbuf" in raised(
+        BufferError, lambda: compute(srcs=[tile((4, 8), buffer=nl.psum)])
+    )
+
+
+def test_the_destination_is_one_of_the_sources():
+    def kernel(table, rows, data):
+        there = table.ap(PATTERN, vector_offset=nl.load(rows))
+        nisa.dma_compute(tile((3, 4)), [there, nl.load(data)], nl.add)
+        return table
+
+    with pytest.raises(KernelError, match="its dst as one of its two srcs"):
+        launch(kernel, [TABLE.copy(), ROWS, DATA])
+
+
+def test_topk_names_the_pages_that_contradict_each_other():
+    def compute():
+        nisa.topk(
+            tile((16, 8), nl.bfloat16), tile((16, 8), nl.uint32), tile((16, 8), nl.bfloat16), 128
+        )
+        return tile((1, 1))
+
+    text = raised(NotModelledError, compute)
+    assert "nki.isa.topk" in text
+    assert "gpsimd-topk.rst" in text

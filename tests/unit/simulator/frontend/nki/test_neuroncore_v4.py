@@ -1,0 +1,206 @@
+"""What NeuronCore-v4 has and its elders have not: operators, dtypes, MX, and the machine itself."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN2, TRN3, DtypeError, KernelError, NkiError, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, jit, simulate
+from difftest.simulator.frontend.nki.levels import LEVELS
+from difftest.simulator.machine import KIB
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
+
+X, Y = values(16, 24), values(16, 24, seed=1)
+BFLOAT16 = ml_dtypes.bfloat16
+
+
+def named(op, data, operand, machine=TRN3):
+    """``tensor_scalar`` with an operator."""
+
+    def compute(x):
+        out = tile((16, 24))
+        nisa.tensor_scalar(out, x, op, operand)
+        return out
+
+    return on_nki_tiles(compute, data, machine=machine)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def test_abs_max_and_abs_min_keep_the_sign_and_the_second_of_equal_ones():
+    a = np.array([[-5.0, 1.0, 2.0, -0.5]], np.float32)
+    b = np.array([[3.0, -1.0, -4.0, 0.25]], np.float32)
+    largest = on_nki_tiles(nl.abs_max, a, b, machine=TRN3)
+    smallest = on_nki_tiles(nl.abs_min, a, b, machine=TRN3)
+    assert_array_equal(largest, np.array([[-5.0, -1.0, -4.0, -0.5]], np.float32))
+    assert_array_equal(smallest, np.array([[3.0, -1.0, 2.0, 0.25]], np.float32))
+    assert_array_equal(named(nl.abs_max, X, 0.5), np.where(np.abs(X) > 0.5, X, np.float32(0.5)))
+
+
+def test_square_and_relu_are_operators_of_tensor_scalar():
+    assert_array_equal(named(nl.square, X, 0.0), X * X)
+    assert_array_equal(named(nl.relu, X, 0.0), np.maximum(X, 0))
+
+
+@pytest.mark.parametrize("op", [nl.abs_max, nl.abs_min, nl.square, nl.relu])
+def test_they_need_neuroncore_v4(op):
+    with pytest.raises(KernelError, match="needs NeuronCore-v4"):
+        named(op, X, 0.0, machine=TRN2)
+
+
+def test_activate2_reduces_by_magnitude():
+    def compute(x):
+        out, held = tile((16, 24)), tile((16, 1))
+        nisa.activate2(
+            *(out, nl.copy, x, 2.0, 0.0, nl.multiply, nl.bypass),
+            reduce_op=nl.abs_max,
+            reduce_res=held,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+        return out, held
+
+    out, held = on_nki_tiles(compute, X, machine=TRN3)
+    assert_array_equal(out, 2 * X)
+    at = np.abs(out).argmax(axis=1)
+    assert_array_equal(held[:, 0], out[np.arange(16), at])
+
+
+# -- the machine -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["trn3", "gen4"])
+def test_the_environment_names_trn3(monkeypatch, target):
+    seen = []
+
+    def kernel(x):
+        seen.append((nisa.get_nc_version(), nl.tile_size.sbuf_fmax_bytes))
+        return stored(nl.load(x))
+
+    monkeypatch.setenv(TARGET_VARIABLE, target)
+    simulate(kernel)(X)
+    assert seen == [(nisa.nc_version.gen4, TRN3.sbuf_usable_bytes)]
+    assert TRN3.sbuf_usable_bytes > 224 * KIB
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+def test_float8_e4m3fn_reaches_448_and_goes_through_every_engine():
+    data = np.array([[448.0, 240.0, -17.0, 0.3]], np.float32).astype(ml_dtypes.float8_e4m3fn)
+
+    def compute(x):
+        assert x.dtype == nl.float8_e4m3fn
+        half = nl.ndarray(x.shape, nl.float8_e4m3fn)
+        nisa.tensor_scalar(half, x, nl.multiply, 0.5)
+        return x, half
+
+    same, half = on_nki_tiles(compute, data, machine=TRN3)
+    assert same.dtype == half.dtype == data.dtype
+    assert_array_equal(same, data)
+    assert_array_equal(half, (data.astype(np.float32) / 2).astype(data.dtype))
+
+
+def test_the_classic_dialect_does_not_have_it():
+    from difftest.simulator.frontend.classic import language as classic
+
+    def kernel(x):
+        return classic.load(x)
+
+    with pytest.raises(DtypeError, match="float8_e4m3fn"):
+        launch(kernel, [np.ones((2, 2), ml_dtypes.float8_e4m3fn)])
+
+
+# -- MX --------------------------------------------------------------------------------------------
+
+
+def mx_matmul(stationary, stationary_scale, moving):
+    """A stationary operand quantized on the host, given as uint32, and one quantized here."""
+    rows, columns = stationary.shape[0], moving.shape[1] // 4
+    left = nl.ndarray(stationary.shape, nl.float8_e5m2_x4)
+    nisa.dma_copy(left, stationary.view(nl.float8_e5m2_x4))
+    left_scale = nl.load(stationary_scale)
+    right = nl.ndarray((rows, columns), nl.float8_e4m3fn_x4)
+    right_scale = nl.ndarray((rows, columns), nl.float8_e8m0fnu)
+    nisa.quantize_mx(dst=right, src=nl.load(moving), dst_scale=right_scale)
+    result = nl.ndarray((stationary.shape[1], columns), nl.float32, buffer=nl.psum)
+    for _ in range(2):
+        nisa.nc_matmul_mx(result, left, right, left_scale, right_scale)
+    return stored(result)
+
+
+def test_mx_operands_from_the_host_and_from_the_vector_engine():
+    """Small integers, which every scale keeps exact; ``accumulate=None`` adds the second time."""
+    random = np.random.default_rng(0)
+    left = random.integers(-2, 3, (128, 6, 4)).astype(ml_dtypes.float8_e5m2)
+    right = random.integers(-2, 3, (128, 10 * 4)).astype(BFLOAT16)
+    scale = np.full((128, 6), 127 + 1, np.uint8)  # a factor of two
+    packed = np.ascontiguousarray(left).view(np.uint32)[..., 0]
+    result = launch(mx_matmul, [packed, scale, right], machine=TRN3).outputs[0]
+    product = np.einsum(
+        "pif,pjf->ij", left.astype(np.float32), right.astype(np.float32).reshape(128, 10, 4)
+    )
+    assert_array_equal(result, 2 * 2 * product)
+
+
+def test_mx_needs_neuroncore_v4():
+    def compute():
+        packed, scale = (nl.ndarray((32, 4), kind) for kind in (nl.float8_e4m3fn_x4, nl.uint8))
+        nisa.quantize_mx(packed, tile((32, 16), nl.bfloat16), scale)
+        return tile((1, 1))
+
+    assert "quantize_mx needs NeuronCore-v4" in raised(KernelError, compute)
+
+
+def test_an_mx_tensor_is_not_computed_in():
+    def compute():
+        packed = nl.ndarray((32, 4), nl.float8_e4m3fn_x4)
+        nisa.memset(packed, 0)
+        nisa.tensor_scalar(tile((32, 4)), packed, nl.add, 1.0)
+        return tile((1, 1))
+
+    assert "float8_e4m3fn_x4" in raised(DtypeError, compute, machine=TRN3)
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def at_level(level, body):
+    """What a kernel with this body raises at a level of NKI; None if it runs."""
+
+    @jit
+    def kernel(x):
+        body()
+        return stored(nl.load(x))
+
+    try:
+        launch(kernel, [X], machine=TRN3, level=level)
+    except NkiError as error:
+        return error
+    return None
+
+
+def activated():
+    nisa.activate2(tile((4, 4)), nl.copy, tile((4, 4)), 0.0, 0.0, nl.bypass, nl.bypass)
+
+
+def quantized():
+    packed, scale = (nl.ndarray((32, 4), kind) for kind in (nl.float8_e4m3fn_x4, nl.uint8))
+    nisa.quantize_mx(packed, tile((32, 16), nl.bfloat16), scale)
+
+
+@pytest.mark.parametrize(
+    ("body", "since"),
+    [(activated, "0.4"), (lambda: nl.abs_max(tile((4, 4)), 1.0), "0.4"), (quantized, "0.5")],
+)
+def test_a_level_before_has_not_the_name(body, since):
+    assert at_level(None, body) is None
+    for level in LEVELS:
+        error = at_level(level, body)
+        assert (error is not None) == (level < since), level
+        assert error is None or since in str(error)
