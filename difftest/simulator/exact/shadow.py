@@ -223,7 +223,7 @@ class Shadow:
     def stored(self, tile: Tile) -> Bounded:
         """A tile's numbers in its own shape, whether or not all were written."""
         held = self.held(tile)
-        return as_bounded(_raw_values(tile), tile.dtype) if held is None else held
+        return as_bounded(raw_values(tile), tile.dtype) if held is None else held
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""
@@ -247,7 +247,7 @@ class Shadow:
             error = None
         result = Bounded(value, error, tile.dtype, sums)
         if self.losses is not None:
-            self.losses.read(_raw_values(tile), result)
+            self.losses.read(raw_values(tile), result)
         return result
 
     # -- writing ----------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Shadow:
             storage.exact = None
             return
         if made is None:
-            made = Bounded(_raw_values(tile).astype(np.float64))
+            made = Bounded(raw_values(tile).astype(np.float64))
         whole = where is None and tile.is_whole()
         if whole and clean:
             storage.exact = None
@@ -286,7 +286,7 @@ class Shadow:
         else:
             self._put_part(storage, tile, value, error, made.sums, where)
         if self.losses is not None:
-            self.losses.wrote(self._name, _raw_values(tile), made, where)
+            self.losses.wrote(self._name, raw_values(tile), made, where)
 
     def _put_part(
         self,
@@ -299,7 +299,7 @@ class Shadow:
     ) -> None:
         exact = storage.exact
         if exact is None:
-            filled = np.ascontiguousarray(_raw_values(Tile.whole(storage)), np.float64)
+            filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
             exact = storage.exact = Held(filled, np.zeros(filled.shape), None)
         if sums and exact.sums is None:
             counts = np.zeros(exact.value.shape, np.uint8)
@@ -378,7 +378,7 @@ def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
     return full
 
 
-def _raw_values(tile: Tile) -> Array:
+def raw_values(tile: Tile) -> Array:
     """The values of a tensor, whatever was never written."""
     held = tile.elements()
     return from_bits(held, tile.dtype) if tile.holds_bits else held
