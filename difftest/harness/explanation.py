@@ -33,13 +33,15 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         if allowed and allowed[0].allowed > 0:
             lines.append(_allowed(allowed[0]))
         lines += [_loss(loss) for loss in lost[1:]]
-    doubts = [f"{doubt.reason}{_at(doubt.location)}" for doubt in exact.doubts]
-    if doubts:
-        use = "both questions are asked as one"
-        if not exact.has_meaning:
-            use = "the bound that follows from the spec alone is used"
-        lines.insert(0, f"{'; '.join(doubts)}: {use}")
-    return tuple(lines)
+    return (*doubts_of(exact), *lines)
+
+
+def doubts_of(exact: ExactRun) -> tuple[str, ...]:
+    """Where an exact run has no meaning or a rounded value has decided, and what follows."""
+    use = "both questions are asked as one"
+    if not exact.has_meaning:
+        use = "the bound that follows from the spec alone is used"
+    return tuple(f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts)
 
 
 def _lost(loss: Loss) -> str:

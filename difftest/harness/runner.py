@@ -24,7 +24,7 @@ from difftest.backends.base import (
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.expectation import expect
-from difftest.harness.explanation import explained
+from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.recipes import Random
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
@@ -160,6 +160,8 @@ class Runner:
             outcome = backend.run(call)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
+            if isinstance(outcome, Ran) and outcome.exact is not None:
+                self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
             try:
                 verdict = verdict_on(reference, outcome)
             except ReferenceDefect as defect:

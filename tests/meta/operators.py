@@ -326,9 +326,8 @@ def _product(a, b, *, depth=None, narrow=nl.float32):
     depth = depth or a.shape[0]
     for start in range(0, depth, ROWS):
         part = slice(start, min(start + ROWS, depth))
-        total = nl.add(
-            total, nisa.nc_matmul(nl.load(a[part, :]), nl.load(b[part, :])), dtype=narrow
-        )
+        partial = nisa.nc_matmul(nl.load(a[part, :]), nl.load(b[part, :]))
+        total = nl.add(total, partial, dtype=narrow)
     nl.store(out, total)
     return out
 
