@@ -12,7 +12,7 @@ import hypothesis
 
 from difftest.harness.case import Case
 from difftest.harness.runner import BoundCase, Runner
-from difftest.harness.spec import KernelSpec, Rejection, Source, SpecError, Value
+from difftest.harness.spec import Input, KernelSpec, Rejection, Source, SpecError, Value
 from difftest.harness.strategies import cases
 
 TestFunction = Callable[..., None]
@@ -44,11 +44,11 @@ def kernel_test(
     kernel: Callable[..., Any],
     reference: Callable[..., Any],
     domain: Mapping[str, Source],
-    inputs: Mapping[str, str],
+    inputs: Mapping[str, str | Input],
     outputs: Mapping[str, str] | None = None,
     parameters: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
-    output_dtype: str | None = None,
+    output_dtype: str | tuple[str | None, ...] | None = None,
     rejects: Sequence[Rejection] = (),
     examples: Sequence[Case | Mapping[str, Value]] = (),
     exact: bool = True,

@@ -44,7 +44,6 @@ def bounded(
     """
     magnitudes = _magnitudes(spec, case, inputs, values)
     accumulation = np.dtype(spec.accumulation)
-    dtype = np.dtype(spec.output_dtype or case.dtype)
     exact = spec.exact_integers and all(
         is_exact_in(accumulation, magnitude, value, *inputs)
         for value, magnitude in zip(values, magnitudes, strict=True)
@@ -55,8 +54,13 @@ def bounded(
         random=all(recipe.is_random for recipe in case.data.values()),
     )
     return tuple(
-        Expected(value=value, dtype=dtype, magnitude=magnitude, tolerance=tolerance)
-        for value, magnitude in zip(values, magnitudes, strict=True)
+        Expected(
+            value=value,
+            dtype=spec.output_dtype_of(case, index),
+            magnitude=magnitude,
+            tolerance=tolerance,
+        )
+        for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
     )
 
 

@@ -8,7 +8,7 @@ to. Neither needs a number from the user.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,10 @@ class Reference:
     inputs: Mapping[str, Array]
     outputs: tuple[Array, ...]
 
+    def dtype_of(self, index: int) -> np.dtype[Any]:
+        """The dtype that output ``index`` of the kernel has."""
+        return self.spec.output_dtype_of(self.case, index)
+
     @cached_property
     def values(self) -> tuple[Float64, ...]:
         """Its outputs, float64."""
@@ -105,13 +109,8 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     return Reference(spec, case, arrays, outputs)
 
 
-def answer(reference: Reference, dtype: np.dtype[Any], ran: Ran) -> Match | Mismatch | Inconclusive:
-    """The verdict on all outputs of a run that has an exact run beside it.
-
-    Parameters
-    ----------
-    dtype : of the outputs.
-    """
+def answer(reference: Reference, ran: Ran) -> Match | Mismatch | Inconclusive:
+    """The verdict on all outputs of a run that has an exact run beside it."""
     exact = ran.exact
     assert exact is not None
     if len(ran.outputs) != len(reference.outputs):
@@ -123,14 +122,14 @@ def answer(reference: Reference, dtype: np.dtype[Any], ran: Ran) -> Match | Mism
         )
     masks = tuple(ran.unwritten) or (None,) * len(ran.outputs)
     verdicts: list[Match | Mismatch | Inconclusive | None] = [
-        check_form(index, value, dtype, got, mask)
+        check_form(index, value, reference.dtype_of(index), got, mask)
         for index, (value, got, mask) in enumerate(
             zip(reference.values, ran.outputs, masks, strict=True)
         )
     ]
     wrong = first_of(verdicts)
     if wrong is None:
-        verdicts = _ask(reference, dtype, ran.outputs, exact)
+        verdicts = _ask(reference, ran.outputs, exact)
         wrong = first_of(verdicts)
     if wrong is not None:
         return wrong
@@ -146,25 +145,24 @@ def answer(reference: Reference, dtype: np.dtype[Any], ran: Ran) -> Match | Mism
 
 
 def _ask(
-    reference: Reference, dtype: np.dtype[Any], outputs: tuple[Array, ...], exact: ExactRun
+    reference: Reference, outputs: tuple[Array, ...], exact: ExactRun
 ) -> list[Match | Mismatch | Inconclusive | None]:
-    """Both questions of each output, or one of them where a rounded value has decided."""
-    if exact.doubts or not is_float(dtype):
-        return [
-            _as_a_whole(index, values, dtype, got, output)
-            for index, (values, got, output) in enumerate(
-                zip(_most_precise(reference), outputs, exact.outputs, strict=True)
-            )
-        ]
+    """Both questions of each output; one of integers, and where a rounded value has decided."""
+    dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
+    joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
+    values = _most_precise(reference)
     verdicts: list[Match | Mismatch | Inconclusive | None] = []
-    verdicts += _algorithm(reference, dtype, exact)
-    verdicts += [
-        _arithmetic(index, dtype, got, output)
+    if not all(joined):
+        verdicts = _algorithm(reference, joined, exact)
+    wrong = first_of(verdicts)
+    if wrong is not None:
+        return [wrong]
+    return [
+        _as_a_whole(index, values[index], dtypes[index], got, output)
+        if joined[index]
+        else _arithmetic(index, dtypes[index], got, output)
         for index, (got, output) in enumerate(zip(outputs, exact.outputs, strict=True))
     ]
-    if first_of(verdicts) is None:
-        return verdicts[len(outputs) :]
-    return verdicts
 
 
 def _most_precise(reference: Reference) -> tuple[Array, ...]:
@@ -178,23 +176,26 @@ def _is_float64(array: Array) -> bool:
 
 
 def _algorithm(
-    reference: Reference, dtype: np.dtype[Any], exact: ExactRun
+    reference: Reference, joined: Sequence[bool], exact: ExactRun
 ) -> list[Match | Mismatch | Inconclusive | None]:
     """The exact run against the reference; once more against a reference in float64."""
     first = _most_precise(reference)
-    verdicts = _compare_algorithms(first, dtype, exact)
+    verdicts = _compare_algorithms(reference, first, joined, exact)
     wide = reference.wide if first_of(verdicts) is not None else None
     if wide is not None and wide is not first:
-        again = _compare_algorithms(wide, dtype, exact)
+        again = _compare_algorithms(reference, wide, joined, exact)
         return verdicts if first_of(again) is not None else again
     return verdicts
 
 
 def _compare_algorithms(
-    values: tuple[Array, ...], dtype: np.dtype[Any], exact: ExactRun
+    reference: Reference, values: tuple[Array, ...], joined: Sequence[bool], exact: ExactRun
 ) -> list[Match | Mismatch | Inconclusive | None]:
     verdicts: list[Match | Mismatch | Inconclusive | None] = []
     for index, (raw, output) in enumerate(zip(values, exact.outputs, strict=True)):
+        if joined[index]:
+            continue
+        dtype = reference.dtype_of(index)
         value = raw.astype(np.float64)
         freedom = _freedom(raw, value, output)
         within = Within(

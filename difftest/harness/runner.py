@@ -25,8 +25,8 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.expectation import expect
 from difftest.harness.explanation import doubts_of, explained
+from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
-from difftest.harness.recipes import Random
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
 from difftest.harness.spec import KernelSpec, Rejection
@@ -196,11 +196,7 @@ class Runner:
         ------
         NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
         """
-        case = Case(
-            rejection.values,
-            rejection.dtype or spec.dtypes[0],
-            {name: Random(seed) for seed, name in enumerate(spec.inputs)},
-        )
+        case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = backend.run(call)
@@ -217,14 +213,15 @@ def make_call(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> KernelCall:
     """The call of a case, all that it holds copied: what one backend does to them no other sees."""
-    dtype = np.dtype(spec.output_dtype or case.dtype)
     shapes = shapes or {}
     return KernelCall(
         kernel=spec.kernel,
         inputs=tuple(array.copy() for array in inputs),
         outputs=tuple(
-            poisoned(shapes.get(name) or spec.shape(name, case.values), dtype)
-            for name in spec.outputs
+            poisoned(
+                shapes.get(name) or spec.shape(name, case.values), spec.output_dtype_of(case, index)
+            )
+            for index, name in enumerate(spec.outputs)
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
@@ -269,10 +266,10 @@ def verdict_on(reference: Reference | Exception, outcome: Outcome) -> Verdict:
     if not isinstance(outcome, Ran):
         # A magnitude that does not fit shows whatever the kernel does.
         return judge(() if reference.spec.magnitude is None else reference.bounds, outcome)
-    spec, case = reference.spec, reference.case
+    spec = reference.spec
     verdict: Verdict | None = None
     if outcome.exact is not None and outcome.exact.has_meaning:
-        verdict = answer(reference, np.dtype(spec.output_dtype or case.dtype), outcome)
+        verdict = answer(reference, outcome)
         if isinstance(verdict, Mismatch) or spec.reduction is None:
             return verdict
     derived = judge(reference.bounds, outcome)

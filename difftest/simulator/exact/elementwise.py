@@ -132,6 +132,7 @@ def _like(x: Bounded, other: Bounded) -> Bounded:
 def tensor_tensor(run: Shadow, call: Call, data1: Bounded, data2: Bounded) -> Bounded | None:
     """``data1 <op> data2``; bit patterns are exact."""
     if call["op"].bitvec:
+        run.sure(data1, data2)
         return None
     if call.into_existing:
         data2 = _like(data2, data1)
@@ -144,6 +145,7 @@ def tensor_scalar(
 ) -> Bounded | None:
     """``(data <op0> operand0) <op1> operand1``."""
     if call["op0"].bitvec:
+        run.sure(data)
         return None
     made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
@@ -157,6 +159,7 @@ def scalar_tensor_tensor(
 ) -> Bounded | None:
     """``(data <op0> operand0) <op1> operand1``, the second a tile."""
     if call["op0"].bitvec:
+        run.sure(data, operand1)
         return None
     made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
     other = _like(operand1, made)

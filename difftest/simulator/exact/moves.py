@@ -65,6 +65,7 @@ def _source(run: Shadow, src: Tile | IndirectTile, *, skip: bool) -> tuple[Bound
     if isinstance(src, Tile):
         held = run.stored(src)
         return held, np.ones(held.value.shape, dtype=np.bool_)
+    run.places(src)
     arrays, inside = src.resolve(skip=skip)
     places = tuple(np.where(inside, array, 0) for array in arrays)
     return run.stored(src.base).part(places), inside
@@ -97,21 +98,10 @@ def tensor_copy_dynamic_src(
 
 
 def _scattered(run: Shadow, dst: IndirectTile, made: Bounded, places: Any) -> Settle:
-    """Put numbers where indices say: through the whole tensor, whose other elements stay."""
-    base = dst.base
-    if not is_float(dst.dtype):
-        return lambda: run.put(base, made, None)
-    before = run.stored(base)
-    made = run.into(made, dst.dtype)
-    value = before.value.copy()
-    error = np.zeros(value.shape)
-    if before.error is not None:
-        error[...] = before.error
-    value[places] = made.value
-    error[places] = 0.0 if made.error is None else made.error
-    sums = max(before.sums, made.sums)
-    after = Bounded(value, error if error.any() else None, dst.dtype, sums)
-    return lambda: run.put(base, after, None)
+    """Put numbers where indices say."""
+    run.places(dst)
+    written = run.written(made, dst.dtype)
+    return lambda: run.put_at(dst.base, places, written)
 
 
 @move("tensor_copy_dynamic_dst")
@@ -172,6 +162,7 @@ def nc_transpose(run: Shadow, call: Call, data: Bounded) -> Bounded:
 def tensor_copy_predicated(run: Shadow, call: Call, src: Any, predicate: Bounded) -> Masked:
     """The numbers of ``src`` where an integer predicate holds."""
     shape = call.result.shape
+    run.sure(predicate)
     values = predicate.value
     chosen = (values == 0 if call["reverse"] else values != 0).reshape(shape)
     made = run.operand(src)

@@ -63,6 +63,7 @@ def select_reduce(
     run: Shadow, call: Call, on_true: Bounded, predicate: Bounded, on_false: Any
 ) -> tuple[Any, Any]:
     """One side or the other by an integer predicate, and the largest."""
+    run.sure(predicate)
     shape = on_true.value.shape
     truth = predicate.value == 0 if call["reverse_pred"] else predicate.value != 0
     other = column(run.operand(on_false), len(shape))
@@ -117,6 +118,7 @@ def nc_match_replace8(
 @rule("local_gather")
 def local_gather(run: Shadow, call: Call, src_buffer: Bounded, index: Bounded) -> Bounded:
     """The numbers that integers name, within 16 partitions."""
+    run.sure(index)
     lanes = call.machine.gpsimd_core_partitions
     width = call["num_elem_per_idx"]
     used = call.result.shape[1]
@@ -133,6 +135,7 @@ def local_gather(run: Shadow, call: Call, src_buffer: Bounded, index: Bounded) -
 @rule("gather_flattened")
 def gather_flattened(run: Shadow, call: Call, indices: Bounded, data: Bounded) -> Bounded:
     """The numbers that integers name, within each partition."""
+    run.sure(indices)
     places = _lines(indices).value.astype(np.int64)
     return _picked(_lines(data), places, call.result.shape)
 
@@ -168,6 +171,7 @@ def sequence_bounds(run: Shadow, call: Call, segment_ids: Bounded) -> None:
 @rule("nc_n_gather")
 def nc_n_gather(run: Shadow, call: Call, data: Bounded, indices: Bounded) -> Bounded:
     """The numbers that integers name, within each partition."""
+    run.sure(indices)
     places = _lines(indices).value.astype(np.int64)
     return _picked(_lines(data), places, call.result.shape)
 

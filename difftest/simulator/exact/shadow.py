@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.addresses import PlacedStorage
-from difftest.simulator.dtypes import Array, DType, from_bits, is_float, name_of
+from difftest.simulator.dtypes import BOOL, INTEGERS, Array, DType, from_bits, is_float, name_of
 from difftest.simulator.errors import Location, kernel_location
 from difftest.simulator.exact.bounded import (
     ROUNDINGS,
@@ -24,6 +24,7 @@ from difftest.simulator.exact.bounded import (
     Rounding,
     add,
     as_bounded,
+    ends,
     gamma,
     into,
     number,
@@ -245,7 +246,7 @@ class Shadow:
             sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
         if not error.any():  # type: ignore[union-attr]
             error = None
-        result = Bounded(value, error, tile.dtype, sums)
+        result = Bounded(value, error, tile.dtype if is_float(tile.dtype) else None, sums)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -255,12 +256,8 @@ class Shadow:
     def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile; None that its values are exact."""
         storage = tile.storage
-        if not is_float(tile.dtype):
-            if made is not None:
-                self._convert(made, tile.dtype)
-            made = None
         if made is not None:
-            made = self.into(made, tile.dtype)
+            made = self.written(made, tile.dtype)
         clean = made is None or (made.error is None and not made.sums)
         if clean and storage.exact is None:
             return
@@ -288,6 +285,13 @@ class Shadow:
         if self.losses is not None:
             self.losses.wrote(self._name, raw_values(tile), made, where)
 
+    def _parts(self, storage: Storage) -> Held:
+        """A tensor's exact values, which so far were the machine's if it has none of its own."""
+        if storage.exact is None:
+            filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
+            storage.exact = Held(filled, np.zeros(filled.shape), None)
+        return storage.exact
+
     def _put_part(
         self,
         storage: Storage,
@@ -297,10 +301,7 @@ class Shadow:
         sums: int,
         where: Array | None,
     ) -> None:
-        exact = storage.exact
-        if exact is None:
-            filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
-            exact = storage.exact = Held(filled, np.zeros(filled.shape), None)
+        exact = self._parts(storage)
         if sums and exact.sums is None:
             counts = np.zeros(exact.value.shape, np.uint8)
             exact = storage.exact = exact._replace(sums=counts)
@@ -313,6 +314,30 @@ class Shadow:
         if exact.sums is not None:
             counts = pattern_view(exact.sums, pattern, exact.sums.dtype)
             np.copyto(counts, np.uint8(sums), where=chosen)
+
+    def put_at(self, base: Tile, places: tuple[Array, ...], made: Bounded | None) -> None:
+        """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
+        storage = base.storage
+        clean = made is None or (made.error is None and not made.sums)
+        if clean and storage.exact is None:
+            return
+        exact = self._parts(storage)
+        value, error = (pattern_view(a, base.pattern, _FLOAT64) for a in (exact.value, exact.error))
+        if made is None:
+            value[places], error[places] = raw_values(base)[places], 0.0
+            return
+        value[places] = made.value
+        error[places] = 0.0 if made.error is None else made.error
+        if made.sums:
+            if exact.sums is None:
+                exact = storage.exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
+            assert exact.sums is not None
+            counts = pattern_view(exact.sums, base.pattern, exact.sums.dtype)
+            counts[places] = made.sums
+
+    def written(self, made: Bounded, dtype: DType) -> Bounded | None:
+        """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
+        return self.into(made, dtype) if is_float(dtype) else self._integers(made, dtype)
 
     def into(self, made: Bounded, dtype: DType) -> Bounded:
         """What is written to a tensor of ``dtype``: rounded as the kernel's contract lets it."""
@@ -331,16 +356,28 @@ class Shadow:
             result = Bounded(result.value, result.error, result.dtype, sums)
         return result
 
-    def _convert(self, made: Bounded, dtype: DType) -> None:
-        """A conversion to integers, which the machine does: say so where its result is not sure."""
-        if made.error is None:
-            return
-        if dtype.kind == "b":
-            unsure = (np.abs(made.value) <= made.error) & (made.error > 0)
+    def _integers(self, made: Bounded, dtype: DType) -> Bounded | None:
+        """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
+        if made.error is None or dtype not in (*INTEGERS, BOOL):
+            return None
+        value, low, high = (_whole(end, dtype) for end in (made.value, *ends(made)))
+        if dtype == BOOL:
+            error = ((np.abs(made.value) <= made.error) & (made.error > 0)).astype(np.float64)
         else:
-            unsure = np.rint(made.value - made.error) != np.rint(made.value + made.error)
-        if unsure.any():
-            self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+            error = np.maximum(high - value, value - low)
+        if not error.any():
+            return None
+        self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+        return Bounded(value, error)
+
+    def sure(self, *numbers: Bounded) -> None:
+        """Say so where numbers that name elements, or whose bits count, may be others."""
+        if any(one.error is not None and one.error.any() for one in numbers):
+            self.doubt("a rounded value names elements", lost=True)
+
+    def places(self, indirect: IndirectTile) -> None:
+        """As :meth:`sure`, of the tiles by which another one is indexed."""
+        self.sure(*[self.take(tile) for tile in indirect.index_tiles])
 
     # -- what rules need --------------------------------------------------------------------------
 
@@ -362,6 +399,15 @@ class Shadow:
         held = self.stored(dst)
         shape = held.value.shape
         return add(held, added.shaped(lambda array: array.reshape(shape)))
+
+
+def _whole(value: Float64, dtype: DType) -> Float64:
+    """What a conversion to integers makes of float64."""
+    if dtype == BOOL:
+        return np.asarray(value != 0, dtype=np.float64)
+    info = np.iinfo(dtype)
+    whole: Float64 = np.clip(np.rint(value), info.min, info.max)
+    return whole
 
 
 def _spread(made: Bounded) -> Float64:

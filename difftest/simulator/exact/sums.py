@@ -58,6 +58,7 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
 def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded | None:
     """A reduction; None of bit patterns, which are exact."""
     if op.bitvec:
+        run.sure(x)
         return None
     if op.name == "add":
         return total(run, x, axes, keepdims=keepdims)
