@@ -21,7 +21,16 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.simulator.dtypes import FLOAT32, FLOATS, MX_NAMES, TFLOAT32, Array, DType, round_to
+from difftest.simulator.dtypes import (
+    FLOAT8_E4M3FN,
+    FLOAT32,
+    FLOATS,
+    MX_NAMES,
+    TFLOAT32,
+    Array,
+    DType,
+    round_to,
+)
 
 Float64 = NDArray[Any]
 """Arrays of float64; NumPy's own annotations know of few functions that they return them."""
@@ -47,7 +56,7 @@ def _rounding(dtype: DType) -> Rounding:
     return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2)
 
 
-ROUNDINGS = {dtype: _rounding(dtype) for dtype in FLOATS}
+ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}
 UNIT = ROUNDINGS[FLOAT32].unit
 TINY = ROUNDINGS[FLOAT32].tiny
 LARGEST_SUM = 1 / UNIT

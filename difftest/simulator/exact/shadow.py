@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.addresses import PlacedStorage
-from difftest.simulator.dtypes import BOOL, INTEGERS, Array, DType, from_bits, is_float, name_of
+from difftest.simulator.dtypes import (
+    BOOL,
+    FLOAT32,
+    INTEGERS,
+    Array,
+    DType,
+    from_bits,
+    is_float,
+    name_of,
+)
 from difftest.simulator.errors import Location, kernel_location
 from difftest.simulator.exact.bounded import (
     ROUNDINGS,
@@ -32,7 +41,7 @@ from difftest.simulator.exact.bounded import (
 )
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.tile import Tile
@@ -42,6 +51,8 @@ FREE_SUMS = 4
 tensors in the dtype of its operands rounds as its contract says; one that adds up a long sum so
 does not, and its further roundings count as float32's."""
 
+COPIES = ("core_barrier", "sendrecv", "all_gather", "all_to_all", "permute")
+"""Events of no instruction that round nothing."""
 RUNNING_SUM = "a running sum"
 
 _FLOAT64 = np.dtype(np.float64)
@@ -150,8 +161,13 @@ class Shadow:
         operands: Sequence[Any],
         others: Sequence[Tile | None],
         where: Array | None,
+        *,
+        unboxed: bool = False,
     ) -> None:
-        """Compute what an instruction will write, before the machine overwrites its operands."""
+        """Compute what an instruction will write, before the machine overwrites its operands.
+
+        ``unboxed`` says that a mask which is no box lets it read some elements only.
+        """
         self._name = call.title
         if self.losses is not None:
             self.losses.begin()
@@ -161,6 +177,11 @@ class Shadow:
             self._pending = [] if settle is None else [settle]
             return
         computes = RULES.get(call.name)
+        if unboxed and (
+            call.instruction.reach(call) is not Reach.ELEMENT
+            or any(one is not None for one in others)
+        ):
+            computes = None
         if computes is None:
             self._pending = [lambda: self._unruled(call, (dst, *others), operands)]
             return
@@ -175,19 +196,28 @@ class Shadow:
             if tile is not None
         ]
 
-    def foresee_sum(self, dst: Tile, product: Tile, where: Array | None) -> None:
-        """As :meth:`foresee`, of a product that is added to a tile in PSUM."""
+    def foresee_sum(
+        self, dst: Tile, product: Tile, missing: Array | None, where: Array | None
+    ) -> None:
+        """As :meth:`foresee`, of a product that is added to a tile in PSUM.
+
+        ``missing`` says where that was never written: there the product is put.
+        """
         self._name = "nc_matmul"
+        if self.losses is not None:
+            self.losses.begin()
         added = self.take(product)
-        self._pending = [self._settling(dst, self.sum_of(dst, added), where)]
+        self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
         pending, self._pending = self._pending, None
         if pending is None:
             self._name = opcode
-            if any(tile.storage.exact is not None for tile in reads):
+            if any(is_float(tile.dtype) for tile in writes) and opcode not in COPIES:
                 self.doubt(f"{opcode} has no error rule", lost=True)
+            elif any(tile.storage.exact is not None for tile in reads):
+                self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
             pending = [self._settling(tile, None, None) for tile in writes]
         for settle in pending:
             settle()
@@ -394,11 +424,17 @@ class Shadow:
         """The relative error of a sum with n roundings, one of ``elements`` such sums."""
         return gamma(n, elements, random=self.random, unit=self.unit)
 
-    def sum_of(self, dst: Tile, added: Bounded) -> Bounded:
-        """What a tile in PSUM holds once something is added to it."""
+    def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
+        """What a tile in PSUM holds once something is added to it, put where it is ``missing``."""
         held = self.stored(dst)
         shape = held.value.shape
-        return add(held, added.shaped(lambda array: array.reshape(shape)))
+        added = added.shaped(lambda array: array.reshape(shape))
+        summed = add(held, added)
+        if missing is None:
+            return summed
+        fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
+        value = np.where(missing, added.value, summed.value)
+        return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
 
 
 def _whole(value: Float64, dtype: DType) -> Float64:

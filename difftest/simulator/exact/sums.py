@@ -157,8 +157,11 @@ def held_before(
     run: Shadow, engine: str, partitions: int, name: str, command: Accumulate, start: Any
 ) -> Bounded:
     """The registers of the first partitions [P, 1], reset or loaded if the command says so."""
-    if command is Accumulate.REDUCE and engine in run.accumulators:
-        return run.accumulators[engine].part(slice(partitions))
+    kept = run.accumulators.get(engine)
+    if command is Accumulate.REDUCE and kept is not None:
+        if kept.value.shape[0] >= partitions:
+            return kept.part(slice(partitions))
+        run.doubt("registers of other partitions are used under a mask", lost=True)
     loaded = command is Accumulate.LOAD_REDUCE
     first = run.operand(start if loaded else IDENTITIES[name])
     if first.value.ndim:
@@ -261,6 +264,8 @@ def nc_matmul(
         run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
         for side in (stationary, moving)
     )
+    if call["double_row"]:
+        left, right = (_double_rows(side) for side in (left, right))
     shape = dst.shape
     made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
     adds = call["accumulate"]
@@ -271,23 +276,18 @@ def nc_matmul(
     return lambda: run.put(dst, made, where)
 
 
+def _double_rows(side: Bounded) -> Bounded:
+    """Two rows of the contraction from each partition."""
+    return side.shaped(lambda array: array.reshape(2 * array.shape[0], -1))
+
+
 def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
     """Added where a matmul was the last to write, and put elsewhere."""
     products = dst.storage.products
     started = None if products is None else pattern_view(products, dst.pattern, BOOL)
     if started is None or not started.any():
         return made
-    held = run.stored(dst)
-    summed = bounded.add(held, made)
-    error = np.zeros(()) if made.error is None else made.error
-    other = np.zeros(()) if summed.error is None else summed.error
-    return Bounded(
-        np.where(started, summed.value, made.value),
-        np.where(started, other, error),
-        FLOAT32,
-        summed.sums,
-        summed.adds,
-    )
+    return run.sum_of(dst, made, np.logical_not(started))
 
 
 # -- scans and moments -----------------------------------------------------------------------------

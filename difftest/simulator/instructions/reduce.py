@@ -21,6 +21,7 @@ from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
     Call,
+    Reach,
     Result,
     Role,
     Takes,
@@ -178,6 +179,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
@@ -215,6 +217,7 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
@@ -266,6 +269,7 @@ def _with_tensor_scalar(call: Call) -> None:
         loads("reduce_init"),
     ),
     result=like("data"),
+    reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(
