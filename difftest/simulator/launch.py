@@ -172,7 +172,11 @@ def run_kernel(
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
+    mode: _Fast | Run
+    if plain:
+        mode = core.plain = Run(chosen, grid)
+    else:
+        mode = _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype

@@ -21,6 +21,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
+from difftest.timing.evidence import Evidence
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 
@@ -30,10 +31,12 @@ UNKNOWN_CYCLES = MIN_CYCLES
 """What an instruction of unknown cost takes, so that the others can be scheduled."""
 
 
-MODELLED = frozenset(
-    {"dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "nc_matmul", "nc_transpose"}
-)
-"""What the models of DMA and the Tensor Engine know; anything else there has no known cost."""
+PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
+"""What the model of the Tensor Engine knows."""
+MODELLED = PRODUCTS | {
+    *("dma_compute", "dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "sendrecv")
+}
+"""And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,6 +60,8 @@ class LoweredInstruction:
     times: dict[Engine, Timed] = field(default_factory=dict)
     matmul: Matmul | None = None
     transfer: Transfer | None = None
+    modelled: Evidence = Evidence.ASSUMED
+    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
     data: tuple[int, ...] = ()
     """Instructions whose results it reads."""
     order: tuple[int, ...] = ()
@@ -125,7 +130,7 @@ class _Builder:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
-            if event.opcode == "nc_matmul" and event.attributes.accumulate
+            if event.opcode in PRODUCTS and event.attributes.accumulate
         }
         removed = 0
         self._load_identities(trace)
@@ -165,8 +170,10 @@ class _Builder:
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
-        elif event.engine is Engine.TENSOR:
+            one.modelled = self.clockwork.descriptor.evidence
+        elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
             one.matmul = matmul(event, self.machine)
+            one.modelled = self.clockwork.row_overhead.evidence
             if event.opcode == "nc_transpose":
                 identity = self.identities[event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))

@@ -66,7 +66,7 @@ class Report:
         instructions = self.prediction.program.instructions
         clockwork = self.prediction.program.clockwork
         matmuls = [one for one in instructions if one.matmul]
-        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_matmul")
+        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode != "nc_transpose")
         turned = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_transpose")
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
         cells = self.prediction.program.machine.pe_cells
@@ -229,8 +229,9 @@ def weakest(spans: Iterable[Span]) -> Evidence:
     for span in spans:
         timed = span.instruction.times.get(span.engine)
         if timed is None:
-            continue
-        own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
+            own = span.instruction.modelled
+        else:
+            own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
         if own is not found and own.rank > found.rank:
             found = own
     return found

@@ -127,7 +127,6 @@ PLAIN = Rule(
         "difftest.simulator.frontend.arguments",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.dispatch",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.

@@ -14,6 +14,7 @@ from difftest.simulator import (
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
+from difftest.simulator.frontend.nki.levels import LevelWarning
 from tests.unit.simulator.frontend.nki.kernels import (
     on_nki_tiles,
     raised,
@@ -291,6 +292,32 @@ def test_hints_change_nothing_and_do_not_warn():
         np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)
 
 
+def test_scalar_tensor_tensor_takes_a_column_of_any_dtype():
+    """As its stub says; it is tensor_scalar's that AWS's compiler wants in float32."""
+
+    def compute(x):
+        column = nl.ndarray((16, 1), nl.bfloat16)
+        nisa.tensor_copy(column, x[:, 0:1])
+        result = nl.ndarray(x.shape, x.dtype)
+        nisa.scalar_tensor_tensor(result, x, nl.multiply, column, nl.add, x)
+        return result
+
+    rounded = A[:, :1].astype(nl.bfloat16).astype(np.float32)
+    np.testing.assert_allclose(on_nki_tiles(compute, A), A * rounded + A, rtol=1e-6)
+
+
+def test_memset_takes_a_float_for_integers_if_it_is_one():
+    """A habit of NKI 0.2 that aws-neuron/nki-library has (cross_partition_copy.py)."""
+
+    def compute(x):
+        counts = nl.ndarray((2, 3), nl.uint32)
+        with pytest.warns(LevelWarning, match="write an integer"):
+            nisa.memset(counts, 7.0)
+        return counts
+
+    assert on_nki_tiles(compute, A).tolist() == [[7] * 3] * 2
+
+
 # -- a destination that names an element more than once -------------------------------------------
 
 
@@ -319,3 +346,20 @@ def test_what_got_different_values_counts_as_never_written():
 def test_what_got_one_value_often_is_written():
     ones = np.ones((4, 8), np.float32)
     np.testing.assert_array_equal(on_nki_tiles(lambda x: thrown_away(x, True), ones), ones[:, :1])
+
+
+def test_tensor_partition_reduce_averages():
+    data = values(6, 8)
+    counts = np.array([[1, 2], [2, 4], [2, 7]], np.int32)
+
+    def compute(x, n):
+        mean, rounded = nl.ndarray((1, 8), nl.float32), nl.ndarray((1, 2), nl.int32)
+        nisa.tensor_partition_reduce(mean, nl.average, x)
+        nisa.tensor_partition_reduce(rounded, nl.average, n)
+        return mean, rounded
+
+    mean, rounded = on_nki_tiles(compute, data, counts)
+    np.testing.assert_allclose(mean[0], data.astype(np.float64).mean(0), rtol=1e-6, atol=1e-7)
+    assert rounded.tolist() == [[2, 4]]  # 5/3 and 13/3
+    with pytest.raises(KernelError, match="takes an operator of nki"):
+        on_nki_tiles(lambda x: nisa.tensor_reduce(tile((6, 1)), nl.average, x, axis=1), data)
