@@ -141,7 +141,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         Role(name="src", takes=Takes.TILE_OR_NUMBER),
         Role(name="predicate", dtypes=PREDICATE_DTYPES),
     ),
-    options=("reverse",),
+    options=("reverse_pred",),
     rules=(
         same_elements("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
@@ -152,7 +152,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
-    chosen = (predicate == 0 if call["reverse"] else predicate != 0).reshape(shape)
+    chosen = (predicate == 0 if call["reverse_pred"] else predicate != 0).reshape(shape)
     values = src.reshape(shape) if isinstance(src, np.ndarray) else constant(src, call.result.dtype)
     return Masked(values, chosen)
 

@@ -36,7 +36,7 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
         need_tile(src.base, "src", "nl.load", HBM)
         no_mask(mask, "nl.load of a tile of indices")
         gathered: Tensor = issue(
-            instructions.dma_gather, (src,), (None, False, "unknown"), dtype=dtype
+            instructions.dma_gather, (src,), (None, "error", "unknown"), dtype=dtype
         )
         return gathered
     source = need_tile(src, "src", "nl.load", HBM)
@@ -51,7 +51,7 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
         need_tile(dst.base, "dst", "nl.store", HBM)
         no_mask(mask, "nl.store to a tile of indices")
         value = _storable(value, loaded_shape(dst.shape))
-        issue(instructions.dma_scatter, (value,), (None, False, "unknown"), dst=dst)
+        issue(instructions.dma_scatter, (value,), (None, "error", "unknown"), dst=dst)
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
     value = _storable(value, loaded_shape(target.shape))
@@ -108,7 +108,7 @@ def load_transpose2d(
             received=f"{source!r}",
         )
     no_mask(mask, "nl.load_transpose2d")
-    options = (None, "unknown", False)
+    options = (None, "unknown", "error")
     tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype)
     return tile
 
@@ -124,7 +124,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
             received=f"{dst!r}",
         )
     value = _storable(value, loaded_shape(dst.shape))
-    options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
+    options = (alu_op(op, "nl.atomic_rmw"), "error", "unknown")
     issue(instructions.dma_scatter, (value,), options, dst=dst)
 
 
@@ -140,7 +140,7 @@ def dma_copy(
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    outside = as_member(_OobMode, oob_mode, "dma_copy").name
     if dst is None:
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
@@ -151,18 +151,18 @@ def dma_copy(
         return
     if mask is not None:
         raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
-    if skip and rmw is not None:
+    if outside == "skip" and rmw is not None:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only",
             happened="dma_copy with dst_rmw_op got oob_mode.skip",
             received="oob_mode.skip",
         )
     if scatters and not gathers:
-        issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst)
+        issue(instructions.dma_scatter, (src,), (rmw, outside, dge), dst=dst)
     elif scatters or rmw is not None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        issue(instructions.dma_gather, (src,), (None, skip, dge), dst=dst)
+        issue(instructions.dma_gather, (src,), (None, outside, dge), dst=dst)
 
 
 def dma_transpose(
@@ -180,5 +180,5 @@ def dma_transpose(
         raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     order = None if axes is None else as_integers(axes, "axes")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge, False), dtype=dtype)
+    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge, "error"), dtype=dtype)
     return result

@@ -7,16 +7,15 @@ from typing import Any
 from difftest.simulator.dtypes import as_dtype, name_of
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.axes import ascending, last_axes
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip, update
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.tile import Tile
 
 
 def _reduction_function(name: str, operator: str) -> NkiFunction:
@@ -35,20 +34,13 @@ def _reduction_function(name: str, operator: str) -> NkiFunction:
     return named(function, name, f"The {name} along free axes; at least [P, 1].")
 
 
-def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """An ``axis`` argument, one or several, as ascending axes counted from the front."""
-    ndim = len(data.tile_shape())
-    given = as_integers(axis, f"{where}'s axis")
-    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
-
-
 def reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Any:
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
-    options = (ALU_OPS[operator], axes, False, bool(keepdims), True)
+    options = (ALU_OPS[operator], axes, False, bool(keepdims))
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
@@ -108,11 +100,11 @@ def tensor_reduce(
 ) -> Tensor:
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
     no_extras("nisa.tensor_reduce", kwargs)
-    axes = ascending(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
+    axes = last_axes(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False),
+        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims)),
         dtype=dtype,
         mask=mask,
     )

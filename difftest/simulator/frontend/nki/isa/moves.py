@@ -179,7 +179,8 @@ def dma_copy(
     check_priority(priority, "dma_copy")
     check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
-    skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
+    outside = member_of(_OOB, oob_mode, "dma_copy").name
+    skip = outside == "skip"
     gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
@@ -197,9 +198,9 @@ def dma_copy(
         )
     source = keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, keep(dst), (source,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (source,), (None, outside, dge))
     if gathers:
-        return issue(dma.dma_gather, dst, (source,), (None, skip, dge))
+        return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -252,7 +253,8 @@ def dma_transpose(
             happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
             received=f"src {src!r}, dst {dst!r}",
         )
-    skip = member_of(_OOB, oob_mode, "dma_transpose") is _OOB.skip
+    outside = member_of(_OOB, oob_mode, "dma_transpose").name
+    skip = outside == "skip"
     if skip and not isinstance(src, DynamicView):
         raise KernelError(
             "dma_transpose takes oob_mode.skip where src has a dynamic offset",
@@ -272,7 +274,7 @@ def dma_transpose(
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
     source = keep(src) if stays_dynamic(src, skip) else src
-    return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
+    return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
 
 
 def _check_gathered_transpose(src: DynamicView, dge: str) -> None:

@@ -349,8 +349,8 @@ def across(op, values=A_TILE, **given):
     return Use({"data": values}, (A[op],), **given)
 
 
-def along(op, values=A_TILE, negate=False, axes=(1,), reorders=False, **given):
-    return Use({"data": values}, (A[op], axes, negate, False, reorders), **given)
+def along(op, values=A_TILE, negate=False, axes=(1,), **given):
+    return Use({"data": values}, (A[op], axes, negate, False), **given)
 
 
 ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
@@ -401,11 +401,6 @@ for legal, illegal, text in (
     (along("add", CUBE, axes=(1, 2)), along("add", CUBE, axes=(0, 1, 2)), "reduces free axes"),
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(3,)), "axes 1 to 2"),
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(2, 2)), "reduces free axes"),
-    (
-        along("add", CUBE, axes=(1,), reorders=True),
-        along("add", CUBE, axes=(1,)),
-        "the last consecutive axes",
-    ),
 ):
     limit(ALONG, "_axes", legal, illegal, ShapeError, text)
 limit(ALONG, "reducing(op)", along("minimum"), along("divide"), KernelError, "that can reduce")
