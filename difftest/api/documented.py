@@ -1,9 +1,11 @@
-"""Every name that AWS documents of the classic dialect, and whether the simulator has it.
+"""Every name that AWS documents of NKI, by dialect, and whether the simulator has it.
 
 Source of ``data/names-v2.26.0.csv``: the summaries of ``general/nki/api/nki.rst``,
 ``nki.language.rst`` and ``nki.isa.rst`` in the public repository aws-neuron/aws-neuron-sdk at tag
 v2.26.0, in their order and sections. Nine dtypes stand there without a page of their own; theirs
-is the table of dtypes in ``nki.api.shared.rst``.
+is the table of dtypes in ``nki.api.shared.rst``. Source of ``data/names-v2.32.0.csv``: the same
+summaries and that of ``nki.collectives.rst`` under ``nki/api`` at tag v2.32.0, and the names that
+the stubs beside them (``nki/*/__init__.py``) have and no summary lists.
 """
 
 from __future__ import annotations
@@ -17,9 +19,24 @@ from typing import NamedTuple
 
 from difftest.simulator import NotModelledError
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.nki.unmodelled import Unmodelled
 
-TAG = "v2.26.0"
-SITE = f"https://awsdocs-neuron.readthedocs-hosted.com/en/{TAG}/general/"
+_SITE = "https://awsdocs-neuron.readthedocs-hosted.com/en/"
+
+
+class Dialect(NamedTuple):
+    """A dialect of NKI: the tag that documents it, and where its modules are."""
+
+    tag: str
+    title: str
+    package: str
+    """In front of a documented module's name, where kernels import it from."""
+    folder: str
+    """Of the site, above the pages."""
+
+
+CLASSIC = Dialect("v2.26.0", "the classic dialect", "neuronxcc.", "general/")
+TODAY = Dialect("v2.32.0", "today's dialect", "", "")
 
 
 class State(Enum):
@@ -39,33 +56,36 @@ class DocumentedName(NamedTuple):
     section: str
     name: str
     page: str
-    """Below :data:`SITE`, without ``.html``."""
+    """Below the dialect's folder of the site, without ``.html``."""
+    dialect: Dialect = CLASSIC
 
     @property
     def url(self) -> str:
-        return f"{SITE}{self.page}.html"
+        return f"{_SITE}{self.dialect.tag}/{self.dialect.folder}{self.page}.html"
 
 
 @cache
-def documented_names() -> tuple[DocumentedName, ...]:
-    """Every row of ``data/names-v2.26.0.csv``."""
-    text = (files("difftest.api") / "data" / f"names-{TAG}.csv").read_text(encoding="utf-8")
-    return tuple(DocumentedName(**row) for row in csv.DictReader(text.splitlines()))
+def documented_names(dialect: Dialect) -> tuple[DocumentedName, ...]:
+    """Every row of the dialect's list."""
+    file = files("difftest.api") / "data" / f"names-{dialect.tag}.csv"
+    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    return tuple(DocumentedName(**row, dialect=dialect) for row in rows)
 
 
 @cache
-def states() -> dict[DocumentedName, State]:
-    """Each documented name, asked of the embedded modules."""
+def states(dialect: Dialect) -> dict[DocumentedName, State]:
+    """Each documented name of a dialect, asked of the embedded modules."""
+    names = documented_names(dialect)
     with embedded():
-        modules = {one.module: sys.modules[f"neuronxcc.{one.module}"] for one in documented_names()}
-        return {one: _state(modules[one.module], one.name) for one in documented_names()}
+        modules = {one.module: sys.modules[f"{dialect.package}{one.module}"] for one in names}
+        return {one: _state(modules[one.module], one.name) for one in names}
 
 
 def _state(module: object, name: str) -> State:
     try:
-        getattr(module, name)
+        found = getattr(module, name)
     except NotModelledError:
         return State.RAISES
     except AttributeError:
         return State.MISSING
-    return State.MODELLED
+    return State.RAISES if isinstance(found, Unmodelled) else State.MODELLED

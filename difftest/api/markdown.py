@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import groupby
 
-from difftest.api.documented import TAG, DocumentedName, State, documented_names, states
+from difftest.api.documented import (
+    CLASSIC,
+    TODAY,
+    Dialect,
+    DocumentedName,
+    State,
+    documented_names,
+    states,
+)
+from difftest.simulator import instructions
 from difftest.simulator.dtypes import FLOATS, INTEGERS, name_of
-from difftest.simulator.instructions.record import Instruction, Role, Takes, classic_instructions
+from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Evidence
@@ -18,9 +30,10 @@ COMMAND = "difftest api > docs/api.md"
 _INTRODUCTION = f"""\
 # The supported API
 
-Every name that AWS documents of `neuronxcc.nki`, `.language` and `.isa` at tag {TAG}, and what the
-embedded simulator has of it. This page is generated from the records of the instructions
-(`{COMMAND}`); a test fails when it is stale.
+Every name that AWS documents of `neuronxcc.nki`, `.language` and `.isa` at tag {CLASSIC.tag}, the
+classic dialect, and of `nki`, `.language`, `.isa` and `.collectives` at tag {TODAY.tag}, today's,
+and what the embedded simulator has of it. This page is generated from the records of the
+instructions (`{COMMAND}`); a test fails when it is stale.
 
 - **modelled**: it works as documented; what an argument would need beyond that raises.
 - **raises**: its use is a `NotModelledError` that names it.
@@ -40,7 +53,16 @@ variants of an operand differ, each class is named.
 
 def api_page() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, _summary(), *_names(), _INSTRUCTIONS, _instructions()])
+    parts = [_INTRODUCTION, _summary(), *_names(CLASSIC), *_names(TODAY)]
+    return "\n".join([*parts, _INSTRUCTIONS, _instructions()])
+
+
+@cache
+def every_instruction() -> dict[str, Instruction]:
+    """All records by name, also those whose modules nothing else has loaded."""
+    for module in pkgutil.iter_modules(instructions.__path__):
+        importlib.import_module(f"{instructions.__name__}.{module.name}")
+    return dict(INSTRUCTIONS)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -49,22 +71,26 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _summary() -> str:
-    counts: Counter[tuple[str, State]] = Counter()
-    for name, state in states().items():
-        counts[name.module, state] += 1
-    modules = list(dict.fromkeys(name.module for name in documented_names()))
-    rows = [(f"`{m}`", *(str(counts[m, state]) for state in State)) for m in modules]
-    total = tuple(str(sum(counts[m, state] for m in modules)) for state in State)
-    return _table(("module", *(state.value for state in State)), [*rows, ("all", *total)])
+    rows = []
+    for dialect in (CLASSIC, TODAY):
+        counts = Counter((name.module, state) for name, state in states(dialect).items())
+        modules = list(dict.fromkeys(name.module for name in documented_names(dialect)))
+        for module in modules:
+            numbers = (str(counts[module, state]) for state in State)
+            rows.append((f"`{dialect.package}{module}`", *numbers))
+        total = (str(sum(counts[module, state] for module in modules)) for state in State)
+        rows.append((f"all of {dialect.title}", *total))
+    return _table(("module", *(state.value for state in State)), rows)
 
 
-def _names() -> Iterator[str]:
+def _names(dialect: Dialect) -> Iterator[str]:
     """A section for each module, a table for each group of its names."""
-    for module, of_module in groupby(documented_names(), lambda name: name.module):
-        yield f"## {module}\n"
-        for section, names in groupby(of_module, lambda name: name.section):
+    names = documented_names(dialect)
+    for module, of_module in groupby(names, lambda name: name.module):
+        yield f"## {dialect.package}{module}\n"
+        for section, group in groupby(of_module, lambda name: name.section):
             yield f"### {section}\n"
-            rows = [(_link(name), states()[name].value, _issued(name)) for name in names]
+            rows = [(_link(name), states(dialect)[name].value, _issued(name)) for name in group]
             yield _table(("name", "", "instructions"), rows)
 
 
@@ -74,7 +100,7 @@ def _link(name: DocumentedName) -> str:
 
 def _issued(name: DocumentedName) -> str:
     """The instructions that rest on the name's page."""
-    found = [one for one in classic_instructions().values() if name.page in one.pages]
+    found = [one for one in every_instruction().values() if name.page in one.pages]
     return ", ".join(f"[`{one.name}`](#{one.name})" for one in found)
 
 
@@ -83,7 +109,7 @@ def _issued(name: DocumentedName) -> str:
 
 def _instructions() -> str:
     head = ("instruction", "engines", "operands", "destinations", "options", "cost")
-    return _table(head, (_row(record) for _, record in sorted(classic_instructions().items())))
+    return _table(head, (_row(record) for _, record in sorted(every_instruction().items())))
 
 
 def _row(record: Instruction) -> tuple[str, ...]:

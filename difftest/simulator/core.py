@@ -111,6 +111,8 @@ class Core:
         """How many instructions this program has issued, where it has a baton."""
         self.level: str | None = None
         """The level of NKI that the kernel is for; None for all of them."""
+        self.keeps_order = False
+        """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []

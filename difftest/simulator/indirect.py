@@ -70,28 +70,36 @@ class IndirectTile:
         tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
         return tuple(tile for tile in tiles if isinstance(tile, Tile))
 
-    def locate(self) -> tuple[tuple[Array, ...], Array]:
-        """Index arrays for every dimension, and which elements they keep in bounds."""
-        arrays = [np.broadcast_to(_item_values(item), self.shape) for item in self.items]
+    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+        """Index arrays for every dimension, and which elements they keep in bounds.
+
+        Of index tiles only the elements that ``where`` keeps must have been written.
+        """
+        arrays = [np.broadcast_to(_item_values(item, where), self.shape) for item in self.items]
         inside = np.ones(self.shape, dtype=np.bool_)
         for array, size in zip(arrays, self.base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
         return tuple(arrays), inside
 
-    def resolve(self, *, skip: bool) -> tuple[tuple[Array, ...], Array]:
-        """:meth:`locate`; unless ``skip``, an index out of bounds raises."""
-        arrays, inside = self.locate()
-        if not skip and not inside.all():
-            where = tuple(int(i) for i in np.argwhere(~inside)[0])
-            index = [int(array[where]) for array in arrays]
+    def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+        """:meth:`locate`; unless ``skip``, an index out of bounds raises.
+
+        ``where``, a mask's bools, takes elements out as if they were out of bounds.
+        """
+        kept = None if where is None else where.reshape(self.shape)
+        arrays, inside = self.locate(kept)
+        outside = ~inside if kept is None else ~inside & kept
+        if not skip and outside.any():
+            at = tuple(int(i) for i in np.argwhere(outside)[0])
+            index = [int(array[at]) for array in arrays]
             raise OutOfBoundsError(
                 "an index held in a tile stays inside its tensor",
                 happened=f"an index held in a tile left its tensor: {index}",
-                received=f"index {index} into {self.base!r}, at element {list(where)}",
+                received=f"index {index} into {self.base!r}, at element {list(at)}",
                 limit=f"{[size - 1 for size in self.base.shape]}",
                 remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
             )
-        return arrays, inside
+        return arrays, inside if kept is None else inside & kept
 
     def check_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
         """Raise :class:`UnwrittenError` if an element to be read was never written."""
@@ -130,15 +138,15 @@ def _index_shape(tile: Tile) -> Shape:
     return () if tile.size == 1 else tile.tile_shape()
 
 
-def _item_values(item: Any) -> Array:
+def _item_values(item: Any, where: Array | None) -> Array:
     if isinstance(item, Index):
         return item.array()
     if isinstance(item, DynamicIndex):
         offset = item.offset.array() if isinstance(item.offset, Index) else item.offset
-        total: Array = _item_values(item.tile) + offset
+        total: Array = _item_values(item.tile, where) + offset
         return total
     if isinstance(item, Tile):
-        values = item.values()
+        values = item.values(_of_index(item, where))
         if values.dtype.kind not in "iu":
             raise DtypeError(
                 "indices held in a tile are integers",
@@ -148,3 +156,13 @@ def _item_values(item: Any) -> Array:
             )
         return values.astype(np.int64).reshape(_index_shape(item))
     return np.asarray(int(item))
+
+
+def _of_index(tile: Tile, where: Array | None) -> Array | None:
+    """Which elements of an index tile a mask over the access keeps: any that it repeats to."""
+    if where is None:
+        return None
+    have = _index_shape(tile)
+    aligned = (*(1,) * (where.ndim - len(have)), *have)
+    repeated = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
+    return np.asarray(where.any(axis=repeated, keepdims=True))

@@ -181,17 +181,20 @@ class Tile:
         )
         self.storage.origin = origin
 
-    def read(self, *, unwritten: bool = False) -> Array:
+    def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
 
-        With ``unwritten`` those that were not can be anything.
+        Of ``where``, bools of the tile's size, only the true elements must have been written; with
+        ``unwritten`` those that were not can be anything.
         """
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
         if storage.unwritten and not storage.masked and not unwritten:
             missing = self.unwritten()
-            if missing is not None:
+            if missing is not None and where is not None:
+                missing = missing & where.reshape(missing.shape)
+            if missing is not None and (where is None or missing.any()):
                 raise unwritten_error(self, missing)
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
@@ -199,14 +202,14 @@ class Tile:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
 
-    def values(self, *, unwritten: bool = False) -> Array:
+    def values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
-        array = self.read(unwritten=unwritten)
+        array = self.read(where, unwritten=unwritten)
         return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
-    def engine_values(self, *, unwritten: bool = False) -> Array:
+    def engine_values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values(unwritten=unwritten)
+        array = self.values(where, unwritten=unwritten)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self.tile_shape())

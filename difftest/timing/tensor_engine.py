@@ -55,7 +55,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         cycles = depth * (2 if four_byte else 1)
         return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns)
     moving = event.reads[1]
-    rows = elements(moving)
+    rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
     return Matmul(
         passes=2 if four_byte else 1,

@@ -107,11 +107,23 @@ def test_release_2_30_logical_and_of_numbers():
     assert truth.tolist() == [[False, True, False, False]]
 
 
-def test_release_2_31_an_accumulation_needs_something_to_add_to():
+def test_release_2_31_an_accumulation_into_psum_that_nothing_wrote():
+    """AWS's simulator warns of it; classic kernels that a device ran begin their groups so."""
+
     def kernel(a):
         tile = nl.load(a)
         total = nl.ndarray((16, 16), nl.float32, buffer=nl.psum)
         total += nisa.nc_matmul(tile, tile)
+        return stored(nl.copy(total))
+
+    data = RNG.integers(-4, 5, (16, 16)).astype(np.float32)
+    assert_array_equal(run(kernel, data), data.T @ data)
+
+
+def test_a_subtraction_from_what_nothing_wrote_is_refused():
+    def kernel(a):
+        total = nl.ndarray((16, 16), nl.float32)
+        total -= nl.load(a)
 
     with pytest.raises(UnwrittenError, match="reads only what was written before"):
         launch(kernel, [normal(16, 16)])

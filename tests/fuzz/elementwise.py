@@ -387,9 +387,7 @@ def activation(scene: Scene) -> Operand:
         else:
             command = choices.pick(("reset_reduce", "reduce", "reset"))
             extra += f", reduce_op=np.add, reduce_res={into}, reduce_cmd=nisa.reduce_cmd.{command}"
-    more, dtype, masked = finish(
-        scene, data.shape, data.dtype, loose=quality.loose, masks=not reduces
-    )
+    more, dtype, masked = finish(scene, data.shape, data.dtype, loose=quality.loose)
     text = f"{op}(nl.{name}, {data.text}{extra}{more})"
     return Operand(text, data.shape, dtype, quality=quality, masked=masked, opcode=op)
 

@@ -6,8 +6,33 @@ from tests.fuzz.scene import Scene, Shape
 from tests.fuzz.views import AXES
 
 
-def mask(scene: Scene, shape: Shape, *, box: bool = False) -> str:
-    """The text of a mask over ``shape``; only a rectangular one if ``box``."""
+def maybe(scene: Scene, shape: Shape, percent: int = 20) -> str:
+    """The argument ``mask=`` over ``shape`` as text, or nothing."""
+    return f", mask={mask(scene, shape)}" if scene.choices.chance(percent) else ""
+
+
+def of_product(scene: Scene, depth: int, rows: int, columns: Shape) -> str:
+    """The argument ``mask=`` of a matrix product, or nothing: each of its axes in its own shape."""
+    choices = scene.choices
+    if not choices.chance(20):
+        return ""
+    parts = []
+    ones = ", None" * len(columns)
+    if choices.chance(50):
+        limit = choices.integer(1, depth)
+        parts.append(f"(nl.arange({depth})[:, None, None{ones[6:]}] < {limit})")
+    if choices.chance(50):
+        parts.append(f"(nl.arange({rows})[None, :{ones}] >= {choices.integer(0, rows - 1)})")
+    if not parts or choices.chance(30):
+        inner = "None, " * (len(columns) - 1)
+        parts.append(
+            f"(nl.arange({columns[-1]})[None, None, {inner}:] < {choices.integer(0, columns[-1])})"
+        )
+    return f", mask={' & '.join(parts)}"
+
+
+def mask(scene: Scene, shape: Shape) -> str:
+    """The text of a mask over ``shape``."""
     choices = scene.choices
     kind = choices.pick(("box", "box", "diagonal", "two", "truth", "loop"))
     if kind == "truth":
@@ -17,7 +42,7 @@ def mask(scene: Scene, shape: Shape, *, box: bool = False) -> str:
     if kind == "loop" and scene.integers:
         name, _ = choices.pick(scene.integers)
         return f"{grid}.{AXES[axis]} <= {name} + {choices.integer(0, 2)}"
-    if kind == "diagonal" and not box:
+    if kind == "diagonal":
         other = (axis + 1) % len(shape)
         factor = choices.pick(("", "2 * "))
         compared = choices.pick(("<=", ">", "<", ">="))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.fuzz.exactness import ROUGH, Quality, either, total
-from tests.fuzz.masks import mask
+from tests.fuzz.masks import mask, maybe
 from tests.fuzz.operands import FLOATS, INTEGERS, destination, new_input, operand, shape_of
 from tests.fuzz.program import Line
 from tests.fuzz.scene import Operand, Scene, Shape, Value
@@ -122,17 +122,21 @@ def gather(scene: Scene) -> Operand | None:
         "nisa.iota",
     )
     access_text = f"{value.name}[{name}, nl.arange({columns})[None, :]]"
+    masked = maybe(scene, (count, columns), 30)
     if choices.chance(40):
         return Operand(
-            f"nl.load({access_text})",
+            f"nl.load({access_text}{masked})",
             (count, columns),
             value.dtype,
             quality=value.quality,
+            masked=bool(masked),
             opcode="nl.load",
         )
     target = destination(scene, (count, columns), spaces=("sbuf",), fill=True)
     extra = ", oob_mode=nisa.oob_mode.skip" if choices.chance(60) else ""
-    scene.emit(f"nisa.dma_copy(dst={target.text}, src={access_text}{extra})", "nisa.dma_copy")
+    scene.emit(
+        f"nisa.dma_copy(dst={target.text}, src={access_text}{extra}{masked})", "nisa.dma_copy"
+    )
     scene.wrote(replace(target, masked=True), value.quality, "nisa.dma_copy")
     return None
 
@@ -151,7 +155,7 @@ def scatter(scene: Scene) -> None:
     extra = ", oob_mode=nisa.oob_mode.skip" if choices.chance(70) else ""
     scene.emit(
         f"nisa.dma_copy(dst={value.name}[{name}, nl.arange({columns})[None, :]], "
-        f"src={source.text}{extra})",
+        f"src={source.text}{extra}{maybe(scene, (count, columns), 30)})",
         "nisa.dma_copy",
     )
     scene.wrote(
@@ -175,7 +179,7 @@ def atomic_add(scene: Scene) -> None:
     )
     scene.emit(
         f"nl.atomic_rmw({value.name}[{name}, nl.arange({columns})[None, :]], {added.text}, "
-        "op=np.add)",
+        f"op=np.add{maybe(scene, (count, columns), 30)})",
         "nl.atomic_rmw",
     )
     value.readable = True
@@ -187,12 +191,13 @@ def dma_transpose(scene: Scene) -> Operand:
     source = operand(scene, spaces=("sbuf",), loose=False)
     shape = source.shape
     turned = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(len(shape), (1, 0))
-    extra, dtype, _ = finish(scene, shape, source.dtype, masks=False)
+    extra, dtype, masked = finish(scene, shape, source.dtype)
     return Operand(
         f"nisa.dma_transpose({source.text}{extra})",
         tuple(shape[k] for k in turned),
         dtype,
         quality=source.quality,
+        masked=masked,
         opcode="nisa.dma_transpose",
     )
 
@@ -201,11 +206,13 @@ def load_transpose(scene: Scene) -> Operand:
     choices = scene.choices
     shape = (choices.pick((2, 3, 8, 128)), choices.pick((3, 4, 1, 16)))
     value = scene.declare(new_input(scene, shape, choices.pick(("float32", "bfloat16", "int32"))))
+    masked = maybe(scene, shape)
     return Operand(
-        f"nl.load_transpose2d({value.name})",
+        f"nl.load_transpose2d({value.name}{masked})",
         shape[::-1],
         value.dtype,
         quality=value.quality,
+        masked=bool(masked),
         opcode="nl.load_transpose2d",
     )
 

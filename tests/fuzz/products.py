@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.exactness import Quality, product, total
+from tests.fuzz.masks import maybe, of_product
 from tests.fuzz.operands import FLOATS, destination, operand
 from tests.fuzz.scene import Operand, Scene, Shape, Value
 from tests.fuzz.sinks import target_text
@@ -36,21 +37,24 @@ def matmul(scene: Scene) -> Operand | None:
         return None
     left, right, quality = found
     shape = _shape(left, right)
+    masked = of_product(scene, left.shape[0], shape[0], shape[1:])
     if scene.choices.chance(30):
         return Operand(
-            f"nl.matmul({left.text}, {right.text}, transpose_x=True)",
+            f"nl.matmul({left.text}, {right.text}, transpose_x=True{masked})",
             shape,
             "float32",
             "psum",
             quality,
+            masked=bool(masked),
             opcode="nl.matmul",
         )
     return Operand(
-        f"nisa.nc_matmul({left.text}, {right.text})",
+        f"nisa.nc_matmul({left.text}, {right.text}{masked})",
         shape,
         "float32",
         "psum",
         quality,
+        masked=bool(masked),
         opcode="nisa.nc_matmul",
     )
 
@@ -64,14 +68,15 @@ def accumulate(scene: Scene) -> None:
     left, right, quality = found
     shape = _shape(left, right)
     dtype = "float32" if choices.chance(85) else "bfloat16"
-    target = destination(scene, shape, spaces=("psum",), dtype=dtype, fill=True)
+    target = destination(scene, shape, spaces=("psum",), dtype=dtype, fill=choices.chance(70))
     if target.base is None or target.base.space != "psum":
         name = scene.fresh("p")
         scene.emit(f"{name} = nl.zeros({shape}, nl.{dtype}, buffer=nl.psum)", "nl.zeros")
         target = whole(scene.declare(Value(name, shape, dtype, "psum", Quality(0))))
     if not target.quality.exact:
         return
-    text = f"{target_text(target)} += nisa.nc_matmul({left.text}, {right.text})"
+    masked = of_product(scene, left.shape[0], shape[0], shape[1:])
+    text = f"{target_text(target)} += nisa.nc_matmul({left.text}, {right.text}{masked})"
     if choices.chance(50):
         count = choices.integer(1, 3)
         scene.loop(
@@ -102,17 +107,25 @@ def transpose(scene: Scene) -> Operand:
     shape = (free, data.shape[0])
     name = choices.pick(("nisa.nc_transpose", "nl.transpose"))
     if name == "nl.transpose" and len(data.shape) == 2:
+        masked = maybe(scene, data.shape)
         return Operand(
-            f"nl.transpose({data.text})", shape, data.dtype, quality=data.quality, opcode=name
+            f"nl.transpose({data.text}{masked})",
+            shape,
+            data.dtype,
+            quality=data.quality,
+            masked=bool(masked),
+            opcode=name,
         )
     extra, space = "", "psum" if data.space == "sbuf" else "sbuf"
     if choices.chance(25) and max(shape) <= 32:
         extra, space = ", engine=nisa.vector_engine", "sbuf"
+    masked = maybe(scene, data.shape)
     return Operand(
-        f"nisa.nc_transpose({data.text}{extra})",
+        f"nisa.nc_transpose({data.text}{extra}{masked})",
         shape,
         data.dtype,
         space,
         data.quality,
+        masked=bool(masked),
         opcode="nisa.nc_transpose",
     )

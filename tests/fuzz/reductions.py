@@ -61,7 +61,7 @@ def tensor_reduce(scene: Scene) -> Operand | None:
     bitvec = op in INTEGER_REDUCTIONS
     extra, dtype, masked = "", data.dtype, False
     if not bitvec:
-        extra, dtype, masked = finish(scene, shape, data.dtype, masks="box", over=data.shape)
+        extra, dtype, masked = finish(scene, shape, data.dtype, over=data.shape)
     if choices.chance(20) and (not bitvec or scene.spoil()):
         extra += ", negate=True"
     words = axes[0] if len(axes) == 1 else list(axes)
@@ -87,7 +87,7 @@ def language_reduction(scene: Scene) -> Operand | None:
         data = operand(scene, data.shape, dtypes=FLOATS[:3], exact=True)
         note_zeros(scene, "max")
     extra, dtype, masked = finish(
-        scene, shape, data.dtype, masks=False if loose else "box", loose=loose, over=data.shape
+        scene, shape, data.dtype, masks=not loose, loose=loose, over=data.shape
     )
     words = axes[0] if len(axes) == 1 else list(axes)
     if keepdims:
@@ -112,7 +112,7 @@ def partition_reduce(scene: Scene) -> Operand | None:
     if _order_matters(op, data):
         return None
     shape = (1, *data.shape[1:])
-    extra, dtype, masked = finish(scene, shape, data.dtype, masks="box", over=data.shape)
+    extra, dtype, masked = finish(scene, shape, data.dtype, over=data.shape)
     quality = ROUGH if op.startswith("bitwise") else _quality(op, data)
     return Operand(
         f"nisa.tensor_partition_reduce(nl.{op}, {data.text}{extra})",
@@ -145,12 +145,19 @@ def tensor_scalar_reduce(scene: Scene) -> Operand | None:
         return None
     reduce_op = choices.pick(("add", "subtract", "max", "min"))
     into = registers(scene, data, result)
-    extra, dtype, _ = finish(scene, data.shape, data.dtype, masks=False)
+    extra, dtype, masked = finish(scene, data.shape, data.dtype)
     text = (
         f"nisa.tensor_scalar_reduce(data={data.text}, op0=nl.{op0}, operand0={text}, "
         f"reduce_op=nl.{reduce_op}, reduce_res={into}{extra})"
     )
-    return Operand(text, data.shape, dtype, quality=result, opcode="nisa.tensor_scalar_reduce")
+    return Operand(
+        text,
+        data.shape,
+        dtype,
+        quality=result,
+        masked=masked,
+        opcode="nisa.tensor_scalar_reduce",
+    )
 
 
 def scan(scene: Scene) -> Operand:
@@ -167,7 +174,7 @@ def scan(scene: Scene) -> Operand:
     )
     note_zeros(scene, "max")
     start = vector(scene, data0.shape[0]).text if choices.chance(50) else number(scene)[0]
-    extra, dtype, masked = finish(scene, data0.shape, data0.dtype, masks="box")
+    extra, dtype, masked = finish(scene, data0.shape, data0.dtype)
     if dtype == data0.dtype and not extra.startswith(", dtype"):
         dtype = "float32"
         extra = ", dtype=nl.float32" + extra
@@ -186,9 +193,7 @@ def scan(scene: Scene) -> Operand:
 def statistics(scene: Scene) -> Operand:
     """``bn_stats`` and ``bn_aggr``: means, and so only close."""
     data = operand(scene, exact=True, dtypes=FLOATS[:2])
-    extra, dtype, masked = finish(
-        scene, (data.shape[0], 6), "float32", masks="box", loose=True, over=data.shape
-    )
+    extra, dtype, masked = finish(scene, (data.shape[0], 6), "float32", loose=True, over=data.shape)
     if "dtype=" not in extra:
         extra, dtype = f", dtype=nl.float32{extra}", "float32"
     stats = f"nisa.bn_stats({data.text}{extra})"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.fuzz.elementwise import note_zeros
 from tests.fuzz.exactness import ROUGH, Quality
+from tests.fuzz.masks import maybe
 from tests.fuzz.operands import (
     FLOATS,
     INTEGERS,
@@ -25,9 +28,7 @@ def _many(shape: Shape) -> bool:
 def max8(scene: Scene) -> Operand:
     data = operand(scene, suits=_many)
     note_zeros(scene, "max")
-    extra, dtype, masked = finish(
-        scene, (data.shape[0], 8), data.dtype, masks="box", over=data.shape
-    )
+    extra, dtype, masked = finish(scene, (data.shape[0], 8), data.dtype, over=data.shape)
     return Operand(
         f"nisa.max8(src={data.text}{extra})",
         (data.shape[0], 8),
@@ -47,9 +48,18 @@ def find_index8(scene: Scene) -> Operand:
     data = _ramp(scene)
     extra = ", dtype=nl.uint16" if scene.choices.chance(20) else ""
     dtype = "uint16" if extra else "uint32"
-    text = f"nisa.nc_find_index8(data={data.text}, vals=nisa.max8(src={data.text}){extra})"
+    masked = maybe(scene, data.shape)
+    text = (
+        f"nisa.nc_find_index8(data={data.text}, vals=nisa.max8(src={data.text}{masked})"
+        f"{extra}{masked})"
+    )
     return Operand(
-        text, (data.shape[0], 8), dtype, quality=Quality(10), opcode="nisa.nc_find_index8"
+        text,
+        (data.shape[0], 8),
+        dtype,
+        quality=Quality(10),
+        masked=bool(masked),
+        opcode="nisa.nc_find_index8",
     )
 
 
@@ -57,15 +67,23 @@ def match_replace8(scene: Scene) -> Operand:
     choices = scene.choices
     data = _ramp(scene)
     extra, dtype, _ = finish(scene, data.shape, data.dtype, masks=False)
+    masked = maybe(scene, data.shape)
     if choices.chance(40):
         target = destination(scene, (data.shape[0], 8), dtype="uint32")
-        scene.wrote(target, Quality(10), "nisa.nc_match_replace8")
+        scene.wrote(replace(target, masked=bool(masked)), Quality(10), "nisa.nc_match_replace8")
         extra += f", dst_idx={target.text}"
     text = (
-        f"nisa.nc_match_replace8(data={data.text}, vals=nisa.max8(src={data.text}), "
-        f"imm={choices.pick((-1, 0, 2.5))}{extra})"
+        f"nisa.nc_match_replace8(data={data.text}, vals=nisa.max8(src={data.text}{masked}), "
+        f"imm={choices.pick((-1, 0, 2.5))}{extra}{masked})"
     )
-    return Operand(text, data.shape, dtype, quality=ROUGH, opcode="nisa.nc_match_replace8")
+    return Operand(
+        text,
+        data.shape,
+        dtype,
+        quality=ROUGH,
+        masked=bool(masked),
+        opcode="nisa.nc_match_replace8",
+    )
 
 
 def gather_flattened(scene: Scene) -> Operand:
@@ -105,12 +123,14 @@ def copy_from_offset(scene: Scene) -> Operand:
     value = filled(scene, (partitions, free), "float32", "sbuf", exact=True)
     grid = scene.grid_index((partitions, count))
     name = _offset(scene, free - count)
-    text = f"nisa.tensor_copy_dynamic_src({value.name}[{grid}.p, {grid}.x + {name}])"
+    masked = maybe(scene, (partitions, count))
+    text = f"nisa.tensor_copy_dynamic_src({value.name}[{grid}.p, {grid}.x + {name}]{masked})"
     return Operand(
         text,
         (partitions, count),
         value.dtype,
         quality=value.quality,
+        masked=bool(masked),
         opcode="nisa.tensor_copy_dynamic_src",
     )
 
@@ -124,7 +144,9 @@ def copy_to_offset(scene: Scene) -> None:
     name = _offset(scene, free - count)
     opcode = "nisa.tensor_copy_dynamic_dst"
     scene.emit(
-        f"{opcode}(dst={value.name}[{grid}.p, {grid}.x + {name}], src={source.text})", opcode
+        f"{opcode}(dst={value.name}[{grid}.p, {grid}.x + {name}], src={source.text}"
+        f"{maybe(scene, source.shape)})",
+        opcode,
     )
     partly = Operand(value.name, value.shape, value.dtype, base=value, masked=True)
     scene.wrote(partly, source.quality, opcode)
@@ -150,11 +172,13 @@ def local_gather(scene: Scene) -> Operand:
     if choices.chance(40):
         used = choices.integer(1, used)
         extra = f", num_valid_indices={used}"
+    masked = maybe(scene, (data.shape[0], used, width))
     return Operand(
-        f"nisa.local_gather({data.text}, {name}, num_elem_per_idx={width}{extra})",
+        f"nisa.local_gather({data.text}, {name}, num_elem_per_idx={width}{extra}{masked})",
         (data.shape[0], used, width),
         data.dtype,
         quality=data.quality,
+        masked=bool(masked),
         opcode="nisa.local_gather",
     )
 
@@ -173,7 +197,8 @@ def stream_shuffle(scene: Scene) -> None:
         )
     )
     scene.emit(
-        f"nisa.nc_stream_shuffle(src={source.text}, dst={target.text}, shuffle_mask={kind})",
+        f"nisa.nc_stream_shuffle(src={source.text}, dst={target.text}, shuffle_mask={kind}"
+        f"{maybe(scene, target.shape)})",
         "nisa.nc_stream_shuffle",
     )
     scene.wrote(
@@ -220,4 +245,5 @@ def random_seed(scene: Scene) -> None:
     text = str(scene.choices.integer(0, 5))
     if scene.choices.chance(40):
         text = operand(scene, (1, 1)).text
-    scene.emit(f"nl.random_seed({text})", "nl.random_seed")
+    extra = scene.choices.pick(("", "", ", mask=True", ", mask=False"))
+    scene.emit(f"nl.random_seed({text}{extra})", "nl.random_seed")

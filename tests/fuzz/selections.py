@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.fuzz.elementwise import note_zeros, promoted, registers
 from tests.fuzz.exactness import ROUGH, either
+from tests.fuzz.masks import maybe
 from tests.fuzz.operands import FLOATS, destination, number, operand, vector
 from tests.fuzz.scene import Operand, Scene
 from tests.fuzz.sinks import finish
@@ -46,13 +49,14 @@ def affine_select(scene: Scene) -> Operand:
     if choices.chance(50):
         predicate = f"2 * {grid}.{AXES[axis]} {compared} {grid}.{AXES[other]} + 1"
     text, quality = number(scene)
-    extra, dtype, _ = finish(scene, data.shape, data.dtype, masks=False)
+    extra, dtype, masked = finish(scene, data.shape, data.dtype)
     return Operand(
         f"nisa.affine_select(pred={predicate}, on_true_tile={data.text}, "
         f"on_false_value={text}{extra})",
         data.shape,
         dtype,
         quality=either(data.quality, quality),
+        masked=masked,
         opcode="nisa.affine_select",
     )
 
@@ -61,7 +65,7 @@ def range_select(scene: Scene) -> Operand:
     choices = scene.choices
     data = operand(scene, dtypes=FLOATS)
     low, high = (vector(scene, data.shape[0], ("float32",)) for _ in range(2))
-    extra, dtype, _ = finish(scene, data.shape, data.dtype, masks=False)
+    extra, dtype, masked = finish(scene, data.shape, data.dtype)
     note_zeros(scene, "max")
     if choices.chance(40):
         extra += f", reduce_res={registers(scene, data, ROUGH)}, reduce_op=nl.max"
@@ -76,7 +80,9 @@ def range_select(scene: Scene) -> Operand:
         f"comp_op1=nl.{choices.pick(comparisons[1:])}, bound0={low.text}, bound1={high.text}, "
         f"on_false_value=nl.fp32.min{extra})"
     )
-    return Operand(text, data.shape, dtype, quality=ROUGH, opcode="nisa.range_select")
+    return Operand(
+        text, data.shape, dtype, quality=ROUGH, masked=masked, opcode="nisa.range_select"
+    )
 
 
 def select_reduce(scene: Scene) -> None:
@@ -99,12 +105,14 @@ def select_reduce(scene: Scene) -> None:
         )
     if choices.chance(25):
         extra += ", reverse_pred=True"
+    masked = maybe(scene, target.shape)
     scene.emit(
         f"nisa.select_reduce(dst={target.text}, predicate={predicate.text}, "
-        f"on_true={true.text}, on_false={false}{extra})",
+        f"on_true={true.text}, on_false={false}{extra}{masked})",
         "nisa.select_reduce",
     )
-    scene.wrote(target, either(true.quality, quality), "nisa.select_reduce")
+    left_out = replace(target, masked=bool(masked))
+    scene.wrote(left_out, either(true.quality, quality), "nisa.select_reduce")
 
 
 def copy_predicated(scene: Scene) -> None:
@@ -126,6 +134,7 @@ def copy_predicated(scene: Scene) -> None:
     if choices.chance(30):
         text, quality = number(scene)
     extra = ", reverse_pred=True" if choices.chance(25) else ""
+    extra += maybe(scene, target.shape)
     scene.emit(
         f"nisa.tensor_copy_predicated(src={text}, dst={target.text}, "
         f"predicate={predicate.text}{extra})",

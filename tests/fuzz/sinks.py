@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.exactness import ROUGH, either, product, total
-from tests.fuzz.masks import mask
+from tests.fuzz.masks import mask, maybe
 from tests.fuzz.operands import FLOATS, destination, dtype_of
 from tests.fuzz.scene import Operand, Scene, Shape, Value
 
@@ -15,13 +15,13 @@ def finish(
     shape: Shape,
     dtype: str,
     *,
-    masks: bool | str = True,
+    masks: bool = True,
     loose: bool = False,
     over: Shape | None = None,
 ) -> tuple[str, str, bool]:
     """The arguments ``dtype=`` and ``mask=`` as text, the result's dtype, and whether it is masked.
 
-    ``masks`` is "box" where only rectangles are allowed; ``over`` is what the mask covers.
+    ``over`` is what the mask covers, if not ``shape``.
     """
     choices = scene.choices
     text = ""
@@ -33,7 +33,7 @@ def finish(
         text += f", dtype=nl.{dtype}"
     masked = bool(masks) and choices.chance(22)
     if masked:
-        text += f", mask={mask(scene, over or shape, box=masks == 'box')}"
+        text += f", mask={mask(scene, over or shape)}"
     return text, dtype, masked
 
 
@@ -114,7 +114,7 @@ def _update(scene: Scene, result: Operand) -> None:
         name, _ = scene.integers[-1]
         scene.emit(
             f"{target.text} = nl.loop_reduce({result.text}, op=np.{UPDATES[operator]}, "
-            f"loop_indices=[{name}])",
+            f"loop_indices=[{name}]{maybe(scene, result.shape)})",
             "nl.loop_reduce",
         )
     else:

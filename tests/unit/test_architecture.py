@@ -188,6 +188,7 @@ LAYERS = (
     "instructions.carrying",
     "instructions.writing",
     "instructions.checks",
+    "instructions.carrying",
     "instructions.gate",
     "instructions",
     "frontend",

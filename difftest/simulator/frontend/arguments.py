@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import DtypeError, KernelError, not_modelled
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 
@@ -95,6 +96,22 @@ def as_engine(value: object, where: str) -> Engine:
         received=f"engine={value!r}",
         limit=", ".join(f"nisa.{member.name}_engine" for member in engine if member.value),
     )
+
+
+def same_dtype(dtype: object, dst: Any, where: str) -> None:
+    """Raise unless ``dtype`` is left out or is that of a ``dst`` that exists.
+
+    Raises
+    ------
+    DtypeError : it is another one.
+    """
+    if dtype is not None and as_dtype(dtype) != dst.dtype:
+        raise DtypeError(
+            f"{where} writes into dst, in dst's dtype",
+            happened=f"{where} got another dtype than dst's",
+            received=f"dtype={dtype!r}, dst = {dst!r}",
+            remedy="leave dtype out, or give dst that dtype",
+        )
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:

@@ -21,6 +21,7 @@ from difftest.simulator.instructions.registers import (
     LOADS_NOTHING,
     REDUCE_RES,
     Accumulate,
+    reach_of_registers,
     read_if_used,
     registers,
 )
@@ -114,6 +115,7 @@ def _carries(call: Call, missing: Array) -> Array | None:
     destinations=(DST, REDUCE_RES),
     rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
     result=like("data"),
+    reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
     carries=_carries,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),

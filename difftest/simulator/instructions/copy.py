@@ -87,9 +87,9 @@ def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
-    arrays, inside = src.resolve(skip=False)
+    arrays, inside = src.resolve(skip=False, where=where)
     src.check_written(arrays, inside)
-    picked = src.elements()[arrays]
+    picked = src.elements()[tuple(np.where(inside, array, 0) for array in arrays)]
     values = from_bits(picked, src.dtype) if src.holds_bits else picked
     write(dst, through_engine(call, values, src.dtype), where)
 
@@ -118,9 +118,11 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
-    arrays, inside = dst.resolve(skip=False)
-    rounded = round_to(through_engine(call, src.engine_values(), src.dtype), dst.dtype)
-    dst.elements()[arrays] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
+    arrays, inside = dst.resolve(skip=False, where=where)
+    values = through_engine(call, src.engine_values(inside), src.dtype)
+    rounded = round_to(values[inside], dst.dtype)
+    place = tuple(array[inside] for array in arrays)
+    dst.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
     dst.mark_written(arrays, inside)
 
 

@@ -31,6 +31,7 @@ from difftest.simulator.instructions.record import (
     Result,
     Role,
     Takes,
+    Walk,
     instruction,
 )
 from difftest.simulator.instructions.values import as_float
@@ -130,12 +131,12 @@ def _dge(call: Call) -> dict[str, Any]:
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read()
+    values = src.read(where)
     rmw = call["dst_rmw_op"]
     if rmw is None:
         moved = _cast(values, src, dst)
     else:
-        old = as_float(_plain(dst.read(), dst))
+        old = as_float(_plain(dst.read(where), dst))
         new = as_float(_plain(values, src)).reshape(dst.shape)
         total = round_to(rmw.compute(old, new), dst.dtype)
         moved = to_bits(total, dst.dtype) if dst.holds_bits else total
@@ -159,7 +160,7 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
     check_destination(dst)
-    arrays, inside = src.resolve(skip=_skips(call))
+    arrays, inside = src.resolve(skip=_skips(call), where=where)
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
     found = src.elements()[tuple(a[inside] for a in arrays)]
@@ -170,11 +171,11 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
         total = round_to(old + as_float(_plain(found, src)), dst.dtype)
         picked = to_bits(total, dst.dtype) if dst.holds_bits else total
     if shaped.all():
-        store(dst, picked.reshape(dst.shape), where)
+        store(dst, picked.reshape(dst.shape))
         return
     moved = np.empty(dst.shape, picked.dtype)
     moved[shaped] = picked
-    store(dst, moved, shaped if where is None else shaped & where)
+    store(dst, moved, shaped)
 
 
 def _skips(call: Call) -> bool:
@@ -182,9 +183,9 @@ def _skips(call: Call) -> bool:
     return bool(call["oob_mode"] == "skip")
 
 
-def _gathered(src: IndirectTile, *, skip: bool) -> tuple[Array, Array]:
+def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
-    arrays, inside = src.resolve(skip=skip)
+    arrays, inside = src.resolve(skip=skip, where=where)
     src.check_written(arrays, inside)
     held = src.elements()
     values = np.zeros(src.shape, held.dtype)
@@ -214,13 +215,13 @@ def dma_scatter(
     """
     base = dst.base
     check_destination(base)
-    arrays, inside = dst.resolve(skip=_skips(call))
+    arrays, inside = dst.resolve(skip=_skips(call), where=where)
     if isinstance(src, IndirectTile):
-        gathered, there = _gathered(src, skip=_skips(call))
+        gathered, there = _gathered(src, skip=_skips(call), where=where)
         inside = inside & there.reshape(dst.shape)
         values = gathered.reshape(dst.shape)[inside]
     else:
-        values = src.read().reshape(dst.shape)[inside]
+        values = src.read(inside).reshape(dst.shape)[inside]
     place = tuple(a[inside] for a in arrays)
     view = dst.elements()
     if call["dst_rmw_op"] is None:
@@ -267,6 +268,12 @@ def _permutation(call: Call) -> None:
         )
 
 
+def _of_the_source(call: Call) -> Walk:
+    """A mask ranges over the source."""
+    shape: Shape = call["src"].shape
+    return Walk(shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]})
+
+
 def _turned(call: Call) -> Result:
     src: Descriptor = call["src"]
     shape = tuple(src.shape[k] for k in TRANSPOSE_AXES[len(src.shape)])
@@ -282,6 +289,7 @@ def _turned(call: Call) -> Result:
     result=_turned,
     facts=_dge,
     in_place=True,
+    walk=_of_the_source,
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
@@ -297,5 +305,5 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:
-        values = src.read()
+        values = src.read(None if where is None else where.transpose(np.argsort(axes)))
     store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

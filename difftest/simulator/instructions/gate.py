@@ -38,6 +38,7 @@ def issue(
     where: Array | None = None,
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
+    computed: Any = None,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -52,6 +53,7 @@ def issue(
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
+    computed : what the meaning would give, for a mask that changes how it is computed.
 
     Raises
     ------
@@ -68,7 +70,8 @@ def issue(
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
     else:
-        where = _compute(call, dst, operands, others, where, in_part)
+        made = (computed, None) if computed is not None else _results(call, dst, operands, where)
+        where = _put(call, dst, made, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -96,18 +99,10 @@ def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) ->
                 return
 
 
-def _compute(
-    call: Call,
-    dst: Any,
-    operands: tuple[Any, ...],
-    others: tuple[Tile | None, ...],
-    where: Array | None,
-    in_part: list[Tile],
-) -> Array | None:
-    """Write what the instruction means to its destinations; where it wrote ``dst``, None if all.
-
-    Further destinations of which it writes only some elements are appended to ``in_part``.
-    """
+def _results(
+    call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+) -> tuple[Any, Carried | None]:
+    """What the instruction means for what its operands hold, and what of it counts as unwritten."""
     carried: Carried | None = None
     if may_carry(call, dst, operands):
         values, carried = operand_values(call, operands, where)
@@ -115,12 +110,27 @@ def _compute(
         values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
-    results = call.instruction.meaning(call, *values)
+    return call.instruction.meaning(call, *values), carried
+
+
+def _put(
+    call: Call,
+    dst: Any,
+    made: tuple[Any, Carried | None],
+    others: tuple[Tile | None, ...],
+    where: Array | None,
+    in_part: list[Tile],
+) -> Array | None:
+    """Write results to the destinations; where ``dst`` was written, None if everywhere.
+
+    Further destinations of which only some elements are written are appended to ``in_part``.
+    """
+    results, carried = made
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
         further = [
-            (tile, made) for tile, made in zip(others, rest, strict=True) if tile is not None
+            (tile, value) for tile, value in zip(others, rest, strict=True) if tile is not None
         ]
         for tile, _ in further:
             check_destination(tile)
@@ -131,12 +141,12 @@ def _compute(
     write(dst, results, where)
     if carried is not None:
         carried.mark(call, dst, where)
-    for tile, made in further:  # after dst, whose values may still lie in an operand that is one
-        if type(made) is Masked:
+    for tile, value in further:  # after dst, whose values may still lie in an operand that is one
+        if type(value) is Masked:
             in_part.append(tile)
-            write(tile, made.values, made.chosen)
+            write(tile, value.values, value.chosen)
         else:
-            write(tile, made)
+            write(tile, value)
     return where
 
 

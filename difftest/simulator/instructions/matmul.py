@@ -11,14 +11,16 @@ from difftest.simulator.dtypes import (
     BFLOAT16,
     BOOL,
     FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
     FLOAT8_E5M2,
     FLOAT16,
     FLOAT32,
     TFLOAT32,
     Array,
     from_bits,
+    name_of,
 )
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
+from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions.operands import wrong_buffer
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
@@ -27,6 +29,7 @@ from difftest.simulator.instructions.record import (
     Fit,
     Result,
     Role,
+    Walk,
     choose_engine,
     instruction,
 )
@@ -36,7 +39,8 @@ from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-MATMUL_DTYPES = (FLOAT8_E4M3, FLOAT8_E5M2, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
+FLOAT8 = (FLOAT8_E4M3, FLOAT8_E4M3FN, FLOAT8_E5M2)
+MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 
 
 # -- nc_matmul -------------------------------------------------------------------------------------
@@ -55,20 +59,78 @@ def _one_contraction(call: Call) -> None:
         )
 
 
+def _pairs(call: Call) -> int:
+    """Rows of the contraction in each partition: 2 in the mode double_row."""
+    return 2 if call["perf_mode"] == "double_row" else 1
+
+
+def _float8(call: Call) -> None:
+    """OCP's float8_e4m3fn is NeuronCore-v4's, and not mixed with float8_e4m3 (v2.32.0)."""
+    dtypes = (call["stationary"].dtype, call["moving"].dtype)
+    if FLOAT8_E4M3FN not in dtypes:
+        return
+    shown = f"stationary {name_of(dtypes[0])}, moving {name_of(dtypes[1])}"
+    if call.machine.nc_version < 4:
+        raise DtypeError(
+            "nc_matmul takes float8_e4m3fn on NeuronCore-v4 and later",
+            happened=f"nc_matmul got float8_e4m3fn on {call.machine.name}",
+            received=shown,
+            remedy="use float8_e4m3, whose largest value is 240",
+        )
+    if FLOAT8_E4M3 in dtypes:
+        raise DtypeError(
+            "nc_matmul does not mix float8_e4m3 with float8_e4m3fn",
+            happened="nc_matmul got float8_e4m3 with float8_e4m3fn",
+            received=shown,
+        )
+
+
+def _double_row(call: Call) -> None:
+    """What the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
+    if call["perf_mode"] != "double_row":
+        return
+    size, machine = call["tile_size"], call.machine
+    wrong = None
+    if machine.nc_version < 3:
+        wrong = "it needs NeuronCore-v3"
+    elif any(call[name].dtype not in FLOAT8 for name in ("stationary", "moving")):
+        wrong = "both operands are of float8"
+    elif any(call[name].shape[1:2] != (2,) for name in ("stationary", "moving")):
+        wrong = "the first free dimension of both operands is 2"
+    elif size and size[1] < machine.gemm_stationary_fmax:
+        wrong = "it does not go with column tiling"
+    if wrong:
+        raise KernelError(
+            f"nc_matmul's perf_mode double_row: {wrong}",
+            happened="nc_matmul got perf_mode double_row with operands that it does not take",
+            received=f"stationary {call['stationary']!r}, moving {call['moving']!r} on "
+            f"{machine.name}" + (f", tile_size={size}" if size else ""),
+            remedy="give both operands the shape [K, 2, n], in float8_e4m3 or float8_e5m2",
+        )
+
+
 def _free_sizes(call: Call) -> None:
-    """The operands' free sizes fit the array: 128 and 512 (AWS: nki.isa.nc_matmul)."""
+    """The operands' free sizes fit the array and PSUM (AWS: nki.isa.nc_matmul).
+
+    They are 128 and 512; on NeuronCore-v4 a product may fill all banks (v2.32.0).
+    """
     machine = call.machine
-    for name, limit, constant in (
-        ("stationary", machine.gemm_stationary_fmax, "gemm_stationary_fmax"),
-        ("moving", machine.gemm_moving_fmax, "gemm_moving_fmax"),
+    most, source = machine.gemm_moving_fmax, "nl.tile_size.gemm_moving_fmax"
+    if machine.nc_version >= 4:
+        itemsize = call.wanted_dtype(FLOAT32).itemsize
+        most, source = machine.psum_partition_bytes // itemsize, "all banks of PSUM"
+    for name, limit, why in (
+        ("stationary", machine.gemm_stationary_fmax, "nl.tile_size.gemm_stationary_fmax"),
+        ("moving", most, source),
     ):
         tile: Descriptor = call[name]
-        if tile.free_size > limit:
+        size = tile.free_size // _pairs(call)
+        if size > limit:
             raise LimitError(
                 f"the free size of nc_matmul's {name} operand is at most {limit}",
-                happened=f"nc_matmul's {name} operand has {tile.free_size} elements a partition",
-                received=f"{name} {list(tile.shape)}: {tile.free_size} elements a partition",
-                limit=f"{limit} (nl.tile_size.{constant})",
+                happened=f"nc_matmul's {name} operand has {size} elements a partition",
+                received=f"{name} {list(tile.shape)}: {size} elements a partition",
+                limit=f"{limit} ({why})",
                 remedy=f"loop over tiles of {limit}",
             )
 
@@ -85,7 +147,7 @@ def _pe_tile(call: Call) -> None:
         wrong = "both are set, each (row, column)"
     elif any(int(value) % step for value in (*position, *size)):
         wrong = f"values are multiples of {step}"
-    elif size[0] < stationary.partitions or size[1] < stationary.free_size:
+    elif size[0] < stationary.partitions or size[1] < stationary.free_size // _pairs(call):
         wrong = "tile_size is at least the stationary tile's size"
     elif size[0] == size[1] == step and machine.nc_version == 2:
         wrong = f"({step}, {step}) tiles need NeuronCore-v3"
@@ -101,11 +163,11 @@ def _pe_tile(call: Call) -> None:
 
 
 def one_bank(call: Call) -> None:
-    """A matmul's destination lies in one PSUM bank."""
+    """A matmul's destination lies in one PSUM bank, before NeuronCore-v4."""
     dst = call.destinations.get("dst")
-    if dst is None or dst.span is None:
-        return
     machine = call.machine
+    if dst is None or dst.span is None or machine.nc_version >= 4:
+        return
     first, last = dst.span
     if first // machine.psum_bank_bytes != last // machine.psum_bank_bytes:
         raise LimitError(
@@ -120,9 +182,18 @@ def one_bank(call: Call) -> None:
 
 def _product(call: Call) -> Result:
     """``stationary`` [K, M] and ``moving`` [K, ...N] give [M, ...N], float32, in PSUM."""
-    stationary, moving = call["stationary"], call["moving"]
-    shape = (stationary.free_size, *moving.shape[1:])
+    stationary, moving, pairs = call["stationary"], call["moving"], _pairs(call)
+    shape = (stationary.free_size // pairs, *(moving.shape[pairs:] or (1,)))
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
+
+
+def _three_axes(call: Call) -> Walk:
+    """A mask ranges over the contraction, the result's partitions and its free axes."""
+    stationary, moving = call["stationary"], call["moving"]
+    shape = (stationary.partitions, stationary.free_size, *moving.shape[1:])
+    free = tuple(range(2, len(shape)))
+    axes = {"stationary": (0, 1), "moving": (0, *free), "dst": (1, *free)}
+    return Walk(shape, shape, axes)
 
 
 @instruction(
@@ -131,13 +202,14 @@ def _product(call: Call) -> Result:
         Role(name="stationary", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
         Role(name="moving", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
-    options=("accumulate", "tile_position", "tile_size"),
+    options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
-    rules=(_one_contraction, _free_sizes, _pe_tile, one_bank),
+    rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
+    walk=_three_axes,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
@@ -146,8 +218,11 @@ def nc_matmul(
     """``dst = stationary.T @ moving`` (``dst +=`` if it accumulates), in float32, in one bank.
 
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
+    In the mode double_row each partition has two rows of the contraction.
     """
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
+    if call["perf_mode"] == "double_row":
+        left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
     np.matmul(left.T, right, out=rows(product))
     adds = call["accumulate"]
@@ -219,6 +294,13 @@ def _transposed(call: Call) -> Result:
     return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
 
 
+def _of_the_data(call: Call) -> Walk:
+    """A mask ranges over the data, whose free axes collapse."""
+    data: Descriptor = call["data"]
+    walked = (data.partitions, data.free_size)
+    return Walk(data.shape, walked, {"data": (0, 1), "dst": (1, 0)})
+
+
 @instruction(
     Engine.TENSOR,
     Engine.VECTOR,
@@ -226,6 +308,7 @@ def _transposed(call: Call) -> Result:
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,
+    walk=_of_the_data,
     carries=lambda call, missing: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:

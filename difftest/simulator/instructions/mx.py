@@ -57,8 +57,6 @@ SCALE_ROWS = QUADRANT // GROUP_PARTITIONS
 BIAS = 127
 """Of an 8-bit scale's exponent; its smallest value is 2**-127."""
 NOT_A_NUMBER = 255
-MOVING_BYTES = 16 * 1024
-"""A product may fill PSUM: 4096 float32 or 8192 bfloat16."""
 
 
 # -- packed elements and their scales --------------------------------------------------------------
@@ -217,7 +215,7 @@ def _sizes(call: Call) -> None:
             received=f"stationary {list(stationary.shape)}",
             limit=f"an even number up to {machine.gemm_stationary_fmax}",
         )
-    most = MOVING_BYTES // call.wanted_dtype(FLOAT32).itemsize
+    most = machine.psum_partition_bytes // call.wanted_dtype(FLOAT32).itemsize
     if moving.free_size > most:
         raise LimitError(
             "the free size of nc_matmul_mx's moving operand fits PSUM",

@@ -75,6 +75,26 @@ class Result(NamedTuple):
     space: Space = Space.SBUF
 
 
+class Reach(Enum):
+    """What one element of the first destination follows from: how a mask divides the work."""
+
+    ELEMENT = "the operands' elements at its place"
+    AXES = "their elements along the reduced axes"
+    ROW = "their elements in its partition"
+    TILE = "any of their elements"
+
+
+class Walk(NamedTuple):
+    """What a mask ranges over, where that is not what the instruction makes."""
+
+    shape: Shape
+    """The mask's."""
+    walked: Shape
+    """The same elements in the shape that ``axes`` count."""
+    axes: Mapping[str, tuple[int, ...]]
+    """By role, which of those axes an operand or a destination has."""
+
+
 class Masked(NamedTuple):
     """Values of which an instruction writes only some: where ``chosen`` is true."""
 
@@ -104,6 +124,7 @@ class Call:
         "machine",
         "operands",
         "options",
+        "places",
         "read_places",
         "reads_dst",
         "result",
@@ -136,6 +157,8 @@ class Call:
         """Which of a simple call's operands are tiles."""
         self.roles: tuple[str, ...] = ()
         """Of a simple call's destination, then of what it reads."""
+        self.places: Array | None = None
+        """Which elements of a row a mask leaves, for the few that count them; None for all."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -206,6 +229,9 @@ class Instruction:
         wrote, if that is not all that ``where`` leaves.
     reduced : the axes of the first operand that the result lacks, where there are such; the mask
         of a classic call ranges over that operand then, otherwise over the result.
+    walk : what a mask ranges over, if over neither.
+    reach : how a mask that is no box divides the work.
+    counts_places : whether the meaning depends on where in its row an element stands.
     carries : of which elements of the result an operand's elements that were never written make
         the same, or None of a call for which reading them is an error: see
         :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
@@ -229,6 +255,9 @@ class Instruction:
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
+    walk: Callable[[Call], Walk] | None
+    reach: Callable[[Call], Reach]
+    counts_places: bool
     carries: Callable[[Call, Array], Array | None] | None
     fit: Fit
     cost: str
@@ -282,6 +311,9 @@ def instruction(
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
+    walk: Callable[[Call], Walk] | None = None,
+    reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
+    counts_places: bool = False,
     carries: Callable[[Call, Array], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
@@ -309,6 +341,9 @@ def instruction(
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,
+            walk=walk,
+            reach=(lambda call: reach) if isinstance(reach, Reach) else reach,
+            counts_places=counts_places,
             carries=carries,
             fit=fit,
             cost=cost or name,

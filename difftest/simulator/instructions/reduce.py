@@ -21,6 +21,7 @@ from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
     Call,
+    Reach,
     Result,
     Role,
     Takes,
@@ -170,6 +171,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axis"]),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axis": call["axis"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
@@ -207,6 +209,7 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
+    reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
@@ -258,6 +261,7 @@ def _with_tensor_scalar(call: Call) -> None:
         loads("reduce_init"),
     ),
     result=like("data"),
+    reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )
 def tensor_scalar_reduce(

@@ -17,7 +17,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Role, Rule, Takes
+from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
 from difftest.simulator.instructions.rules import named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.memory import Shape
@@ -51,6 +51,11 @@ IDENTITIES = {
 def one_a_partition(call: Call) -> Shape:
     """The shape of what the registers are read out to: [P, 1]."""
     return (call.result.shape[0], 1)
+
+
+def reach_of_registers(call: Call) -> Reach:
+    """Where the registers take part, they take up a whole row."""
+    return Reach.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else Reach.ROW
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)

@@ -14,6 +14,7 @@ from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
     Call,
+    Reach,
     Result,
     Role,
     Takes,
@@ -69,6 +70,7 @@ def _scanned(call: Call) -> Result:
     ),
     result=_scanned,
     reduced=lambda call: (),
+    reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
 )
 def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> Array:
@@ -127,6 +129,7 @@ def _moments(values: Array) -> Array:
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
     reduced=_free,
+    reach=Reach.ROW,
 )
 def bn_stats(call: Call, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements."""
@@ -151,6 +154,7 @@ def _bn_tuples(call: Call) -> None:
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
     reduced=_free,
+    reach=Reach.ROW,
 )
 def bn_aggr(call: Call, data: Array) -> Array:
     """Mean and variance of each partition from bn_stats' tuples."""

@@ -19,6 +19,7 @@ from difftest.simulator.instructions.record import (
     Call,
     Masked,
     Number,
+    Reach,
     Result,
     Role,
     Rule,
@@ -85,6 +86,7 @@ def _free(call: Call) -> tuple[int, ...]:
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
     reduced=_free,
+    reach=Reach.ROW,
 )
 def max8(call: Call, src: Array) -> Array:
     """The 8 largest values of each partition, descending."""
@@ -131,7 +133,7 @@ def _matches(
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="vals")),
+    operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
     options=("all_ones",),
     rules=(
         _length("data", at_least_eight=True),
@@ -141,6 +143,7 @@ def _matches(
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=_free,
+    reach=Reach.ROW,
 )
 def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     """The index of each of 8 values in its partition; duplicates take successive places.
@@ -154,7 +157,11 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="vals"), Role(name="imm", takes=Takes.NUMBER)),
+    operands=(
+        Role(name="data"),
+        Role(name="vals", whole_rows=True),
+        Role(name="imm", takes=Takes.NUMBER),
+    ),
     options=("backwards",),
     destinations=(
         DST,
@@ -167,6 +174,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     ),
     rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
     result=like("data"),
+    reach=Reach.ROW,
 )
 def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
     """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``.
@@ -238,6 +246,7 @@ def _gatherable(call: Call) -> None:
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
     ),
+    reach=Reach.TILE,
 )
 def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     """Each group of 16 partitions gathers elements at indices held in the same partitions."""
@@ -329,6 +338,7 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
+    reach=Reach.TILE,
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:
     """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""

@@ -19,6 +19,7 @@ from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
     Number,
+    Reach,
     Result,
     Role,
     Takes,
@@ -29,6 +30,7 @@ from difftest.simulator.instructions.registers import (
     REDUCE_RES,
     Accumulate,
     one_a_partition,
+    reach_of_registers,
     read_if_used,
     registers,
 )
@@ -151,14 +153,16 @@ def _keeps_the_largest(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
+    reach=Reach.ROW,
+    counts_places=True,
 )
 def range_select(
     call: Call, on_true_tile: Array, bound0: Array, bound1: Array
 ) -> tuple[Array, Array | None]:
     """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
-    count = values[0].size
-    index = (call["range_start"] + np.arange(count, dtype=np.float32)).reshape(1, *values.shape[1:])
+    places = np.arange(values[0].size) if call.places is None else call.places
+    index = (call["range_start"] + places.astype(np.float32)).reshape(1, *values.shape[1:])
     low, high = (column(bound, values.ndim) for bound in (bound0, bound1))
     chosen = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
     result = np.where(chosen, values, np.float32(call["on_false_value"]))
@@ -191,6 +195,7 @@ def range_select(
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    reach=reach_of_registers,
 )
 def select_reduce(
     call: Call, on_true: Array, predicate: Array, on_false: Any

@@ -11,7 +11,7 @@ from difftest.simulator.errors import BufferError, KernelError, LimitError, Shap
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
-from difftest.simulator.plain.indices import PlainIndex
+from difftest.simulator.plain.indices import PlainIndex, PlainMask, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.plain.running import current
@@ -70,14 +70,29 @@ def _written(source: PlainTensor) -> Array:
 
 
 @means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
-def update(target: PlainTensor, op: str, other: Any) -> PlainTensor:
-    """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32."""
+def update(
+    target: PlainTensor, op: str, other: Any, mask: Any = None, *, begins: bool = False
+) -> PlainTensor:
+    """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32.
+
+    With ``begins`` what nothing has written yet becomes ``other``.
+    """
     product = isinstance(other, PlainTensor) and _is_product(other)
     if op == "add" and product and target.space is Space.PSUM:
         _accumulate(target.tile(), other)
     else:
         tile = target.tile()
-        binary(op, tile, other, tile.dtype, dst=tile)
+        held, kept = ~tile.missing(), mask_over(mask, tile.shape)
+        if begins and not held.all():
+            first = PlainMask(~held & kept)
+            source = other if other.shape == tile.shape else _fit(other, tile)
+            exact = source.dtype == tile.dtype
+            copied = (lambda x: x) if exact else to_float32
+            each_element(tile.shape, tile.dtype, (source,), copied, first, dst=tile)
+            mask = PlainMask(held & kept)
+            if not (held & kept).any():
+                return target
+        binary(op, tile, other, tile.dtype, mask, dst=tile)
     return target
 
 
@@ -90,8 +105,12 @@ def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
     _check_bank(target)
     rules.same_elements("accumulation", target, product)
     added = product.at(product.positions.reshape(target.shape), 0)
-    where = _written(added)
-    target.put(to_float32(target.read()) + to_float32(added.read(where)), where)
+    where, held = _written(added), ~target.missing()
+    values = to_float32(added.read(where))
+    if not held.all():
+        target.leave_out(where)
+    total = to_float32(target.read(held)) + values
+    target.put(np.where(held, total, values), where)
 
 
 def _check_bank(target: PlainTensor) -> None:

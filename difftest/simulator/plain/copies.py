@@ -91,46 +91,47 @@ def expand_dims(data: PlainTensor, axis: Any) -> PlainTensor:
     return data
 
 
-def _moved(src: Indirect, name: str) -> PlainTensor:
-    """A tile indexed by a tile, which must stay inside."""
+def _moved(src: Indirect, name: str, where: Array) -> PlainTensor:
+    """A tile indexed by a tile, which must stay inside where a mask keeps it."""
     rules.view(*rules.ON_CHIP)(src.base, name, "tensor_copy_dynamic")
-    tile = src.resolve()
-    tile.check_bounds()
-    return tile
+    return _inside(src, where)
 
 
 @means("nisa.tensor_copy_dynamic_src", dtype=rules.dtype, engine=COPYING)
 def tensor_copy_dynamic_src(src: Any, mask: Any, dtype: Any, engine: Engine) -> PlainTensor:
     """A copy of a tile whose offset is held in a tile."""
-    if not isinstance(src, Indirect) or mask is not None:
+    if not isinstance(src, Indirect):
         raise KernelError(
             "tensor_copy_dynamic_src takes an indirect src",
-            happened="tensor_copy_dynamic_src got a src without dynamic indices, or a mask",
+            happened="tensor_copy_dynamic_src got a src without dynamic indices",
             received=f"{src!r:.80}",
         )
-    moved = _moved(src, "src").tile()
+    moved = _moved(src, "src", mask_over(mask, loaded_shape(src.shape))).tile()
     rules.not_gpsimd_in_psum("tensor_copy_dynamic_src", engine, moved)
-    return _copy(moved, dtype, None, engine)
+    return _copy(moved, dtype, mask, engine)
 
 
-@means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING)
+@means("nisa.tensor_copy_dynamic_dst", src=rules.tile(), engine=COPYING, dtype=rules.dtype)
 def tensor_copy_dynamic_dst(
     dst: Any, src: PlainTensor, mask: Any, dtype: Any, engine: Engine
 ) -> None:
     """A copy into a tile whose offset is held in a tile."""
-    if not isinstance(dst, Indirect) or mask is not None or dtype is not None:
+    if not isinstance(dst, Indirect):
         raise KernelError(
             "tensor_copy_dynamic_dst takes an indirect dst",
-            happened="tensor_copy_dynamic_dst got a dst without dynamic indices, a mask or a dtype",
+            happened="tensor_copy_dynamic_dst got a dst without dynamic indices",
             received=f"{dst!r:.80}",
         )
-    target = _moved(dst, "dst")
+    rules.dtype_of(dst.base, dtype, "tensor_copy_dynamic_dst")
+    where = mask_over(mask, loaded_shape(dst.shape))
+    target = _moved(dst, "dst", where)
     rules.not_gpsimd_in_psum("tensor_copy_dynamic_dst", engine, src, target)
     exact = src.dtype == target.dtype and engine is not Engine.SCALAR
-    elements = src.read()
+    rules.require(src.shape == target.shape, "src has dst's shape", src, target)
+    elements = src.read(where)
     values = elements if exact else rounded(to_float32(elements), target.dtype)
-    rules.require(values.shape == target.shape, "src has dst's shape", src, target)
-    target.write(values)
+    target.write(values, where)
+    dst.base.leave_out(where)
 
 
 @means(
@@ -138,24 +139,26 @@ def tensor_copy_dynamic_dst(
     src=rules.number_or(rules.tile()),
     dst=rules.tile(),
     predicate=rules.tile(dtypes=PREDICATES),
-    mask=rules.absent,
-    dtype=rules.absent,
+    dtype=rules.dtype,
 )
 def tensor_copy_predicated(
-    src: Any, dst: PlainTensor, predicate: PlainTensor, reverse_pred: bool, mask: None, dtype: None
+    src: Any, dst: PlainTensor, predicate: PlainTensor, reverse_pred: bool, mask: Any, dtype: Any
 ) -> None:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     where = "tensor_copy_predicated"
+    rules.dtype_of(dst, dtype, where)
     rules.same_elements(where, dst, predicate)
-    chosen = (predicate.read() != 0).reshape(dst.shape)
-    chosen = ~chosen if reverse_pred else chosen
+    kept = mask_over(mask, dst.shape)
+    chosen = (predicate.read(kept.reshape(predicate.shape)) != 0).reshape(dst.shape)
+    chosen = (~chosen if reverse_pred else chosen) & kept
+    dst.leave_out(kept)
     if not isinstance(src, PlainTensor):
         dst.put(np.full(dst.shape, constant(src, dst.dtype)), chosen)
         return
     rules.not_both_in_psum(where, src, predicate)
     rules.same_elements(where, dst, src)
     rules.require(src.dtype == dst.dtype, f"{where}: one dtype", src, dst, error=DtypeError)
-    dst.write(src.read().reshape(dst.shape), chosen)
+    dst.write(src.read(kept.reshape(src.shape)).reshape(dst.shape), chosen)
 
 
 # -- DMA ------------------------------------------------------------------------------------------
@@ -193,16 +196,16 @@ def load(src: Any, mask: Any, dtype: Any) -> PlainTensor:
     where = "nl.load"
     base = rules.view(*rules.HBM)(src.base if isinstance(src, Indirect) else src, "src", where)
     if isinstance(src, Indirect):
-        rules.no_mask(mask, "mask", where)
-        base = _inside(src)
+        base = _inside(src, mask_over(mask, loaded_shape(src.shape)))
     dst = current().allocate(loaded_shape(base.shape), dtype or base.dtype)
     _transfer(dst, base, mask)
     return dst
 
 
-def _inside(src: Indirect) -> PlainTensor:
-    tile = src.resolve()
-    tile.check_bounds()
+def _inside(src: Indirect, where: Array) -> PlainTensor:
+    kept = where.reshape(src.shape)
+    tile = src.resolve(kept)
+    tile.check_bounds(kept)
     return tile
 
 
@@ -213,8 +216,7 @@ def store(dst: Any, value: Any, mask: Any) -> None:
     rules.view(*rules.HBM)(dst.base if isinstance(dst, Indirect) else dst, "dst", where)
     target = dst
     if isinstance(dst, Indirect):
-        rules.no_mask(mask, "mask", where)
-        target = _inside(dst)
+        target = _inside(dst, mask_over(mask, loaded_shape(dst.shape)))
     _transfer(target, _storable(value, loaded_shape(target.shape), where), mask)
 
 
@@ -255,18 +257,21 @@ def dma_copy(dst: Any, src: Any, mask: Any, dst_rmw_op: Any, oob_mode: Any, dge_
     if not indirect:
         _transfer(dst, src, mask, add=adds)
         return
-    rules.absent(mask, "mask beside a tile of indices", "dma_copy")
     if isinstance(src, Indirect) and (adds or isinstance(dst, Indirect)):
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r:.80}")
     rules.require(
         not (adds and skips), "dst_rmw_op goes with oob_mode.error", "skip", error=KernelError
     )
-    moved = indirect[0].resolve() if skips else _inside(indirect[0])
+    where = mask_over(mask, loaded_shape(dst.shape))
+    moved = indirect[0].resolve(where) if skips else _inside(indirect[0], where)
     here, there = (moved, src) if isinstance(dst, Indirect) else (dst, moved)
+    dst_base = dst.base if isinstance(dst, Indirect) else dst
+    dst_base.leave_out(where)
     if adds:
-        scatter_add(here, there)
+        scatter_add(here, there, where)
     else:
-        _transfer_inside(here, there, moved.positions != OUTSIDE)
+        kept = where.reshape(moved.shape) & (moved.positions != OUTSIDE)
+        _transfer_inside(here, there, kept)
 
 
 def _transfer_inside(dst: PlainTensor, src: PlainTensor, inside: Array) -> None:
@@ -277,23 +282,26 @@ def _transfer_inside(dst: PlainTensor, src: PlainTensor, inside: Array) -> None:
     dst.write(cast(source, dst.dtype, where), where)
 
 
-def scatter_add(dst: PlainTensor, src: PlainTensor) -> None:
+def scatter_add(dst: PlainTensor, src: PlainTensor, where: Array) -> None:
     """``dst += src`` one element after the other, in float32, so that repeated places add up."""
     rules.require(dst.size == src.size, "a DMA moves as many elements as both have", src, dst)
     rules.require(
         dst.storage.mutable, "a kernel does not write to its parameters", dst, error=KernelError
     )
-    dst.read()
+    kept = where.reshape(dst.shape)
+    dst.read(kept)
     totals = to_float32(dst.storage.elements(dst.dtype))
-    for position, value in zip(
-        dst.positions.reshape(-1), to_float32(src.read()).reshape(-1), strict=True
+    added = to_float32(src.read(where.reshape(src.shape))).reshape(-1)
+    for position, value, counts in zip(
+        dst.positions.reshape(-1), added, where.reshape(-1), strict=True
     ):
-        totals[position] += value
-    dst.write(rounded(totals[dst.positions], dst.dtype))
+        if counts:
+            totals[position] += value
+    dst.write(rounded(totals[dst.positions], dst.dtype), kept)
 
 
-@means("nl.atomic_rmw", op=operator_of("add"), mask=rules.no_mask)
-def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
+@means("nl.atomic_rmw", op=operator_of("add"))
+def atomic_rmw(dst: Any, value: Any, op: str, mask: Any) -> None:
     """``dst += value`` in HBM at places that a tile of indices names."""
     if not isinstance(dst, Indirect):
         raise KernelError(
@@ -301,8 +309,10 @@ def atomic_rmw(dst: Any, value: Any, op: str, mask: None) -> None:
             happened="nl.atomic_rmw got a destination that no tile indexes",
             received=f"{dst!r:.80}",
         )
-    target = _inside(dst)
-    scatter_add(target, _storable(value, loaded_shape(target.shape), "nl.atomic_rmw"))
+    where = mask_over(mask, loaded_shape(dst.shape))
+    target = _inside(dst, where)
+    stored = _storable(value, loaded_shape(target.shape), "nl.atomic_rmw")
+    scatter_add(target, stored, where)
 
 
 def _dma_side(value: Any, name: str) -> PlainTensor:
@@ -318,38 +328,39 @@ def _check_descriptors(mode: Any) -> None:
 _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
-def _dma_transpose(src: PlainTensor, dtype: Any) -> PlainTensor:
-    turned = src.positions.transpose(_PERMUTATIONS[src.ndim])
+def _dma_transpose(src: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
+    axes = _PERMUTATIONS[src.ndim]
+    turned, where = src.positions.transpose(axes), mask_over(mask, src.shape).transpose(axes)
     dst = current().allocate(turned.shape, dtype or src.dtype)
-    dst.write(cast(src.at(turned, None), dst.dtype))
+    dst.write(cast(src.at(turned, None), dst.dtype, where), where)
+    dst.leave_out(where)
     return dst
 
 
 @means(
     "nisa.dma_transpose",
-    mask=rules.absent,
     dtype=rules.dtype,
     dge_mode=rules.member(dge_mode),
 )
-def dma_transpose(src: Any, axes: Any, mask: None, dtype: Any, dge_mode: Any) -> PlainTensor:
+def dma_transpose(src: Any, axes: Any, mask: Any, dtype: Any, dge_mode: Any) -> PlainTensor:
     """``src`` with its axes permuted as the documentation's three rules say."""
     _check_descriptors(dge_mode)
     source = _dma_side(src, "src")
     rules.require(source.ndim in _PERMUTATIONS, "dma_transpose takes 2 to 4 dimensions", source)
     if axes is not None and integers(axes, "axes") != _PERMUTATIONS[source.ndim]:
         raise not_modelled("another permutation of dma_transpose", f"{axes!r}")
-    return _dma_transpose(source, dtype)
+    return _dma_transpose(source, dtype, mask)
 
 
-@means("nl.load_transpose2d", src=rules.view(*rules.HBM), mask=rules.no_mask, dtype=rules.dtype)
-def load_transpose2d(src: PlainTensor, mask: None, dtype: Any) -> PlainTensor:
+@means("nl.load_transpose2d", src=rules.view(*rules.HBM), dtype=rules.dtype)
+def load_transpose2d(src: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     rules.require(src.ndim == 2, "nl.load_transpose2d takes two dimensions", src)
-    return _dma_transpose(src, dtype)
+    return _dma_transpose(src, dtype, mask)
 
 
-@means("nisa.iota", dtype=rules.needed_dtype, mask=rules.absent)
-def iota(expr: Any, dtype: Any, mask: None) -> PlainTensor:
+@means("nisa.iota", dtype=rules.needed_dtype)
+def iota(expr: Any, dtype: Any, mask: Any) -> PlainTensor:
     """The values of an index expression, computed in 32-bit integers."""
     if not isinstance(expr, PlainIndex) or expr.ndim < 2:
         raise ShapeError(
@@ -365,11 +376,17 @@ def iota(expr: Any, dtype: Any, mask: None) -> PlainTensor:
             received=f"{expr.values.max()}",
         )
     dst = current().allocate(expr.shape, dtype)
-    dst.put(expr.values if dtype in INTEGERS else to_float32(expr.values))
+    where = mask_over(mask, expr.shape)
+    dst.put(expr.values if dtype in INTEGERS else to_float32(expr.values), where)
+    dst.leave_out(where)
     return dst
 
 
-@means("nl.device_print", mask=rules.no_mask)
-def device_print(prefix: str, x: Any, mask: None) -> None:
-    """Print a tile's values."""
-    print(prefix, x.read() if isinstance(x, PlainTensor) else x)
+@means("nl.device_print")
+def device_print(prefix: str, x: Any, mask: Any) -> None:
+    """Print a tile's values, those that a mask leaves."""
+    where = mask_over(mask, x.shape if isinstance(x, PlainTensor) else ())
+    if where.all():
+        print(prefix, x.read() if isinstance(x, PlainTensor) else x)
+    elif where.any():
+        print(prefix, np.ma.masked_array(x.read(where), ~where))

@@ -166,9 +166,11 @@ def rand(shape: tuple[Shape, int], dtype: Any) -> PlainTensor:
     return tensor
 
 
-@means("nl.random_seed", mask=rules.absent)
-def random_seed(seed: Any, mask: None) -> None:
+@means("nl.random_seed")
+def random_seed(seed: Any, mask: Any) -> None:
     """Seed the launch's generator with an integer of 32 bits, or with a tile that holds one."""
+    if not rules.truth(mask, "nl.random_seed"):
+        return
     if isinstance(seed, PlainTensor):
         held = seed.read().astype(np.float64).reshape(-1)
         whole = len(held) == 1 and float(held[0]).is_integer()

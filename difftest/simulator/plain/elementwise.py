@@ -300,6 +300,25 @@ _ACTIVATION = {
 }
 
 
+def accumulate_lanes(
+    engine: str,
+    shape: Shape,
+    computed: list[Array],
+    op: str,
+    command: Any,
+    into: PlainTensor | None,
+    mask: Any,
+) -> None:
+    """Take the elements that a mask leaves up into an engine's registers."""
+    where = mask_over(mask, shape)
+    if not where.any():
+        return
+    lanes = np.zeros(shape, np.float32)
+    lanes[where] = computed[0]
+    rows, kept = lanes.reshape(shape[0], -1), where.reshape(shape[0], -1)
+    accumulate(engine, rows, op, command, into, None if where.all() else kept)
+
+
 @means("nisa.activation", reduce_cmd=rules.member(reduce_cmd), **_ACTIVATION)
 def activation(
     op: str,
@@ -330,7 +349,6 @@ def activation(
 
     accumulates = reduce_cmd != 0 or reduce_res is not None
     if accumulates:
-        rules.absent(mask, "mask beside a reduction", where)
         rules.require(
             reduce_cmd != 0, f"{where} reads registers that it uses", reduce_res, error=KernelError
         )
@@ -339,8 +357,7 @@ def activation(
     carries = not accumulates
     result = each_element(data.shape, into, (data, *tiles), compute, mask, carries=carries)
     if accumulates:
-        lanes = computed[0].reshape(data.shape[0], -1)
-        accumulate("scalar", lanes, "add", reduce_cmd, reduce_res)
+        accumulate_lanes("scalar", data.shape, computed, "add", reduce_cmd, reduce_res, mask)
     return result
 
 

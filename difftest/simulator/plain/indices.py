@@ -165,7 +165,7 @@ class PlainIndex:
         difference = self._with(other, -1)
         if difference is NotImplemented:
             return NotImplemented
-        return PlainMask(comparison(difference.values, 0), parts)
+        return PlainMask(*(comparison(difference.values, 0) for _ in range(parts)))
 
     def __le__(self, other: Any) -> Any:
         return self._compare(other, np.less_equal)
@@ -197,16 +197,20 @@ def _not_affine(what: str) -> KernelError:
 
 
 class PlainMask:
-    """Comparisons of index expressions joined by ``&``; ``parts`` of one inequality each."""
+    """Comparisons of index expressions joined by ``&``: the bools of each inequality."""
 
-    def __init__(self, values: Array, parts: int = 1) -> None:
-        self.values, self.parts = values, parts
+    def __init__(self, *parts: Array) -> None:
+        self.parts = parts
+
+    @property
+    def values(self) -> Array:
+        return functools.reduce(operator.and_, self.parts)
 
     def __and__(self, other: Any) -> Any:
         other = inside(other)
         if isinstance(other, PlainMask):
             common_shape(self.values.shape, other.values.shape)
-            return PlainMask(self.values & other.values, self.parts + other.parts)
+            return PlainMask(*self.parts, *other.parts)
         if isinstance(other, (bool, np.bool_)):
             return self if other else False
         return NotImplemented

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, FLOATS
-from difftest.simulator.errors import KernelError, LimitError, not_modelled
+from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, copy
 from difftest.simulator.plain.elementwise import copy_to_sbuf
-from difftest.simulator.plain.indices import integers
+from difftest.simulator.plain.indices import PlainMask, Shape, integers, mask_over
 from difftest.simulator.plain.meanings import means
-from difftest.simulator.plain.rounding import to_float32
+from difftest.simulator.plain.rounding import Array, to_float32
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
@@ -21,14 +22,38 @@ from difftest.simulator.trace import Engine, Space
 OPERAND = rules.tile(Space.SBUF, dtypes=FLOATS)
 
 
-def mask_of_product(value: Any, name: str, where: str) -> bool:
-    """A role: whether the product is made; a mask over its axes is ambiguous."""
-    if value is not None and not isinstance(value, (bool, np.bool_)):
-        raise not_modelled(f"{where}'s mask over index expressions", f"{value!r:.80}")
-    return value is None or bool(value)
+def _mask_over_product(mask: Any, depth: int, rows: int, columns: Shape) -> Array:
+    """A mask over [contraction, rows of the result, its free axes].
+
+    Each comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the
+    one free axis that is so long, [1, M, 1] and [1, 1, N] those of both operands.
+    """
+    full = (depth, rows, *columns)
+    if not isinstance(mask, PlainMask):
+        return mask_over(mask, full)
+    kept = np.ones(full, np.bool_)
+    for part in mask.parts:
+        first, *free = part.shape
+        laid = []
+        if len(part.shape) == len(full):
+            laid = [part.shape]
+        elif free == [1]:
+            laid = [(first, *(1 for _ in full[1:]))]
+        elif len(free) >= 1:
+            laid += [(first, rows, *(1 for _ in columns))] if free == [rows] else []
+            laid += [(first, 1, *columns)] if tuple(free) == columns else []
+        rules.require(len(laid) < 2, "a product's mask is ambiguous", free, error=KernelError)
+        rules.require(len(laid) == 1, "a mask broadcasts to its product", part.shape, full)
+        kept = kept & mask_over(PlainMask(part.reshape(laid[0])), full)
+    lines = [
+        kept.any(axis=tuple(k for k in range(kept.ndim) if k != at)) for at in range(len(full))
+    ]
+    box = functools.reduce(np.multiply.outer, lines)
+    rules.require(bool((kept == box).all()), "a product's mask is a box", full, error=KernelError)
+    return kept
 
 
-def _product(stationary: PlainTensor, moving: PlainTensor, made: bool) -> PlainTensor:
+def _product(stationary: PlainTensor, moving: PlainTensor, mask: Any) -> PlainTensor:
     """``stationary.T @ moving`` in PSUM, float32, added up from the first partition to the last."""
     rows, columns = stationary.rows(), moving.rows()
     where, machine = "nc_matmul", current().machine
@@ -42,23 +67,27 @@ def _product(stationary: PlainTensor, moving: PlainTensor, made: bool) -> PlainT
     shape = (rows.shape[1], *moving.shape[1:])
     dst = current().allocate(shape, FLOAT32, Space.PSUM)
     dst.storage.of_matmul = True
-    if not made:
-        dst.leave_out(np.zeros(shape, dtype=np.bool_))
-        return dst
+    kept = _mask_over_product(mask, rows.shape[0], rows.shape[1], moving.shape[1:])
+    depth = kept.reshape(rows.shape[0], -1).any(axis=1)
+    made = kept.any(axis=0)
+    flat = made.reshape(rows.shape[1], -1)
+    left = to_float32(rows.read(np.outer(depth, flat.any(axis=1))))
+    right = to_float32(columns.read(np.outer(depth, flat.any(axis=0))))
     total = np.zeros((rows.shape[1], columns.shape[1]), np.float32)
-    for x, y in zip(to_float32(rows.read()), to_float32(columns.read()), strict=True):
+    for x, y in zip(left[depth], right[depth], strict=True):
         total = total + x[:, None] * y[None, :]
-    dst.put(total.reshape(shape))
+    dst.put(total.reshape(shape), made)
+    dst.leave_out(made)
     return dst
 
 
-@means("nisa.nc_matmul", stationary=OPERAND, moving=OPERAND, mask=mask_of_product)
+@means("nisa.nc_matmul", stationary=OPERAND, moving=OPERAND)
 def nc_matmul(
     stationary: PlainTensor,
     moving: PlainTensor,
     tile_position: Any,
     tile_size: Any,
-    mask: bool,
+    mask: Any,
     **hints: bool,
 ) -> PlainTensor:
     """See :func:`_product`; the hints change no value."""
@@ -85,7 +114,7 @@ def _check_pe_tile(
 
 
 def _transpose(
-    data: PlainTensor, dtype: np.dtype[Any], wanted: Engine, made: bool = True
+    data: PlainTensor, dtype: np.dtype[Any], wanted: Engine, mask: Any = None
 ) -> PlainTensor:
     """The partitions and the collapsed free axes swapped."""
     if wanted is Engine.UNKNOWN and data.space is Space.PSUM:
@@ -99,36 +128,35 @@ def _transpose(
     rows = data.rows()
     rules.require(max(rows.shape) <= most, f"at most {most} x {most}", data, error=LimitError)
     dst = current().allocate(rows.shape[::-1], dtype, Space.PSUM if on_tensor else Space.SBUF)
-    if made:
-        kept = ~rows.holes(np.ones(rows.shape, dtype=np.bool_))
-        dst.write(cast(rows, dtype, kept).T, kept.T)
-    else:
-        dst.leave_out(np.zeros(dst.shape, dtype=np.bool_))
+    where = mask_over(mask, data.shape).reshape(rows.shape)
+    dst.leave_out(where.T)
+    kept = where if dst.storage.masked else where & ~rows.holes(where)
+    dst.write(cast(rows, dtype, kept).T, kept.T)
     return dst
 
 
 @means(
     "nisa.nc_transpose",
     data=rules.tile(),
-    mask=mask_of_product,
     dtype=rules.dtype,
     engine=rules.any_engine,
 )
-def nc_transpose(data: PlainTensor, mask: bool, dtype: Any, engine: Engine) -> PlainTensor:
+def nc_transpose(data: PlainTensor, mask: Any, dtype: Any, engine: Engine) -> PlainTensor:
     """See :func:`_transpose`."""
     return _transpose(data, dtype or data.dtype, engine, mask)
 
 
-@means("nl.transpose", x=rules.tile(), dtype=rules.dtype, mask=rules.no_mask)
-def transpose(x: PlainTensor, dtype: Any, mask: None) -> PlainTensor:
+@means("nl.transpose", x=rules.tile(), dtype=rules.dtype)
+def transpose(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """A 2-D tile transposed, in SBUF."""
     rules.require(x.ndim == 2, "nl.transpose takes two dimensions", x)
     source = copy_to_sbuf(x) if x.space is Space.PSUM else x
-    return copy(_transpose(source, x.dtype, Engine.UNKNOWN), None, dtype)
+    turned = _transpose(source, x.dtype, Engine.UNKNOWN, mask)
+    return copy(turned, PlainMask(mask_over(mask, x.shape).T), dtype)
 
 
-@means("nl.matmul", x=rules.tile(), y=OPERAND, mask=mask_of_product)
-def matmul(x: PlainTensor, y: PlainTensor, transpose_x: bool, mask: bool) -> PlainTensor:
+@means("nl.matmul", x=rules.tile(), y=OPERAND)
+def matmul(x: PlainTensor, y: PlainTensor, transpose_x: bool, mask: Any) -> PlainTensor:
     """``x @ y``, or ``x.T @ y``, in PSUM."""
     stationary = x if transpose_x else transpose(x, None, None)
     return _product(OPERAND(stationary, "x", "nl.matmul"), y, mask)

@@ -12,7 +12,7 @@ from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
+from difftest.simulator.plain.elementwise import OPERAND, accumulate_lanes, binary, each_element
 from difftest.simulator.plain.indices import Shape, integers, mask_over
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.operators import (
@@ -26,7 +26,6 @@ from difftest.simulator.plain.operators import (
     operator_of,
     vector_operator,
 )
-from difftest.simulator.plain.registers import accumulate
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
@@ -140,7 +139,6 @@ def tensor_partition_reduce(op: str, data: PlainTensor, mask: Any, dtype: Any) -
     reduce_op=operator_of("add", "subtract", "multiply", "maximum", "minimum"),
     reduce_res=rules.tile(),
     reverse0=rules.absent,
-    mask=rules.absent,
     dtype=rules.dtype,
 )
 def tensor_scalar_reduce(
@@ -151,7 +149,7 @@ def tensor_scalar_reduce(
     reduce_res: PlainTensor,
     reverse0: None,
     dtype: Any,
-    mask: None,
+    mask: Any,
 ) -> PlainTensor:
     """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
     where = "tensor_scalar_reduce"
@@ -167,13 +165,20 @@ def tensor_scalar_reduce(
         results.append(apply(op0, x, y))
         return results[0]
 
-    dst = each_element(data.shape, dtype or data.dtype, operands, compute, carries=False)
-    lanes = to_float32(results[0]).reshape(data.shape[0], -1)
-    if reduce_op == "subtract":
-        total = fold(reduce_op, lanes, np.ones(lanes.shape, dtype=np.bool_))
-        reduce_res.put(total.reshape(reduce_res.shape))
-    else:
-        accumulate("vector", lanes, reduce_op, reduce_cmd.reset_reduce, reduce_res)
+    dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask, carries=False)
+    if reduce_op != "subtract":
+        accumulate_lanes(
+            "vector", data.shape, results, reduce_op, reduce_cmd.reset_reduce, reduce_res, mask
+        )
+        return dst
+    kept = mask_over(mask, data.shape)
+    lanes = np.zeros(data.shape, np.float32)
+    lanes[kept] = to_float32(results[0]) if results else 0
+    kept = kept.reshape(data.shape[0], -1)
+    total = fold(reduce_op, lanes.reshape(kept.shape), kept)
+    rows = kept.any(axis=1).reshape(reduce_res.shape)
+    reduce_res.put(total.reshape(reduce_res.shape), rows)
+    reduce_res.leave_out(rows)
     return dst
 
 
@@ -226,13 +231,13 @@ def softmax(x: PlainTensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any
     return binary("multiply", power, scale, dtype or compute_dtype or x.dtype)
 
 
-@means("nl.loop_reduce", x=rules.tile(), op=math_operator, mask=rules.absent)
-def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: None) -> PlainTensor:
+@means("nl.loop_reduce", x=rules.tile(), op=math_operator)
+def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: Any) -> PlainTensor:
     """``b = nl.loop_reduce(x, op, [i])`` is ``b = b <op> x``, in place."""
     target: PlainTensor = assignment_target("nl.loop_reduce", PlainTensor)
     same = dtype is None or as_dtype(dtype) == target.dtype
     rules.require(same, "nl.loop_reduce keeps its destination's dtype", target, error=KernelError)
-    updated: PlainTensor = meant("in place", target=target, op=op, other=x)
+    updated: PlainTensor = meant("in place", target=target, op=op, other=x, mask=mask, begins=True)
     return updated
 
 

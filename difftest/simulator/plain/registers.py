@@ -16,19 +16,33 @@ from difftest.simulator.plain.tensors import PlainTensor
 _START = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
-def accumulate(engine: str, lanes: Array, op: str, command: Any, into: PlainTensor | None) -> None:
+def accumulate(
+    engine: str,
+    lanes: Array,
+    op: str,
+    command: Any,
+    into: PlainTensor | None,
+    where: Array | None = None,
+) -> None:
     """Reduce float32 ``lanes`` [P, N] into the registers as ``command`` says, and read them out.
 
-    The registers, one for each partition of the machine, live across instructions.
+    The registers, one for each partition of the machine, live across instructions. ``where`` keeps
+    some elements; the registers of a partition of which it keeps none are left alone.
     """
     run = current()
     start = np.full(run.machine.partitions, _START[op], np.float32)
-    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
+    kept = np.ones(lanes.shape, np.bool_) if where is None else where
+    rows = kept.any(axis=1)
+    resets = command in (reduce_cmd.reset, reduce_cmd.reset_reduce)
+    if resets and where is None:
         run.registers[engine] = start
     held = run.registers.setdefault(engine, start)[: len(lanes)]
+    if resets:
+        held[rows] = _START[op]
     if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
-        for column in lanes.T:
-            held[...] = ARITHMETIC[op](held, column)
+        for column, counts in zip(lanes.T, kept.T, strict=True):
+            held[...] = np.where(counts, ARITHMETIC[op](held, column), held)
     if into is not None:
         require(into.shape[0] == into.size == len(lanes), "reduce_res is [P, 1]", into)
-        into.put(held.reshape(into.shape))
+        into.put(held.reshape(into.shape), rows.reshape(into.shape))
+        into.leave_out(rows)

@@ -22,7 +22,7 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.frontend.arguments import as_engine
-from difftest.simulator.plain.indices import integer
+from difftest.simulator.plain.indices import PlainMask, integer, mask_over
 from difftest.simulator.plain.rounding import is_number
 from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Engine, Space
@@ -104,16 +104,26 @@ def needed_dtype(value: Any, name: str, where: str) -> np.dtype[Any]:
     return as_dtype(value)
 
 
+def dtype_of(dst: Any, wanted: np.dtype[Any] | None, where: str) -> None:
+    """A dtype, where it is named beside a ``dst``, is that of the ``dst``."""
+    if wanted is not None and wanted != dst.dtype:
+        raise DtypeError(
+            f"{where} writes into dst, in dst's dtype",
+            happened=f"{where} got another dtype than dst's",
+            received=f"{wanted}, dst {dst}",
+        )
+
+
 def absent(value: Any, name: str, where: str) -> None:
     """An argument that neither mode models."""
     if value not in (None, False):
         raise not_modelled(f"{where}'s {name}", f"{value!r:.80}")
 
 
-def no_mask(value: Any, name: str, where: str) -> None:
-    """No mask that leaves anything out."""
-    if value is not None and value is not True:
-        raise not_modelled(f"{where}'s mask", f"{value!r:.80}")
+def truth(mask: Any, where: str) -> bool:
+    """A mask over nothing that is walked: whether the call is made at all."""
+    require(not isinstance(mask, PlainMask), f"{where}: no tile to mask", error=KernelError)
+    return bool(mask_over(mask, ()).all())
 
 
 def member(kind: type[IntEnum]) -> Role:

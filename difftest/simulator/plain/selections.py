@@ -55,15 +55,14 @@ def _maximum(op: Any, name: str, where: str) -> str:
     "nisa.affine_select",
     on_true_tile=rules.tile(Space.SBUF, dtypes=AFFINE),
     on_false_value=rules.number,
-    mask=rules.absent,
     dtype=rules.dtype,
 )
 def affine_select(
-    pred: Any, on_true_tile: PlainTensor, on_false_value: Any, mask: None, dtype: Any
+    pred: Any, on_true_tile: PlainTensor, on_false_value: Any, mask: Any, dtype: Any
 ) -> PlainTensor:
     """``on_true_tile`` where one comparison of indices holds, else a number."""
     data = on_true_tile
-    if not isinstance(pred, PlainMask) or pred.parts != 1:
+    if not isinstance(pred, PlainMask) or len(pred.parts) != 1:
         raise KernelError(
             "affine_select takes one comparison of indices",
             happened="affine_select got a pred that is not one comparison",
@@ -71,12 +70,13 @@ def affine_select(
         )
     result = dtype or data.dtype
     rules.require(result in AFFINE, "affine_select gives some dtypes", result, error=DtypeError)
-    chosen = mask_over(pred, data.shape).reshape(-1)
+    chosen = mask_over(pred, data.shape)[mask_over(mask, data.shape)]
     return each_element(
         data.shape,
         result,
         (data,),
         lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
+        mask,
         carries=False,
     )
 
@@ -93,7 +93,6 @@ def affine_select(
     reduce_op=_maximum,
     range_start=rules.whole,
     on_false_value=rules.number,
-    mask=rules.absent,
     dtype=rules.dtype,
 )
 def range_select(
@@ -107,7 +106,7 @@ def range_select(
     reduce_op: str,
     range_start: int,
     on_false_value: Any,
-    mask: None,
+    mask: Any,
     dtype: Any,
 ) -> PlainTensor:
     """``on_true_tile`` where the free index lies between two bounds, else the least float32."""
@@ -121,16 +120,25 @@ def range_select(
     exact = range_start + count <= 2**24
     rules.require(exact, f"{where} compares indices in float32", range_start, error=KernelError)
     line = (range_start + np.arange(count)).astype(np.float32)
-    values = to_float32(data.read()).reshape(-1, count)
-    chosen = apply(comp_op0, line, low.read()) & apply(comp_op1, line, high.read())
+    kept = mask_over(mask, data.shape)
+    lanes = kept.reshape(-1, count)
+    rows = lanes.any(axis=1, keepdims=True)
+    values = to_float32(data.read(kept)).reshape(-1, count)
+    chosen = apply(comp_op0, line, low.read(rows)) & apply(comp_op1, line, high.read(rows))
     result = np.where(chosen, values, np.float32(on_false_value))
     dst = run.allocate(data.shape, dtype or data.dtype)
-    dst.put(result.reshape(dst.shape))
+    dst.put(result.reshape(dst.shape), kept)
+    dst.leave_out(kept)
     # A result that is asked for with no command is of this instruction alone.
     command = RESET_REDUCE if reduce_res is not None and not reduce_cmd else reduce_cmd
-    if command:
-        accumulate("vector", result, reduce_op, command, reduce_res)
+    if command and kept.any():
+        accumulate("vector", result, reduce_op, command, reduce_res, _unless_all(lanes))
     return dst
+
+
+def _unless_all(kept: Array) -> Array | None:
+    """A mask's bools, None where it leaves nothing out."""
+    return None if kept.all() else kept
 
 
 @means(
@@ -142,8 +150,7 @@ def range_select(
     reduce_res=rules.optional(rules.tile(dtypes=FLOATS)),
     reduce_cmd=rules.member(reduce_cmd),
     reduce_op=_maximum,
-    mask=rules.absent,
-    dtype=rules.absent,
+    dtype=rules.dtype,
 )
 def select_reduce(
     dst: PlainTensor,
@@ -154,24 +161,28 @@ def select_reduce(
     reduce_cmd: Any,
     reduce_op: str,
     reverse_pred: bool,
-    mask: None,
-    dtype: None,
+    mask: Any,
+    dtype: Any,
 ) -> None:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     where = "select_reduce"
+    rules.dtype_of(dst, dtype, where)
     rules.not_both_in_psum(where, on_true, predicate)
     rules.same_elements(where, dst, predicate, on_true)
     reads = reduce_res is None or bool(reduce_cmd)
     rules.require(reads, f"{where} reads registers that it uses", reduce_res, error=KernelError)
     other = rules.one_element_each(on_false, on_true, where)
-    lanes = to_float32(on_true.rows().read())
-    chosen = (predicate.rows().read() != 0) ^ bool(reverse_pred)
+    kept = mask_over(mask, dst.shape).reshape(dst.shape[0], -1)
+    rows = kept.any(axis=1, keepdims=True)
+    lanes = to_float32(on_true.rows().read(kept))
+    chosen = (predicate.rows().read(kept) != 0) ^ bool(reverse_pred)
     number = not isinstance(other, PlainTensor)
-    beside = number_as_float32(other) if number else to_float32(other.read())
+    beside = number_as_float32(other) if number else to_float32(other.read(rows))
     result = np.where(chosen, lanes, beside)
-    dst.put(result.reshape(dst.shape))
-    if reduce_cmd:
-        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res)
+    dst.put(result.reshape(dst.shape), kept.reshape(dst.shape))
+    dst.leave_out(kept)
+    if reduce_cmd and kept.any():
+        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res, _unless_all(kept))
 
 
 # -- searches -------------------------------------------------------------------------------------
@@ -227,7 +238,6 @@ def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) 
     vals=rules.tile(),
     imm=rules.number,
     dst_idx=rules.optional(rules.tile()),
-    mask=rules.no_mask,
     dtype=rules.dtype,
 )
 def nc_match_replace8(
@@ -235,24 +245,32 @@ def nc_match_replace8(
     vals: PlainTensor,
     imm: Any,
     dst_idx: PlainTensor | None,
-    mask: None,
+    mask: Any,
     dtype: Any,
 ) -> PlainTensor:
     """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
     where = "nc_match_replace8"
-    rows = to_float32(data.rows().read())
+    chosen = mask_over(mask, data.shape)
+    kept = chosen.reshape(data.shape[0], -1)
+    lanes = kept.any(axis=1, keepdims=True)
+    rows = to_float32(data.rows().read(kept))
     most = current().machine.max8_range[1]
     rules.require(rows.shape[1] <= most, f"{where}: at most {most}", data, error=LimitError)
     _eight(where, data, vals)
     if dst_idx is not None:
         rules.same_elements(f"{where}'s dst_idx", vals, dst_idx)
-    wanted = to_float32(vals.rows().read())
-    places = np.array([_places(where, row, eight) for row, eight in zip(rows, wanted, strict=True)])
-    np.put_along_axis(rows, places, number_as_float32(imm), axis=1)
+    wanted = to_float32(vals.rows().read(lanes))
+    places = np.zeros((len(rows), 8), np.int64)
+    for p in np.flatnonzero(lanes):
+        places[p] = _places(where, rows[p][kept[p]], wanted[p])
+        rows[p][np.flatnonzero(kept[p])[places[p]]] = number_as_float32(imm)
     dst = current().allocate(data.shape, dtype or data.dtype)
-    dst.put(rows.reshape(dst.shape))
+    dst.put(rows.reshape(dst.shape), chosen)
+    dst.leave_out(chosen)
     if dst_idx is not None:
-        dst_idx.put(places.reshape(dst_idx.shape))
+        written = np.broadcast_to(lanes, places.shape).reshape(dst_idx.shape)
+        dst_idx.put(places.reshape(dst_idx.shape), written)
+        dst_idx.leave_out(written)
     return dst
 
 
@@ -270,14 +288,13 @@ def _inside(where: str, index: Array, size: int) -> None:
     index=rules.tile(Space.SBUF, dtypes=(UINT16,)),
     num_elem_per_idx=rules.whole,
     num_valid_indices=rules.optional(rules.whole),
-    mask=rules.no_mask,
 )
 def local_gather(
     src_buffer: PlainTensor,
     index: PlainTensor,
     num_elem_per_idx: int,
     num_valid_indices: int | None,
-    mask: None,
+    mask: Any,
 ) -> PlainTensor:
     """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
     where, src, width = "local_gather", src_buffer, num_elem_per_idx
@@ -289,6 +306,11 @@ def local_gather(
     fits = partitions % lanes == 0 and 1 <= used <= min(available, 4096)
     legal = fits and width in (1, 2, 4, 8, 16, 32)
     rules.require(legal, f"{where}'s sizes", src, index, width, used, error=LimitError)
+    chosen = mask_over(mask, (partitions, used, width))
+    if not chosen.any():
+        nothing = current().allocate(chosen.shape, src.dtype)
+        nothing.leave_out(chosen)
+        return nothing
     rows, held = src.rows().read(), index.rows().read()
     result = np.zeros((partitions, used, width), rows.dtype)
     for p in range(partitions):
@@ -298,7 +320,8 @@ def local_gather(
         _inside(where, columns, rows.shape[1])
         result[p] = rows[p][columns]
     dst = current().allocate(result.shape, src.dtype)
-    dst.write(result)
+    dst.write(result, chosen)
+    dst.leave_out(chosen)
     return dst
 
 
@@ -332,14 +355,14 @@ def _first_partition(tile: PlainTensor) -> int:
     "nisa.nc_stream_shuffle",
     src=rules.tile(),
     dst=rules.tile(),
-    mask=rules.no_mask,
-    dtype=rules.absent,
+    dtype=rules.dtype,
 )
 def nc_stream_shuffle(
-    src: PlainTensor, dst: PlainTensor, shuffle_mask: Any, dtype: None, mask: None
+    src: PlainTensor, dst: PlainTensor, shuffle_mask: Any, dtype: Any, mask: Any
 ) -> None:
     """In each quadrant partition i of ``dst`` becomes partition shuffle_mask[i] of ``src``."""
     where, quadrant = "nc_stream_shuffle", current().machine.shuffle_quadrant
+    rules.dtype_of(dst, dtype, where)
     order = integers(shuffle_mask, "shuffle_mask")
     legal = len(order) == quadrant and all(0 <= k < quadrant or k == KEEP for k in order)
     rules.require(legal, f"{where} takes {quadrant} partitions", order, error=KernelError)
@@ -351,12 +374,17 @@ def nc_stream_shuffle(
     for side in (src, dst):
         begins = _first_partition(side) in starts
         rules.require(begins, f"{where} begins at {starts}", side, error=LimitError)
+    kept = mask_over(mask, dst.shape)
+    dst.leave_out(kept)
+    if not kept.any():
+        return
+    chosen = kept.reshape(target.shape)
     values = source.read()
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
             line = target.at(target.positions[p : p + 1], 0)
-            line.write(values[wanted : wanted + 1])
+            line.write(values[wanted : wanted + 1], chosen[p : p + 1])
 
 
 @means(

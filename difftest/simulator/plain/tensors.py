@@ -439,9 +439,13 @@ class Indirect:
         self.base, self.items = base, items
         self.shape = common_shape(*(_indirect_shape(item) for item in items))
 
-    def resolve(self) -> PlainTensor:
-        """The tile that it names now; positions out of bounds are OUTSIDE."""
-        indices = [np.array(_indirect_values(item)) for item in self.items]
+    def resolve(self, where: Array | None = None) -> PlainTensor:
+        """The tile that it names now; positions out of bounds are OUTSIDE.
+
+        Of index tiles only what ``where``, bools over the access, keeps must have been written.
+        """
+        kept = np.ones(self.shape, np.bool_) if where is None else where.reshape(self.shape)
+        indices = [np.array(_indirect_values(item, kept)) for item in self.items]
         picked = self.base._pick(indices, 0)
         positions = np.broadcast_to(picked.positions, self.shape)
         return PlainTensor(self.base.storage, positions, 0, self.base.dtype, scattered=True)
@@ -461,11 +465,11 @@ def _indirect_shape(item: Any) -> Shape:
     return _index_shape(item) if isinstance(item, PlainTensor) else ()
 
 
-def _indirect_values(item: Any) -> Any:
+def _indirect_values(item: Any, where: Array) -> Any:
     if isinstance(item, PlainIndex):
         return item.values
     if isinstance(item, Offset):
-        return _indirect_values(item.tile) + item.index.values
+        return _indirect_values(item.tile, where) + item.index.values
     if not isinstance(item, PlainTensor):
         return int(item)
     if item.dtype.kind not in "iu":
@@ -474,7 +478,11 @@ def _indirect_values(item: Any) -> Any:
             happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
             received=repr(item),
         )
-    return item.read().astype(np.int64).reshape(_index_shape(item))
+    have = _index_shape(item)
+    aligned = (*(1,) * (where.ndim - len(have)), *have)
+    repeats = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
+    kept = where.any(axis=repeats).reshape(item.shape)
+    return item.read(kept).astype(np.int64).reshape(have)
 
 
 def walks_by_strides(positions: Array) -> bool:

@@ -11,12 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from difftest.simulator.core import current
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.masking import as_product_mask
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
+from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -42,7 +47,8 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
 
 def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement), mask=mask)
+    chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
+    tile = issue(nc_matmul, (stationary, moving), (False, *placement, "none"), chosen=chosen)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 
@@ -71,9 +77,24 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         )
     core = current()
     operands = (made.stationary, made.moving)
+    missing = target.unwritten()
+    adds = missing is None or not missing.all()
     call = gate.prepare(
-        core, nc_matmul, operands, (True, *made.placement), target, (), None, Engine.UNKNOWN
+        core, nc_matmul, operands, (adds, *made.placement, False), target, (), None, Engine.UNKNOWN
     )
-    accumulate(target, added.engine_values(), written(added))
+    product, where = added.engine_values(), written(added)
+    if missing is None:
+        accumulate(target, product, where)
+    else:
+        _begin(target, product.reshape(target.shape), missing, where)
     added.storage.allocation.absorbed += 1
-    core.emit(call.name, call.engine, (target,), (*operands, target), call.roles, call.attributes)
+    reads = (*operands, target) if adds else operands
+    core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes)
+
+
+def _begin(target: Tile, product: Array, missing: Array, where: Array | None) -> None:
+    """The first accumulation of a group overwrites what nothing has written."""
+    held = np.where(missing, np.float32(0), target.values(~missing))
+    if where is not None:
+        target.storage.leave_out()
+    write(target, np.where(missing, product, held + product), where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
@@ -73,8 +72,6 @@ def activation(
     """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
     no_extras("nisa.activation", kwargs)
     command = as_accumulate(reduce_cmd, "activation")
-    if mask is not None and (reduce_res is not None or command.value):
-        raise not_modelled("activation's mask beside a reduction", f"{mask!r}", "slice the data")
     operator = None if reduce_op is None else alu_op(reduce_op, "activation")
     result: Tensor = issue(
         instructions.activation,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import as_engine, engine, no_extras, same_dtype
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -39,14 +39,16 @@ def tensor_copy_dynamic_src(
 ) -> Tensor:
     """A copy of ``src``, a tile indexed with an offset held in SBUF."""
     no_extras("nisa.tensor_copy_dynamic_src", kwargs)
-    if not isinstance(src, IndirectTile) or mask is not None:
+    if not isinstance(src, IndirectTile):
         raise KernelError(
-            "tensor_copy_dynamic_src takes a tile indexed by a tile, and no mask",
-            happened="tensor_copy_dynamic_src got a src without dynamic indices, or a mask",
-            received=f"src={src!r}, mask={mask!r}",
+            "tensor_copy_dynamic_src takes a tile indexed by a tile",
+            happened="tensor_copy_dynamic_src got a src without dynamic indices",
+            received=f"src={src!r}",
         )
     chosen = as_engine(engine, "tensor_copy_dynamic_src")
-    result: Tensor = issue(instructions.tensor_copy_dynamic_src, (src,), dtype=dtype, engine=chosen)
+    result: Tensor = issue(
+        instructions.tensor_copy_dynamic_src, (src,), dtype=dtype, engine=chosen, mask=mask
+    )
     return result
 
 
@@ -61,14 +63,15 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """Copy ``src`` to ``dst``, a tile indexed with an offset held in SBUF."""
     no_extras("nisa.tensor_copy_dynamic_dst", kwargs)
-    if not isinstance(dst, IndirectTile) or mask is not None or dtype is not None:
+    if not isinstance(dst, IndirectTile):
         raise KernelError(
-            "tensor_copy_dynamic_dst takes a dst indexed by a tile, no mask and no dtype",
-            happened="tensor_copy_dynamic_dst got a dst without dynamic indices, a mask or a dtype",
-            received=f"dst={dst!r}, mask={mask!r}, dtype={dtype!r}",
+            "tensor_copy_dynamic_dst takes a dst indexed by a tile",
+            happened="tensor_copy_dynamic_dst got a dst without dynamic indices",
+            received=f"dst={dst!r}",
         )
+    same_dtype(dtype, dst, "tensor_copy_dynamic_dst")
     chosen = as_engine(engine, "tensor_copy_dynamic_dst")
-    issue(instructions.tensor_copy_dynamic_dst, (src,), dst=dst, engine=chosen)
+    issue(instructions.tensor_copy_dynamic_dst, (src,), dst=dst, engine=chosen, mask=mask)
 
 
 def tensor_copy_predicated(
@@ -83,10 +86,10 @@ def tensor_copy_predicated(
 ) -> None:
     """Copy ``src`` to ``dst`` where ``predicate`` is true."""
     no_extras("nisa.tensor_copy_predicated", kwargs)
-    if dtype is not None or mask is not None:
-        raise not_modelled("tensor_copy_predicated's dtype and mask", f"{dtype!r}, {mask!r}")
     target = on_chip(dst, "tensor_copy_predicated", "dst")
-    issue(instructions.tensor_copy_predicated, (src, predicate), (bool(reverse_pred),), dst=target)
+    same_dtype(dtype, target, "tensor_copy_predicated")
+    options = (bool(reverse_pred),)
+    issue(instructions.tensor_copy_predicated, (src, predicate), options, dst=target, mask=mask)
 
 
 def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.memories import Buffer, memory_of
@@ -154,7 +154,5 @@ def memset(
 def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
     """A tile of the values of an index expression."""
     no_extras("nisa.iota", kwargs)
-    if mask is not None:
-        raise not_modelled("iota's mask", f"{mask!r}", "make the index smaller")
-    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype))
+    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype), mask=mask)
     return result

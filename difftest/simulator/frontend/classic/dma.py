@@ -8,7 +8,6 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, no_extras, oob_mode
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.masking import no_mask
 from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape, as_integers
@@ -34,9 +33,8 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
     no_extras("nl.load", kwargs)
     if isinstance(src, IndirectTile):
         need_tile(src.base, "src", "nl.load", HBM)
-        no_mask(mask, "nl.load of a tile of indices")
         gathered: Tensor = issue(
-            instructions.dma_gather, (src,), (None, "error", "unknown"), dtype=dtype
+            instructions.dma_gather, (src,), (None, "error", "unknown"), dtype=dtype, mask=mask
         )
         return gathered
     source = need_tile(src, "src", "nl.load", HBM)
@@ -49,9 +47,8 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
     no_extras("nl.store", kwargs)
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
-        no_mask(mask, "nl.store to a tile of indices")
         value = _storable(value, loaded_shape(dst.shape))
-        issue(instructions.dma_scatter, (value,), (None, "error", "unknown"), dst=dst)
+        issue(instructions.dma_scatter, (value,), (None, "error", "unknown"), dst=dst, mask=mask)
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
     value = _storable(value, loaded_shape(target.shape))
@@ -107,16 +104,14 @@ def load_transpose2d(
             happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
             received=f"{source!r}",
         )
-    no_mask(mask, "nl.load_transpose2d")
     options = (None, "unknown", "error")
-    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype)
+    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype, mask=mask)
     return tile
 
 
 def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object) -> None:
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     no_extras("nl.atomic_rmw", kwargs)
-    no_mask(mask, "nl.atomic_rmw")
     if not isinstance(dst, IndirectTile):
         raise KernelError(
             "nl.atomic_rmw takes a destination indexed by a tile",
@@ -125,7 +120,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
         )
     value = _storable(value, loaded_shape(dst.shape))
     options = (alu_op(op, "nl.atomic_rmw"), "error", "unknown")
-    issue(instructions.dma_scatter, (value,), options, dst=dst)
+    issue(instructions.dma_scatter, (value,), options, dst=dst, mask=mask)
 
 
 def dma_copy(
@@ -149,8 +144,6 @@ def dma_copy(
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
         return
-    if mask is not None:
-        raise not_modelled("dma_copy's mask beside a tile of indices", f"{mask!r}")
     if outside == "skip" and rmw is not None:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only",
@@ -158,11 +151,11 @@ def dma_copy(
             received="oob_mode.skip",
         )
     if scatters and not gathers:
-        issue(instructions.dma_scatter, (src,), (rmw, outside, dge), dst=dst)
+        issue(instructions.dma_scatter, (src,), (rmw, outside, dge), dst=dst, mask=mask)
     elif scatters or rmw is not None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        issue(instructions.dma_gather, (src,), (None, outside, dge), dst=dst)
+        issue(instructions.dma_gather, (src,), (None, outside, dge), dst=dst, mask=mask)
 
 
 def dma_transpose(
@@ -176,9 +169,8 @@ def dma_transpose(
 ) -> Tensor:
     """``src`` in SBUF with its axes permuted by the DMA engines."""
     no_extras("nisa.dma_transpose", kwargs)
-    if mask is not None:
-        raise not_modelled("dma_transpose's mask", f"{mask!r}", "slice src")
     order = None if axes is None else as_integers(axes, "axes")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    result: Tensor = issue(instructions.dma_transpose, (src,), (order, dge, "error"), dtype=dtype)
+    options = (order, dge, "error")
+    result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
     return result

@@ -1,13 +1,9 @@
-"""Masks on instructions: the box they leave, and the operands' parts inside it.
+"""The masks of the classic dialect: what stands in an instruction's ``mask`` argument.
 
-A mask does no work on the hardware: the compiler issues a smaller instruction (AWS
-``nki.api.shared.rst`` at tag v2.26.0, "NKI API Masking").
+What an instruction does under one is :mod:`difftest.simulator.instructions.masked`.
 """
 
 from __future__ import annotations
-
-import math
-from typing import TypeVar
 
 import numpy as np
 
@@ -15,80 +11,6 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.index import Shape
-from difftest.simulator.pattern import Pattern
-from difftest.simulator.tile import Tile, padded
-from difftest.simulator.views import adjacent
-from difftest.simulator.walk import Axis, leaves
-
-T = TypeVar("T", bound=Tile)
-
-
-def restrict(tile: T, box: tuple[slice, ...], full: Shape) -> T:
-    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
-
-    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
-
-    Raises
-    ------
-    ShapeError : the operand has as many elements as the instruction in another shape, in which
-        they are not adjacent.
-    """
-    shape = tile.tile_shape() if not tile.in_hbm else tile.shape
-    axes_there = _aligned(len(shape), len(full))
-    fits = len(axes_there) == len(shape) and all(
-        extent in (1, full[k]) for extent, k in zip(shape, axes_there, strict=True)
-    )
-    if not fits and math.prod(shape) == math.prod(full):
-        # The mask names elements by their place in the instruction's shape.
-        tile.check_bounds()
-        tile = tile.derive(adjacent(tile, full), 0)
-        shape, axes_there = full, tuple(range(len(full)))
-    elif len(axes_there) < len(shape):
-        raise ShapeError(
-            "a masked instruction's operands have its shape, or repeat in it",
-            happened=f"an operand does not fit the mask of an instruction of shape {list(full)}",
-            received=f"{tile!r} in an instruction of shape {list(full)}",
-        )
-    strides = padded(tile, tile.strides, len(shape))
-    box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
-    offset = tile.offset
-    lows = []
-    extents = []
-    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
-        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
-        lows.append(low)
-        extents.append(high - low)
-        offset += low * stride
-    axes = None
-    if tile.axes is not None:
-        axes = tuple(_moved(axis, padded(tile, axis.steps, len(shape)), lows) for axis in tile.axes)
-        if not any(leaves(axis, tuple(extents)) for axis in axes):
-            axes = None
-    partition = tile.partition_axis if tile.in_hbm else 0
-    pattern = Pattern(offset, tuple(extents), strides)
-    return type(tile)(tile.storage, pattern, partition, tile.dtype, axes)
-
-
-def _aligned(ndim: int, of: int) -> tuple[int, ...]:
-    """The instruction's axes that an operand's are: the partitions first, the others last."""
-    return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
-
-
-def _moved(axis: Axis, steps: Shape, lows: list[int]) -> Axis:
-    start = axis.start + sum(step * low for step, low in zip(steps, lows, strict=True))
-    return Axis(axis.size, start, steps)
-
-
-def mask_box(mask: Array) -> tuple[slice, ...] | None:
-    """The smallest box that holds a mask's true elements; None if there are none."""
-    if not mask.any():
-        return None
-    box = []
-    for axis in range(mask.ndim):
-        others = tuple(k for k in range(mask.ndim) if k != axis)
-        true = np.flatnonzero(mask.any(axis=others))
-        box.append(slice(int(true[0]), int(true[-1]) + 1))
-    return tuple(box)
 
 
 def as_mask(mask: object, shape: Shape) -> Array | bool:
@@ -108,12 +30,69 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     )
 
 
-def no_mask(mask: object, where: str) -> None:
-    """Raise :class:`KernelError` if a call that takes no mask is given one."""
-    if mask is not None and mask is not True:
+def as_product_mask(mask: object, shape: Shape) -> Array | bool:
+    """A matrix product's ``mask`` over its contraction, the result's partitions and free axes.
+
+    A comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the free
+    axis of the operand that is so long, [1, M, 1] and [1, 1, N] those of both operands.
+
+    Raises
+    ------
+    KernelError, ShapeError : it says neither, or both free axes are that long.
+    """
+    if not isinstance(mask, Mask):
+        return as_mask(mask, shape)
+    result = np.ones(shape, dtype=np.bool_)
+    for term in mask.terms:
+        result = result & _over_product(term.array() >= 0, shape)
+    return True if result.all() else result
+
+
+def _over_product(chosen: Array, shape: Shape) -> Array:
+    """One comparison, laid out along the axes [K, M, ...N] of a product."""
+    depth, rows, *columns = shape
+    given = chosen.shape
+    of_free: list[Shape] = []
+    if len(given) == len(shape):
+        of_free = [given[1:]]
+    elif len(given) == 2 and given[1] == 1:
+        of_free = [(1,) * (len(shape) - 1)]
+    elif len(given) >= 2:
+        if len(given) == 2 and given[1] == rows:
+            of_free.append((rows, *(1 for _ in columns)))
+        if list(given[1:]) == columns:
+            of_free.append((1, *given[1:]))
+    if len(of_free) > 1:
         raise KernelError(
-            f"{where} takes no mask here",
-            happened=f"{where} got a mask",
-            received=f"mask={mask!r}",
-            remedy="use nisa.dma_copy with oob_mode=nisa.oob_mode.skip",
+            "a product's mask says by its indices' shape which operand's free axis it limits",
+            happened="a mask of a matrix product can mean two axes",
+            received=f"indices of shape {list(given)}; both operands have {rows} elements a "
+            "partition",
+            remedy="use three dimensions: nl.arange(m)[None, :, None] for the stationary operand, "
+            "nl.arange(n)[None, None, :] for the moving one",
         )
+    fits = of_free and given[0] in (1, depth)
+    if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
+        raise ShapeError(
+            "a mask must broadcast to the shape of its instruction",
+            happened="a mask does not have its instruction's shape",
+            received=f"mask of shape {given}, product over [K, M, N] = {list(shape)}",
+        )
+    return chosen.reshape((given[0], *of_free[0]))
+
+
+def as_truth(mask: object, where: str) -> bool:
+    """A ``mask`` over nothing that an instruction walks: whether it is issued at all.
+
+    Raises
+    ------
+    KernelError : it is made of index expressions.
+    """
+    if isinstance(mask, Mask):
+        raise KernelError(
+            f"{where} has no tile that a mask could range over",
+            happened=f"{where} got a mask over index expressions",
+            received=f"a mask over indices of shape {list(mask.shape)}",
+            limit="a condition on loop and program indices, which is true or false",
+        )
+    return as_mask(mask, ()) is True

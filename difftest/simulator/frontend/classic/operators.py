@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import BOOL
+from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import as_mask
+from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
+from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.instructions.record import ON_CHIP, Number
@@ -46,10 +49,41 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     return _issue(op, left, right, None, dtype, mask)
 
 
-def update(name: str, target: Tile, other: Any) -> None:
+def update(name: str, target: Tile, other: Any, *, mask: object = None) -> None:
     """``target <op>= other`` in place, rounded once into the target's dtype."""
     left, right = on_chip(target, name), tile_or_number(other, "y", name)
-    _issue(ALU_OPS[name], left, right, target, None, None)
+    _issue(ALU_OPS[name], left, right, target, None, mask)
+
+
+def begin_or_update(name: str, target: Tile, other: Tile, mask: object) -> None:
+    """:func:`update`; what nothing has written yet becomes ``other``."""
+    missing = target.unwritten()
+    if missing is None:
+        update(name, target, other, mask=mask)
+        return
+
+    def among(elements: Array) -> Mask:
+        def chosen(shape: Shape) -> Array | bool:
+            kept = as_mask(mask, shape)
+            both: Array = elements.reshape(shape) & kept
+            return both if not both.all() else True
+
+        return chosen
+
+    issue(tensor_copy, (_like(other, target),), dst=target, chosen=among(missing))
+    if not missing.all():
+        left, right = _spread_partitions(target, other)
+        options = (ALU_OPS[name],)
+        issue(tensor_tensor, (left, right), options, dst=target, chosen=among(~missing))
+
+
+def _like(tile: Tile, target: Tile) -> Tile:
+    """A tile repeated along its free dimensions of size 1 to another's shape."""
+    shape, have = target.tile_shape(), tile.tile_shape()
+    if tile.size == target.size:
+        return tile
+    padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    return tile.as_tile().reshape(padded).broadcast_to(shape)
 
 
 def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> Any:

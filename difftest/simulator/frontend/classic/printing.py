@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.classic.masking import no_mask
+from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.tile import Tile
 
 
 def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) -> None:
-    """Print a tile's values while the kernel is simulated."""
+    """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
     no_extras("nl.device_print", kwargs)
-    no_mask(mask, "nl.device_print")
-    print(prefix, x.values() if isinstance(x, Tile) else x)
+    chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
+    if chosen is False:
+        return
+    if not isinstance(x, Tile):
+        print(prefix, x)
+    elif chosen is True:
+        print(prefix, x.values())
+    else:
+        print(prefix, np.ma.masked_array(x.values(np.asarray(chosen)), ~np.asarray(chosen)))

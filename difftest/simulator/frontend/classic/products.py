@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import BufferError, ShapeError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.accumulation import product
 from difftest.simulator.frontend.classic.copies import copy
-from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.masking import no_mask
+from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul as instructions
+from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.trace import Space
 
 
@@ -37,10 +35,6 @@ def nc_matmul(
     """
     if kwargs:
         no_extras("nisa.nc_matmul", kwargs)
-    if not (mask is None or isinstance(mask, (bool, np.bool_))):
-        raise not_modelled(
-            "nc_matmul's mask over index expressions", f"{mask!r}", "slice the operands instead"
-        )
     if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
         placement: tuple[Any, ...] = ((), ())
     else:
@@ -68,20 +62,8 @@ def matmul(
             received=f"y = {moving!r}",
             remedy="copy it first (nl.copy)",
         )
-    tile: Tensor = product(stationary, moving, ((), ()), _matmul_mask(mask))
+    tile: Tensor = product(stationary, moving, ((), ()), mask)
     return tile
-
-
-def _matmul_mask(mask: object) -> bool | None:
-    if mask is None or isinstance(mask, (bool, np.bool_)):
-        return None if mask is None else bool(mask)
-    raise KernelError(
-        "a matmul has three axes, so a mask over two of them is ambiguous",
-        happened="nl.matmul got a mask over index expressions",
-        received=f"mask={mask!r}",
-        limit="a condition on loop and program indices",
-        remedy="slice the operands instead",
-    )
 
 
 def nc_transpose(
@@ -97,8 +79,6 @@ def nc_transpose(
     In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
     """
     no_extras("nisa.nc_transpose", kwargs)
-    if mask is not None and not isinstance(mask, (bool, np.bool_)):
-        raise not_modelled("nc_transpose's mask over index expressions", f"{mask!r}", "slice data")
     chosen = as_engine(engine, "nc_transpose")
     result: Tensor = issue(
         instructions.nc_transpose, (data,), dtype=dtype, engine=chosen, mask=mask
@@ -116,8 +96,11 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
             happened=f"nl.transpose got a tile of {len(data.tile_shape())} dimensions",
             received=f"{data!r}",
         )
-    no_mask(mask, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    turned = issue(instructions.nc_transpose, (data,))
-    return copy(turned, dtype=dtype)
+    turned: Tensor = issue(instructions.nc_transpose, (data,), mask=mask)
+    where = written(turned)
+    if where is None:
+        return copy(turned, dtype=dtype)
+    tile: Tensor = issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)
+    return tile

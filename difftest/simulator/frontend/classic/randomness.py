@@ -8,9 +8,10 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import as_truth
 from difftest.simulator.frontend.classic.shapes import as_shape
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
@@ -32,8 +33,8 @@ def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
 def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
     """Seed the launch's random generator."""
     no_extras("nl.random_seed", kwargs)
-    if mask is not None:
-        raise not_modelled("nl.random_seed's argument 'mask'", f"{mask!r}")
+    if not as_truth(mask, "nl.random_seed"):
+        return
     value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
     if not 0 <= value < 2**SEED_BITS:
         raise KernelError(

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.axes import ascending, last_axes
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.operators import on_chip, update
+from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
@@ -70,12 +70,6 @@ def loop_reduce(
     compiler finds it; here it is found in the kernel's source line.
     """
     no_extras("nl.loop_reduce", kwargs)
-    if mask is not None:
-        raise KernelError(
-            "nl.loop_reduce takes no mask here",
-            happened="nl.loop_reduce got a mask",
-            received=f"mask={mask!r}",
-        )
     target = assignment_target("nl.loop_reduce", Tensor)
     if dtype is not None and as_dtype(dtype) != target.dtype:
         raise KernelError(
@@ -83,7 +77,8 @@ def loop_reduce(
             happened=f"nl.loop_reduce got a dtype beside a tile of {name_of(target.dtype)}",
             received=f"dtype={dtype!r} for {target!r}",
         )
-    update(alu_op(op, "nl.loop_reduce").name, target, on_chip(x, "nl.loop_reduce"))
+    name = alu_op(op, "nl.loop_reduce").name
+    begin_or_update(name, target, on_chip(x, "nl.loop_reduce"), mask)
     return target
 
 
@@ -140,8 +135,8 @@ def tensor_scalar_reduce(
 ) -> Tensor:
     """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
     no_extras("nisa.tensor_scalar_reduce", kwargs)
-    if reverse0 or mask is not None:
-        raise not_modelled("tensor_scalar_reduce's reverse0 and mask", f"{reverse0}, {mask!r}")
+    if reverse0:
+        raise not_modelled("tensor_scalar_reduce's reverse0", f"{reverse0}")
     into = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
     result: Tensor = issue(
         instructions.tensor_scalar_reduce,
@@ -154,5 +149,6 @@ def tensor_scalar_reduce(
         ),
         others=(into,),
         dtype=dtype,
+        mask=mask,
     )
     return result

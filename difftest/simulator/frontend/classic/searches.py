@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.arguments import no_extras, same_dtype
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import search
-from difftest.simulator.tile import Tile
-
-
-def _refuse(mask: object, where: str) -> None:
-    if mask is not None and mask is not True:
-        raise not_modelled(f"{where}'s mask", f"{mask!r}", "slice the operands")
 
 
 def gather_flattened(
@@ -40,8 +33,6 @@ def nc_find_index8(
 ) -> Tensor:
     """The index of each of 8 values in its partition, uint32 (or uint16)."""
     no_extras("nisa.nc_find_index8", kwargs)
-    if isinstance(data, Tile) and isinstance(vals, Tile) and data.size == vals.size:
-        _refuse(mask, "nisa.nc_find_index8 on 8 elements a partition")
     result: Tensor = issue(search.nc_find_index8, (data, vals), (False,), dtype=dtype, mask=mask)
     return result
 
@@ -58,9 +49,13 @@ def nc_match_replace8(
 ) -> Tensor:
     """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
     no_extras("nisa.nc_match_replace8", kwargs)
-    _refuse(mask, "nisa.nc_match_replace8")
     result: Tensor = issue(
-        search.nc_match_replace8, (data, vals, imm), (False,), others=(dst_idx,), dtype=dtype
+        search.nc_match_replace8,
+        (data, vals, imm),
+        (False,),
+        others=(dst_idx,),
+        dtype=dtype,
+        mask=mask,
     )
     return result
 
@@ -74,12 +69,11 @@ def local_gather(
     mask: object = None,
 ) -> Tensor:
     """Gather within each GpSimd core's 16 partitions; [P, indices, elements]."""
-    _refuse(mask, "nisa.local_gather")
     width = as_integer(num_elem_per_idx, "num_elem_per_idx")
     count = None
     if num_valid_indices is not None:
         count = as_integer(num_valid_indices, "num_valid_indices")
-    result: Tensor = issue(search.local_gather, (src_buffer, index), (width, count))
+    result: Tensor = issue(search.local_gather, (src_buffer, index), (width, count), mask=mask)
     return result
 
 
@@ -94,12 +88,10 @@ def nc_stream_shuffle(
 ) -> None:
     """Move partitions within each quadrant of 32, into ``dst``."""
     no_extras("nisa.nc_stream_shuffle", kwargs)
-    _refuse(mask, "nisa.nc_stream_shuffle")
-    if dtype is not None:
-        raise not_modelled("nisa.nc_stream_shuffle's dtype", f"{dtype!r}")
     target = on_chip(dst, "nc_stream_shuffle", "dst")
+    same_dtype(dtype, target, "nc_stream_shuffle")
     order = as_integers(shuffle_mask, "shuffle_mask")
-    issue(search.nc_stream_shuffle, (src,), (order,), dst=target)
+    issue(search.nc_stream_shuffle, (src,), (order,), dst=target, mask=mask)
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: object = None) -> Tensor:

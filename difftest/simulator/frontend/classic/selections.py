@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd, same_dtype
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip, tile_or_number
@@ -48,11 +48,9 @@ def affine_select(
             received=f"{pred!r}",
             remedy="for a more complex condition use nl.where",
         )
-    if mask is not None:
-        raise not_modelled("affine_select's mask", f"{mask!r}", "slice the tile")
     operands = (on_true_tile, pred.terms[0], on_false_value)
     options = (ALU_OPS["greater_equal"],)
-    result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype)
+    result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype, mask=mask)
     return result
 
 
@@ -74,8 +72,6 @@ def range_select(
 ) -> Tensor:
     """``on_true_tile`` where the free index lies between two bounds held in tiles."""
     no_extras("nisa.range_select", kwargs)
-    if mask is not None:
-        raise not_modelled("range_select's mask", f"{mask!r}", "slice the tile")
     options = (
         alu_op(comp_op0, "range_select"),
         alu_op(comp_op1, "range_select"),
@@ -90,6 +86,7 @@ def range_select(
         options,
         others=(reduce_res,),
         dtype=dtype,
+        mask=mask,
     )
     return result
 
@@ -110,8 +107,8 @@ def select_reduce(
 ) -> None:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     no_extras("nisa.select_reduce", kwargs)
-    if mask is not None or dtype is not None:
-        raise not_modelled("select_reduce's mask and dtype", f"{mask!r}, {dtype!r}")
+    into = on_chip(dst, "select_reduce", "dst")
+    same_dtype(dtype, into, "select_reduce")
     options = (
         bool(reverse_pred),
         alu_op(reduce_op, "select_reduce"),
@@ -121,6 +118,7 @@ def select_reduce(
         instructions.select_reduce,
         (on_true, predicate, on_false),
         options,
-        dst=on_chip(dst, "select_reduce", "dst"),
+        dst=into,
         others=(reduce_res,),
+        mask=mask,
     )

@@ -135,8 +135,9 @@ class DynamicView(IndirectTile):
         shape, strides = self.layout.shape, self.layout.strides
         return self.owner.with_pattern(shape, strides, start, self.dtype)
 
-    def locate(self) -> tuple[tuple[Array, ...], Array]:
+    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
+        assert where is None, "this dialect has no masks"
         shape, strides = self.layout.shape, self.layout.strides
         rows = self.offsets()
         first = self.layout.offset + rows * self.rows.unit
@@ -153,9 +154,9 @@ class DynamicView(IndirectTile):
         inside = np.broadcast_to(kept.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
         return (places,), inside
 
-    def resolve(self, *, skip: bool) -> tuple[tuple[Array, ...], Array]:
+    def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """:meth:`locate`; unless ``skip``, an offset that leaves the tensor raises."""
-        places, inside = self.locate()
+        places, inside = self.locate(where)
         if not skip and not inside.all():
             rows = self.offsets()
             kept = inside.reshape(len(inside), -1)[:, 0] if not self.whole else inside.ravel()[:1]
@@ -319,6 +320,12 @@ def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
         )
     layout = tensor._layout()
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
+    if isinstance(offsets, Tile) and offsets.size != count:
+        raise ShapeError(
+            "vector_select takes one offset in each partition, shape (P, 1)",
+            happened=f"vector_select got {offsets.size // count} offsets in each partition",
+            received=repr(offsets),
+        )
     rows = Rows(unit=layout.strides[0], size=layout.shape[0])
     wanted = layout._replace(shape=(count, *layout.shape[1:]))
     return row_offsets(tensor, wanted, offsets, rows)

@@ -127,6 +127,7 @@ LIFETIMES: dict[str, Lifetime] = {
     "nl.NkiTensor.reshape(new_shape)": Lifetime("0.2", "0.5", "write shape="),
     "nl.rsqrt of a tile in PSUM": Lifetime("0.2", "0.5", "nisa.activation(op=nl.rsqrt)"),
     "nl.dynamic_range": Lifetime("0.2", "0.7", "nl.fori_loop"),
+    "while with a register": Lifetime("0.2", "0.7", "nl.while_loop"),
 }
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
 

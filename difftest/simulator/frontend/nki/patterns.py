@@ -35,7 +35,8 @@ def access(
 
     Raises
     ------
-    NkiValidationError : on chip the pattern's first stride is not the tensor's own.
+    NkiValidationError : on chip the pattern's first stride is not the tensor's own, or
+        ``scalar_offset`` would move along the partitions.
     OutOfBoundsError : the pattern leaves its tensor, or on chip its partitions.
     KernelError : ``offset`` on a sliced view, of which AWS's pages say two things; two dynamic
         offsets.
@@ -73,6 +74,14 @@ def access(
                 received=f"indirect_dim={dim}",
             )
         return row_offsets(tensor, layout, vector_offset, rows)
+    if not (tensor.in_hbm or dim):
+        raise NkiValidationError(
+            "a dynamic offset on chip moves along a free dimension: the partitions of an access "
+            "are known when the kernel is built",
+            happened="ap was to move along the partitions of a tensor on chip by scalar_offset",
+            received=f"ap(scalar_offset=..., indirect_dim=0) of {tensor!r}",
+            remedy="set indirect_dim (0 by default) to a free dimension, or keep the tensor in HBM",
+        )
     return one_offset(tensor, layout, scalar_offset, rows)
 
 

@@ -13,12 +13,14 @@ from difftest.simulator.errors import not_modelled
 
 
 class Unmodelled:
-    """A documented function or dtype that is not modelled."""
+    """A documented function, operator or dtype that is not modelled."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "nki_name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.nki_name = name.rpartition(".")[2]
+        """As instructions know operators; they refuse this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise not_modelled(self.name, "its use")

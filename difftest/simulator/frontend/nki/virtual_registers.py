@@ -7,12 +7,16 @@ NKI 0.7 documents them.
 
 from __future__ import annotations
 
+import linecache
+import re
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import is_integer
 
@@ -66,10 +70,11 @@ class DeviceValue(NKIObject):
             "a register's value is not known while the kernel is built",
             happened=f"a register's value was asked for: {use}",
             received=f"{use} of {self!r}",
-            remedy="loop with nl.fori_loop or nl.while_loop, and index with ap(scalar_offset=...)",
+            remedy="loop with nl.fori_loop or nl.while_loop, index with ap(scalar_offset=...), and "
+            "calculate in SBUF",
         )
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
         self._refuse("if, while, and, or, not")
 
     def __int__(self) -> NoReturn:
@@ -87,11 +92,37 @@ class DeviceValue(NKIObject):
     __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
     __hash__ = object.__hash__
 
+    def __neg__(self) -> NoReturn:
+        self._refuse("arithmetic")
+
+    def _calculate(self, other: Any) -> Any:
+        self._refuse("arithmetic")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
+    __mod__ = __rmod__ = _calculate
+
+
+_WHILE = re.compile(r"while\s+[A-Za-z_][\w.]*\s*:")
+"""A line of a kernel whose loop tests one name."""
+
 
 class VirtualRegister(DeviceValue):
-    """``nisa.VirtualRegister``: a variable of 32 bits."""
+    """``nisa.VirtualRegister``: a variable of 32 bits.
+
+    ``while register:`` is a loop on the device that ended with NKI 0.7; anywhere else in Python's
+    control flow its value is refused.
+    """
 
     __slots__ = ()
+
+    def __bool__(self) -> bool:
+        caller = sys._getframe(1)
+        line = linecache.getline(caller.f_code.co_filename, caller.f_lineno)
+        if not _WHILE.match(line.strip()):
+            self._refuse("if, while, and, or, not")
+        check_level("while with a register")
+        return self.device_value() != 0
 
     def set(self, value: int, where: str) -> None:
         """Write the register.
@@ -163,5 +194,8 @@ class NkiScalar(DeviceValue):
     def __mul__(self, other: Any) -> Any:
         return self._with(other, np.multiply)
 
-    __radd__ = __add__
-    __rmul__ = __mul__
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, np.add)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, np.multiply)

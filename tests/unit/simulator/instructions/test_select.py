@@ -205,7 +205,6 @@ REFUSED = [
         lambda x, p: nisa.affine_select(nl.arange(3)[:, None] >= 1, x, 0),
         "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
     ),
-    ("affine_select's mask", lambda x, p: nisa.affine_select(P >= X, x, 0, mask=P < 2), "mask is"),
     ("no comparison", lambda x, p: ranged(x, comp_op0=np.add), "range_select compares"),
     ("not_equal", lambda x, p: ranged(x, comp_op0=np.not_equal), "range_select compares"),
     (

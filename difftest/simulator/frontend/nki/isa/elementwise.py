@@ -84,6 +84,14 @@ def tensor_scalar(
             happened="tensor_scalar got operand1 without op1",
             received=f"operand1={operand1!r}",
         )
+    chosen = engine_of(engine, "tensor_scalar")
+    if chosen is Engine.GPSIMD and (first.name, second) != ("rsqrt", None):
+        raise KernelError(
+            "tensor_scalar runs on the GpSimd Engine for rsqrt only",
+            happened=f"tensor_scalar was to run {first.name} on the GpSimd Engine",
+            received=f"engine=nisa.engine.gpsimd with op0={first.name}",
+            remedy="leave engine out",
+        )
     operands = (
         data,
         scalar_operand(first, operand0, "tensor_scalar", "operand0"),
@@ -94,7 +102,7 @@ def tensor_scalar(
         dst,
         operands,
         (first, bool(reverse0), second, bool(reverse1)),
-        engine=engine_of(engine, "tensor_scalar"),
+        engine=chosen,
     )
 
 

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
@@ -71,9 +72,11 @@ def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None)
 
 
 def affine(
-    dst: Any, pattern: Sequence[Sequence[int]], offset: int, multiplier: int, where: str
+    dst: Any, pattern: Sequence[Sequence[int]], offset: Any, multiplier: int, where: str
 ) -> Index:
     """``offset + channel * multiplier + sum(step * i)`` over dst's partitions and the pattern.
+
+    ``offset`` is an integer, or a register, which is read now.
 
     Raises
     ------
@@ -106,7 +109,8 @@ def affine(
             limit=f"{dst.size // max(shape[0], 1)} elements",
         )
     steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
-    return Index(shape, as_integer(offset, "offset"), steps)
+    start = offset.device_value() if isinstance(offset, DeviceValue) else offset
+    return Index(shape, as_integer(start, "offset"), steps)
 
 
 @public

@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, name_of
-from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import accumulation, constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
@@ -59,6 +59,24 @@ def _is_identity(stationary: Any, moving: Any) -> bool:
     return bool(np.array_equal(moving.engine_values(), np.eye(size)))
 
 
+def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
+    """Tiles of the PE array as v2.32.0 has them; the record checks what all pages say.
+
+    The stub contradicts itself on columns: its text has column tiles, its parameters none. They
+    change no value, and are taken.
+    """
+    if len(position) != len(size) or not size:
+        return
+    sizes = (64, 128) if current().machine.nc_version == 2 else (32, 64, 128)
+    if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
+        raise KernelError(
+            "a tile of the PE array starts at a multiple of its size",
+            happened=f"nc_matmul got the PE tile {position} of the size {size}",
+            received=f"tile_position={position}, tile_size={size} on {current().machine.name}",
+            limit=f"sizes of {', '.join(map(str, sizes))}",
+        )
+
+
 @public
 def nc_matmul(
     dst: Any,
@@ -79,15 +97,15 @@ def nc_matmul(
     ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
     guide).
     """
-    if member_of(_PERF, perf_mode, "nc_matmul") is not _PERF.none:
-        raise not_modelled("nc_matmul's perf_mode", f"perf_mode={perf_mode}")
+    mode = member_of(_PERF, perf_mode, "nc_matmul").name
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
     position = as_integers(tile_position, "tile_position") if tile_position else ()
     size = as_integers(tile_size, "tile_size") if tile_size else ()
+    _check_tiling(position, size)
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
-    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size))
+    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, mode))
     accumulation.mark(dst)
     return done
 

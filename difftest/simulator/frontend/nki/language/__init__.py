@@ -105,6 +105,8 @@ uint8 = np.dtype(np.uint8)
 uint16 = np.dtype(np.uint16)
 uint32 = np.dtype(np.uint32)
 bool_ = BOOL
+DType = np.dtype
+"""What a dtype is, for annotations; AWS's is a string."""
 
 _DOCUMENTED = unmodelled(
     "nki.language",
@@ -133,6 +135,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiScalar",

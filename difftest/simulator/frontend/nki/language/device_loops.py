@@ -36,6 +36,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     """
     values = _range(lower, upper, step, "nl.fori_loop")
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
+    _check_order()
     with _turns(kernel_location()) as turn:
         for value in values:
             turn(value)
@@ -51,6 +52,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     KernelError : ``init``, or what the body returns, is no register.
     """
     register = _condition(init, "init")
+    _check_order()
     with _turns(kernel_location()) as turn:
         while (value := register.device_value()) != 0:
             turn(value)
@@ -65,6 +67,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 
 
 def _walk(values: range) -> Iterator[VirtualRegister]:
+    _check_order()
     with _turns(kernel_location()) as turn:
         for value in values:
             turn(value)
@@ -109,6 +112,17 @@ def _check_nothing(returned: object) -> None:
             happened=f"the body of nl.fori_loop returned a {type(returned).__name__}",
             received=f"{type(returned).__name__} {returned!r:.60}",
             remedy="keep what goes from turn to turn in SBUF or HBM",
+        )
+
+
+def _check_order() -> None:
+    """Raise inside ``nl.no_reorder``."""
+    if current().keeps_order:
+        raise KernelError(
+            "a loop on the device does not run inside nl.no_reorder",
+            happened="a loop on the device was to run inside nl.no_reorder",
+            received="the loop, in a with block of nl.no_reorder()",
+            remedy="write nl.no_reorder() inside the loop's body, or a loop over Python integers",
         )
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
-from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
+from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
+from difftest.simulator.frontend.nki.unmodelled import unmodelled
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -113,19 +114,12 @@ def _activation(name: str) -> Function:
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
 
-def _absent(name: str) -> Function:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise not_modelled(f"nl.{name}", "its use")
-
-    return _named(function, name, f"``nl.{name}``, which the simulator does not model.")
-
-
 _ABSENT = ("average", "prelu", "bypass")
 
 BINARY = {name: _binary(name) for name, op in NKI_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
 ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
-ABSENT = {name: _absent(name) for name in _ABSENT}
+ABSENT = unmodelled("nki.language", _ABSENT)
 
 
 def _copied(x: Any, dtype: object = None) -> Any:
@@ -190,5 +184,5 @@ OTHERS = {
     "cos": _named(_cos, "cos", "``cos(x)``, in radians of any size, element by element."),
     "negative": _named(_negated, "negative", "``-x``, element by element."),
 }
-FUNCTIONS: dict[str, Function] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
+FUNCTIONS: dict[str, Any] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
 """The functions that are operators too, by name."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import BufferError, KernelError
 from difftest.simulator.frontend.nki.binding import public
@@ -60,6 +62,15 @@ def device_print(print_prefix: str, tensor: Any) -> None:
 
 
 @public
-def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """``with nl.no_reorder():`` instructions run in program order here anyway."""
-    return contextlib.nullcontext()
+@contextlib.contextmanager
+def no_reorder() -> Iterator[None]:
+    """``with nl.no_reorder():`` instructions run in program order here anyway.
+
+    A loop on the device cannot run inside it; it can stand inside such a loop's body.
+    """
+    core = current()
+    outer, core.keeps_order = core.keeps_order, True
+    try:
+        yield
+    finally:
+        core.keeps_order = outer

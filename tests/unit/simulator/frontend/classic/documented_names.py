@@ -5,7 +5,7 @@ Source of the others, which no summary lists: the modules ``api/nki``, ``api/nki
 aws-neuron/aws-neuron-sdk; ``nki.typing`` as their examples use it.
 """
 
-from difftest.api.documented import documented_names
+from difftest.api.documented import CLASSIC, documented_names
 
 _OTHERS = {
     "nki": """
@@ -28,6 +28,9 @@ _OTHERS = {
 }
 
 DOCUMENTED = {
-    module: [*(one.name for one in documented_names() if one.module == module), *names.split()]
+    module: [
+        *(one.name for one in documented_names(CLASSIC) if one.module == module),
+        *names.split(),
+    ]
     for module, names in _OTHERS.items()
 }

@@ -163,7 +163,12 @@ REFUSED = [
         "nl.shared_constant has at least one element",
         "shape (0, 3)",
     ),
-    ("a masked seed", lambda: nl.random_seed(1, mask=True), "argument 'mask' is not", "True"),
+    (
+        "a seed masked by indices",
+        lambda: nl.random_seed(1, mask=nl.arange(2)[None, :] < 1),
+        "nl.random_seed has no tile that a mask could range over",
+        "indices of shape [1, 2]",
+    ),
 ]
 
 

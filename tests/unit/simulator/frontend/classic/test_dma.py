@@ -143,18 +143,6 @@ REFUSED = [
         "'x' (str)",
     ),
     (
-        "a masked load of indices",
-        lambda: nl.load(hbm(4, 4)[rows(), X], mask=X < 2),
-        "nl.load of a tile of indices takes no mask here",
-        "Mask",
-    ),
-    (
-        "a masked store to indices",
-        lambda: nl.store(hbm(4, 4)[rows(), X], sbuf(4, 4), mask=X < 2),
-        "nl.store to a tile of indices takes no mask here",
-        "Mask",
-    ),
-    (
         "a transposed load of indices",
         lambda: nl.load_transpose2d(hbm(4, 4)[rows(), X]),
         "nl.load_transpose2d takes no tile of indices",

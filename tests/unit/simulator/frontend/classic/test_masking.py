@@ -13,7 +13,8 @@ from difftest.simulator import KernelError, NkiError, OutOfBoundsError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.frontend.classic.masking import as_mask, mask_box, restrict
+from difftest.simulator.frontend.classic.masking import as_mask
+from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.trace import Space
 from tests.unit.simulator.on_tiles import normal, on_tiles
 from tests.unit.simulator.stored import stored
@@ -385,8 +386,3 @@ def test_a_masked_reduction_of_one_of_two_free_axes():
     expected = np.zeros((4, 2), np.float32)
     expected[1:, 0] = CUBE[1:, 0, 1:].sum(1)
     assert_array_equal(on_tiles(into_zeros, CUBE), expected)
-
-
-def test_a_reduction_over_a_triangle_is_not_modelled():
-    with pytest.raises(NotImplementedError, match="mask that is not a rectangle"):
-        on_tiles(lambda t: nl.sum(t, axis=1, mask=X <= P), DATA)

@@ -10,7 +10,6 @@ from difftest.simulator import (
     KernelError,
     LimitError,
     NkiError,
-    NotModelledError,
     ShapeError,
     UnwrittenError,
 )
@@ -61,8 +60,8 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
                 tile((4, 8)),
                 perf_mode=nisa.matmul_perf_mode.double_row,
             ),
-            NotModelledError,
-            "perf_mode",
+            KernelError,
+            "both operands are of float8",
         ),
         (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "a tensor as dst"),
         (lambda: nisa.tensor_copy([1], tile((2, 2))), KernelError, "a tile as dst"),

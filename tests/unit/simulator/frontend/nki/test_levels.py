@@ -31,6 +31,12 @@ def selected(*arguments, **keywords):
     return out
 
 
+def looped(register):
+    """The loop of the older parser."""
+    while register:
+        pass
+
+
 IN_WORDS = {
     "a buffer named by a string": lambda: nl.ndarray((2, 2), nl.float32, buffer="psum"),
     "buffer=None": lambda: nl.ndarray((2, 2), nl.float32, buffer=None),
@@ -44,6 +50,7 @@ IN_WORDS = {
     "nl.ndarray with an address in HBM": lambda: nl.ndarray(
         (2, 2), nl.float32, buffer=nl.private_hbm, address=(0,)
     ),
+    "while with a register": lambda: looped(nisa.register_alloc(0)),
     "nl.rsqrt of a tile in PSUM": lambda: nl.rsqrt(tile((2, 2), buffer=nl.psum)),
 }
 """The rows that are no names: what uses them."""

@@ -12,6 +12,10 @@ def test_a_number_is_the_member():
     assert member_of(dge_mode, 3, "dma_copy") is dge_mode.none
 
 
+def test_so_is_a_string():
+    assert member_of(matmul_perf_mode, "double_row", "nc_matmul") is matmul_perf_mode.double_row
+
+
 @pytest.mark.parametrize(
     ("kind", "value"), [(dge_mode, 9), (dge_mode, True), (matmul_perf_mode, 0), (dge_mode, 3.0)]
 )

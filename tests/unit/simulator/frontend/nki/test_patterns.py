@@ -101,8 +101,16 @@ def test_a_pattern_addresses_storage_whatever_the_view():
         (lambda x: x.ap([32, 16]), KernelError, "[stride, count] pairs"),
         (lambda x: x[:, 8:].ap([[32, 16], [1, 4]], offset=0), KernelError, "whole tensor"),
         (lambda x: x.ap([[32, 16], [1, 4]], scalar_offset=x, vector_offset=x), KernelError, "both"),
-        (lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=x[0, 0]), DtypeError, "holds integers"),
-        (lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=3), KernelError, "tensor of integers"),
+        (
+            lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=x[0, 0], indirect_dim=1),
+            DtypeError,
+            "holds integers",
+        ),
+        (
+            lambda x: x.ap([[32, 1], [1, 4]], scalar_offset=3, indirect_dim=1),
+            KernelError,
+            "tensor of integers",
+        ),
     ],
 )
 def test_a_wrong_pattern_is_an_error(compute, kind, text):

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator import Engine, Space
-from difftest.simulator.dtypes import FLOAT32, FLOATS, is_float, is_integer
+from difftest.simulator import TRN2, TRN3, Engine, Space
+from difftest.simulator.dtypes import (
+    FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
+    FLOAT32,
+    FLOATS,
+    is_float,
+    is_integer,
+)
 from difftest.simulator.instructions.activation import BIAS_DTYPES
 from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.matmul import MATMUL_DTYPES
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import (
     CLASSIC_COMMANDS,
@@ -213,8 +221,10 @@ def dropout(d: Drawing) -> DrawnCall:
 def nc_matmul(d: Drawing) -> DrawnCall:
     depth = d.pick((1, 3, 32, 128))
     columns, rows = d.pick((1, 4, 128)), d.pick((1, 5, 512))
-    stationary = d.tile("stationary", (depth, columns))
-    moving = d.tile("moving", (depth, rows))
+    ocp = FLOAT8_E4M3FN in d.forced.values()  # of NeuronCore-v4 and today's dialect
+    dtypes = [one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)]
+    stationary = d.tile("stationary", (depth, columns), dtype=d.dtype("stationary", dtypes))
+    moving = d.tile("moving", (depth, rows), dtype=d.dtype("moving", dtypes))
     accumulate = d.flag()
     dst = d.tile("dst", (columns, rows), written=accumulate)
     tiled = (d.pick(((), (0, 0))), (128, 128))
@@ -232,9 +242,10 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"stationary": stationary, "moving": moving},
-        (accumulate, *placement),
+        (accumulate, *placement, "none"),
         {"dst": dst},
-        spell,
+        None if ocp else spell,
+        machine=TRN3 if ocp else TRN2,
     )
 
 

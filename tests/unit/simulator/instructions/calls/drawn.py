@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.simulator import TRN2, Engine, Machine, Space, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import DTYPES, INTEGERS, MX_NAMES, TFLOAT32, from_bits, is_float
+from difftest.simulator.dtypes import DTYPES, INTEGERS, NKI_NAMES, TFLOAT32, from_bits, is_float
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
@@ -36,6 +36,8 @@ BUFFERS = {
     Space.PSUM: nl.psum,
 }
 ENGINES = {engine: getattr(nisa.engine, engine.value, None) for engine in Engine}
+NEWER_DTYPES = tuple(dtype for dtype in NKI_NAMES.values() if dtype not in DTYPES)
+"""The dtypes that today's dialect alone has."""
 WIDE_ULPS = 16
 """Units in the last place between two computations of one curved function (activation alone)."""
 
@@ -61,14 +63,14 @@ class Operand:
     """The part of it that the call takes: of an indirect operand, the index."""
 
     @property
-    def is_packed(self) -> bool:
-        """Whether it is of an MX dtype, whose bits no kernel can load or return."""
-        return self.dtype in MX_NAMES.values()
+    def is_newer(self) -> bool:
+        """Whether it is of a dtype that no classic kernel can load or return."""
+        return self.dtype in NEWER_DTYPES
 
     @property
     def array(self) -> Any:
-        """The values as a host keeps them; zeros of a packed dtype, which it cannot make."""
-        if self.is_packed:
+        """The values as a host keeps them; zeros of a newer dtype, which it cannot make."""
+        if self.is_newer:
             return np.zeros(np.shape(self.values), np.uint8)
         if self.dtype == TFLOAT32:
             return np.asarray(self.values, np.float32).view(TFLOAT32)
@@ -141,7 +143,7 @@ class DrawnCall:
             record, operands, self.options, dst=dst, others=tuple(others), engine=self.engine
         )
         given = [name for name in names if getattr(tiles, name) is not None]
-        return [(name, getattr(tiles, name)) for name in given if not self.role(name).is_packed]
+        return [(name, getattr(tiles, name)) for name in given if not self.role(name).is_newer]
 
     def _spell(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
         names = [role.name for role in self.record.destinations]
@@ -160,7 +162,7 @@ def _spelled(dtype: np.dtype[Any]) -> Any:
 
 def _place(tensor: Any, operand: Operand) -> Any:
     """The operand in its buffer, with its values if it holds them."""
-    if operand.is_packed:
+    if operand.is_newer:
         core = current()
         tile = core.tile.whole(core.allocate(tensor.shape, operand.dtype, operand.space))
         return gate.issue(memset, (0,), (tuple(tensor.shape),), dst=tile)

@@ -6,6 +6,7 @@ import dataclasses
 
 from difftest.simulator import (
     TRN1,
+    TRN3,
     BufferError,
     DtypeError,
     Engine,
@@ -127,7 +128,15 @@ limit(
 
 def product(depth=(32, 32), columns=32, rows=8, position=(), size=(), dst=None, **given):
     operands = {"stationary": tile(depth[0], columns), "moving": tile(depth[1], rows)}
-    return Use(operands, (False, position, size), dst, **given)
+    return Use(operands, (False, position, size, "none"), dst, **given)
+
+
+def in_float8(first="float8_e4m3", second="float8_e5m2", pairs=(), size=(), **given):
+    shapes = (32, *pairs, 16), (32, *pairs, 8)
+    dtypes = (first, second)
+    left, right = (Tensor(shape, one) for shape, one in zip(shapes, dtypes, strict=True))
+    options = (False, (0, 0) if size else (), size, "double_row" if pairs else "none")
+    return Use({"stationary": left, "moving": right}, options, **given)
 
 
 limit(
@@ -137,6 +146,38 @@ limit(
     product((32, 31)),
     ShapeError,
     "32 and 31 partitions",
+)
+limit(
+    "nc_matmul",
+    "_float8",
+    in_float8("float8_e4m3fn", machine=TRN3),
+    in_float8("float8_e4m3fn"),
+    DtypeError,
+    "float8_e4m3fn on NeuronCore-v4",
+)
+limit(
+    "nc_matmul",
+    "_float8",
+    in_float8("float8_e4m3fn", machine=TRN3),
+    in_float8("float8_e4m3fn", "float8_e4m3", machine=TRN3),
+    DtypeError,
+    "does not mix",
+)
+for illegal, text in (
+    (in_float8(pairs=(2,), machine=TRN1), "needs NeuronCore-v3"),
+    (in_float8("bfloat16", pairs=(2,)), "both operands are of float8"),
+    (in_float8(pairs=(4,)), "the first free dimension of both operands is 2"),
+    (in_float8(pairs=(2,), size=(32, 64)), "does not go with column tiling"),
+):
+    legal = in_float8(pairs=(2,), size=(32, 128))
+    limit("nc_matmul", "_double_row", legal, illegal, KernelError, text)
+limit(
+    "nc_matmul",
+    "_free_sizes",
+    product(rows=4096, machine=TRN3),
+    product(rows=4097, machine=TRN3),
+    LimitError,
+    "moving operand is at most 4096",
 )
 limit(
     "nc_matmul",

@@ -96,16 +96,16 @@ def run_spelled(call: DrawnCall) -> list[Any]:
         tiles = SimpleNamespace(**{**tensors, **made})
         SPELLINGS[record.name](tiles, options)
         names = [role.name for role in record.destinations if role.name in made]
-        return tuple(_returned(made[name]) for name in names if not held[name].is_packed)
+        return tuple(_returned(made[name]) for name in names if not held[name].is_newer)
 
     arrays = [one.array for one in held.values()]
     return list(launch(kernel, arrays, machine=call.machine).outputs)
 
 
 def _place(tensor: Any, operand: Operand) -> Any:
-    """The operand in its buffer, with its values if it holds them; zeros of a packed dtype."""
+    """The operand in its buffer, with its values if it holds them; zeros of a newer dtype."""
     made = nl.ndarray(tensor.shape, operand.dtype, buffer=BUFFERS[operand.space])
-    if operand.is_packed:
+    if operand.is_newer:
         zeros = made if operand.space in (Space.SBUF, Space.PSUM) else None
         assert zeros is not None, "MX tensors of these calls lie on chip"
         nisa.memset(zeros, 0)

@@ -10,12 +10,10 @@ import numpy as np
 
 from difftest.simulator import TRN2, Engine, Machine, Space, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import MX_NAMES, NAMES
+from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, Instruction
-
-DTYPE_NAMES = {**NAMES, **MX_NAMES}
 
 
 class Tensor(NamedTuple):
@@ -31,7 +29,7 @@ class Tensor(NamedTuple):
     def made(self) -> Any:
         """The tile, in the launch that is running; nothing of it is written."""
         core = current()
-        tile = core.tile.whole(core.allocate(self.shape, DTYPE_NAMES[self.dtype], self.space))
+        tile = core.tile.whole(core.allocate(self.shape, NKI_NAMES[self.dtype], self.space))
         if self.indexed:
             places = Tensor(self.indexed, "int32").made()
             return IndirectTile(tile, (places, *(0 for _ in self.shape[1:])))
@@ -62,7 +60,7 @@ class Use:
         def kernel() -> None:
             operands = tuple(_made(self.operands[role.name]) for role in record.operands)
             dst, *others = (_made(one) for one in (self.dst, *self.others))
-            dtype = None if self.dtype is None else np.dtype(NAMES[self.dtype])
+            dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
             machine, engine = current().machine, self.engine
             calls.append(
                 check(machine, record, operands, self.options, dst, tuple(others), dtype, engine)

@@ -1,0 +1,365 @@
+"""An instruction under a mask: the smaller instruction that the compiler issues in its place.
+
+A mask does no work on the hardware: "All APIs accept an optional mask", and the compiler skips the
+instruction or issues it on a smaller tile (AWS ``nki.api.shared.rst`` at tag v2.26.0, "NKI API
+Masking"). So the operands are cut to the box that holds the mask. What is not a box is what the
+compiler would need several instructions for: here it is one, and the record says what an element
+of its result follows from (:class:`~difftest.simulator.instructions.record.Reach`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.index import Index
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.record import Call, DType, Instruction, Reach, Walk
+from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
+from difftest.simulator.instructions.writing import immutable
+from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.tile import Tile, padded
+from difftest.simulator.trace import Engine
+from difftest.simulator.views import adjacent
+from difftest.simulator.walk import Axis, leaves
+
+T = TypeVar("T", bound=Tile)
+Box = tuple[slice, ...]
+Mask = Callable[[Shape], "Array | bool"]
+"""A mask's bools over a shape; True or False where they are all the same."""
+
+
+class Part(NamedTuple):
+    """What a mask leaves of an instruction: a box of what it walks, and the mask in it."""
+
+    walk: Walk
+    box: Box
+    inner: Array
+
+
+def issue_masked(
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    mask: Mask,
+    dst: Any = None,
+    others: tuple[Tile | None, ...] = (),
+    dtype: DType | None = None,
+    engine: Engine = Engine.UNKNOWN,
+) -> Any:
+    """Run what a mask leaves of an instruction, and return its whole first destination.
+
+    Parameters are those of :func:`difftest.simulator.instructions.gate.issue`. The rules of the
+    record hold though the mask leaves nothing.
+
+    Raises
+    ------
+    NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
+    """
+    core = current()
+    call = gate.prepare(core, instruction, operands, options, dst, others, dtype, engine)
+    walk = _walk(call, dst, operands)
+    chosen = mask(walk.shape)
+    if chosen is True:
+        return gate.issue(
+            instruction, operands, options, dst=dst, others=others, dtype=dtype, engine=engine
+        )
+    whole = gate.new_tile(core, call) if dst is None else dst
+    for target in (whole, *others):
+        _leave_out(target)
+    if isinstance(chosen, bool) or not chosen.any():
+        return whole
+    chosen = chosen.reshape(walk.walked)
+    if engine is not Engine.UNKNOWN:
+        engine = call.engine
+    anywhere = instruction.reach(call) is Reach.TILE
+    if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
+        gate.issue(
+            instruction, operands, options, dst=whole, others=others, engine=engine, where=chosen
+        )
+        return whole
+    part = _part(instruction, walk, chosen)
+    if not instruction.in_place and any(
+        isinstance(one, Tile) and _is_scattered(one, role.name, walk)
+        for role, one in zip(instruction.operands, operands, strict=True)
+    ):
+        part = _uncut(walk, chosen)
+    cut = tuple(
+        _cut(operand, role.name, part, whole_rows=role.whole_rows)
+        for role, operand in zip(instruction.operands, operands, strict=True)
+    )
+    into = _cut_result(call, whole, part)
+    further = tuple(
+        None if other is None else _cut(other, role.name, part, whole_rows=True)
+        for role, other in zip(instruction.destinations[1:], others, strict=False)
+    )
+    rows = np.arange(walk.walked[0])[part.box[0]]
+    with registers_of(core, rows if others else None):
+        _issue_part(core, call, options, part, cut, into, further, engine)
+    return whole
+
+
+def _issue_part(
+    core: Core,
+    call: Call,
+    options: tuple[Any, ...],
+    part: Part,
+    cut: tuple[Any, ...],
+    into: Tile,
+    further: tuple[Tile | None, ...],
+    engine: Engine,
+) -> None:
+    """The instruction on operands and destinations that were cut to the mask's box."""
+    instruction, inner = call.instruction, part.inner
+    computed, where = None, None
+    if not inner.all():
+        small = gate.prepare(core, instruction, cut, options, into, further, None, engine)
+        _need_box(call, part)
+        where = _where(call, part)
+        reach = instruction.reach(call)
+        if reach is Reach.AXES:
+            computed = by_axes(small, cut, inner)
+        elif reach is Reach.ROW:
+            computed = by_row(small, cut, inner)
+        elif not instruction.in_place:
+            computed = by_element(small, cut, into, part.walk.axes, inner)
+    gate.issue(
+        instruction,
+        cut,
+        options,
+        dst=into,
+        others=further,
+        engine=engine,
+        where=where,
+        computed=computed,
+    )
+
+
+def _need_box(call: Call, part: Part) -> None:
+    """A mask of several instructions' axes at once is a box."""
+    axes = part.walk.axes.get("dst")
+    if axes is not None and len(axes) < len(part.walk.walked):
+        raise KernelError(
+            f"{call.name} takes a mask that is a box over its axes",
+            happened=f"{call.name} got a mask that is no box",
+            received=f"a mask over {list(part.walk.walked)} that is none",
+            limit="comparisons that each limit one axis",
+            remedy="issue the instruction once for each part",
+        )
+
+
+# -- what the mask ranges over ---------------------------------------------------------------------
+
+
+def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
+    """The result's shape, a reduction's operand's, or what the record says."""
+    instruction = call.instruction
+    if instruction.walk is not None:
+        return instruction.walk(call)
+    if instruction.reduced is not None:
+        first: Tile = operands[0]
+        shape = first.tile_shape()
+    elif dst is None:
+        shape = call.result.shape
+    elif isinstance(dst, IndirectTile) or dst.in_hbm:
+        shape = _loaded(dst.shape)
+    else:
+        shape = dst.tile_shape()
+    return Walk(shape, shape, {})
+
+
+def _loaded(shape: Shape) -> Shape:
+    """A shape of HBM with at least two dimensions, as a tile's."""
+    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
+
+
+def _part(instruction: Instruction, walk: Walk, chosen: Array) -> Part:
+    box = mask_box(chosen)
+    assert box is not None
+    if instruction.counts_places:
+        box = (box[0], *(slice(0, size) for size in walk.walked[1:]))
+    return Part(walk, box, chosen[box])
+
+
+def _uncut(walk: Walk, chosen: Array) -> Part:
+    """All of what the mask walks, for operands of which no box is a pattern."""
+    return Part(walk, tuple(slice(0, size) for size in walk.walked), chosen)
+
+
+def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
+    """Whether a tile has as many elements as are walked, in another shape that no pattern has."""
+    axes = walk.axes.get(role)
+    full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes)
+    shape = tile.shape if tile.in_hbm else tile.tile_shape()
+    if shape == full or math.prod(shape) != math.prod(full):
+        return False
+    return tile.pattern.reshape(full) is None
+
+
+def mask_box(mask: Array) -> Box | None:
+    """The smallest box that holds a mask's true elements; None if there are none."""
+    if not mask.any():
+        return None
+    box = []
+    for axis in range(mask.ndim):
+        others = tuple(k for k in range(mask.ndim) if k != axis)
+        true = np.flatnonzero(mask.any(axis=others))
+        box.append(slice(int(true[0]), int(true[-1]) + 1))
+    return tuple(box)
+
+
+def _leave_out(target: Any) -> None:
+    """Note that a mask leaves elements of a destination out."""
+    if target is None:
+        return
+    tile: Tile = target.base if isinstance(target, IndirectTile) else target
+    if not tile.storage.mutable:
+        raise immutable(tile)  # also where the mask leaves nothing to write
+    if not tile.in_hbm:
+        tile.storage.leave_out()
+
+
+def _where(call: Call, part: Part) -> Array:
+    """Which elements of the cut first destination are written."""
+    inner = part.inner
+    if call.instruction.reduced is not None:
+        axes = call.instruction.reduced(call)
+        kept: Array = inner.any(axis=axes) if axes else inner
+        return kept.reshape(_small_result(call, part))
+    return inner.transpose(part.walk.axes["dst"]) if part.walk.axes else inner
+
+
+# -- operands and destinations inside the box ------------------------------------------------------
+
+
+def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool) -> Any:
+    """The part of an operand or a further destination that the mask leaves."""
+    box, covered = part.box, part.walk.walked
+    if isinstance(operand, Index):
+        return _cut_index(operand, box, covered)
+    if not isinstance(operand, Tile):
+        return operand
+    if role in part.walk.axes:
+        axes = part.walk.axes[role]
+        box, covered = tuple(box[k] for k in axes), tuple(covered[k] for k in axes)
+    elif whole_rows:
+        shape = operand.tile_shape()
+        box, covered = (box[0], *(slice(0, size) for size in shape[1:])), shape
+    return restrict(operand, box, covered)
+
+
+def _cut_result(call: Call, whole: Tile, part: Part) -> Tile:
+    """The part of the first destination that the mask leaves."""
+    if part.walk.axes or call.instruction.reduced is None:
+        return restrict(whole, *_projected(part, "dst"))
+    box = _result_box(call, part.box)
+    return restrict(whole, box, call.result.shape)
+
+
+def _projected(part: Part, role: str) -> tuple[Box, Shape]:
+    axes = part.walk.axes.get(role)
+    if axes is None:
+        return part.box, part.walk.walked
+    return tuple(part.box[k] for k in axes), tuple(part.walk.walked[k] for k in axes)
+
+
+def _result_box(call: Call, box: Box) -> Box:
+    """What a box of the data leaves of a result that lacks some of their axes."""
+    assert call.instruction.reduced is not None
+    axes, shape = call.instruction.reduced(call), call.result.shape
+    if len(shape) == len(box):
+        return tuple(
+            slice(0, size) if axis in axes else box[axis] for axis, size in enumerate(shape)
+        )
+    kept = [cut for axis, cut in enumerate(box) if axis not in axes]
+    return (*kept, *(slice(0, size) for size in shape[len(kept) :]))
+
+
+def _small_result(call: Call, part: Part) -> Shape:
+    """The shape of :func:`_where`: 1 where all of an axis follows from the others."""
+    assert call.instruction.reduced is not None
+    axes = call.instruction.reduced(call)
+    if not axes:
+        return part.inner.shape
+    box, shape = _result_box(call, part.box), call.result.shape
+    if len(shape) == len(part.box):
+        return tuple(1 if axis in axes else cut.stop - cut.start for axis, cut in enumerate(box))
+    kept = [size for axis, size in enumerate(part.inner.shape) if axis not in axes]
+    return (*kept, *(1 for _ in shape[len(kept) :]))
+
+
+def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
+    """The part of an affine expression over the instruction's last axes."""
+    box, covered = box[len(box) - index.ndim :], covered[len(covered) - index.ndim :]
+    start, shape = index.start, []
+    for cut, size, have, step in zip(box, covered, index.shape, index.steps, strict=True):
+        low, high = (cut.start, cut.stop) if have == size else (0, have)
+        start += low * step
+        shape.append(high - low)
+    return type(index)(tuple(shape), start, index.steps)
+
+
+def restrict(tile: T, box: Box, full: Shape) -> T:
+    """The part of an operand that an instruction of shape ``full``, cut to ``box``, touches.
+
+    Dimensions of size 1 broadcast and stay whole. A tile that left its tensor may be inside now.
+
+    Raises
+    ------
+    ShapeError : the operand has as many elements as the instruction in another shape, in which
+        they are not adjacent.
+    """
+    if all(cut == slice(0, size) for cut, size in zip(box, full, strict=True)):
+        return tile
+    shape = tile.tile_shape() if not tile.in_hbm else tile.shape
+    axes_there = _aligned(len(shape), len(full))
+    fits = len(axes_there) == len(shape) and all(
+        extent in (1, full[k]) for extent, k in zip(shape, axes_there, strict=True)
+    )
+    if not fits and math.prod(shape) == math.prod(full):
+        # The mask names elements by their place in the instruction's shape.
+        tile.check_bounds()
+        tile = tile.derive(adjacent(tile, full), 0)
+        shape, axes_there = full, tuple(range(len(full)))
+    elif len(axes_there) < len(shape):
+        raise ShapeError(
+            "a masked instruction's operands have its shape, or repeat in it",
+            happened=f"an operand does not fit the mask of an instruction of shape {list(full)}",
+            received=f"{tile!r} in an instruction of shape {list(full)}",
+        )
+    strides = padded(tile, tile.strides, len(shape))
+    box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
+    offset = tile.offset
+    lows = []
+    extents = []
+    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
+        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
+        lows.append(low)
+        extents.append(high - low)
+        offset += low * stride
+    axes = None
+    if tile.axes is not None:
+        axes = tuple(_moved(axis, padded(tile, axis.steps, len(shape)), lows) for axis in tile.axes)
+        if not any(leaves(axis, tuple(extents)) for axis in axes):
+            axes = None
+    partition = tile.partition_axis if tile.in_hbm else 0
+    pattern = Pattern(offset, tuple(extents), strides)
+    return type(tile)(tile.storage, pattern, partition, tile.dtype, axes)
+
+
+def _aligned(ndim: int, of: int) -> tuple[int, ...]:
+    """The instruction's axes that an operand's are: the partitions first, the others last."""
+    return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
+
+
+def _moved(axis: Axis, steps: Shape, lows: list[int]) -> Axis:
+    start = axis.start + sum(step * low for step, low in zip(steps, lows, strict=True))
+    return Axis(axis.size, start, steps)

@@ -1,0 +1,81 @@
+"""``nc_matmul`` with ``perf_mode=double_row``, and on tiles of the PE array."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN1, TRN2, TRN3, KernelError, LimitError, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.timing.tensor_engine import matmul
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored
+
+DOUBLE_ROW = nisa.matmul_perf_mode.double_row
+RANDOM = np.random.default_rng(0)
+LEFT = RANDOM.integers(-4, 5, (128, 2, 16)).astype(ml_dtypes.float8_e4m3)
+RIGHT = RANDOM.integers(-4, 5, (128, 2, 5, 8)).astype(ml_dtypes.float8_e5m2)
+PRODUCT = np.einsum(
+    "pkm,pkij->mij", LEFT.astype(np.float32), RIGHT.astype(np.float32), optimize=True
+)
+
+
+def multiplied(x, y, **options):
+    """A product of 256 rows in PSUM."""
+    result = nl.ndarray((16, 40), nl.float32, buffer=nl.psum)
+    for _ in range(2):
+        nisa.nc_matmul(result, x, y, perf_mode=DOUBLE_ROW, **options)
+    return result
+
+
+def test_each_partition_has_two_rows_of_the_contraction():
+    result = on_nki_tiles(multiplied, LEFT, RIGHT)
+    assert_array_equal(result.reshape(PRODUCT.shape), 2 * PRODUCT)  # the second one adds
+
+
+def test_a_row_of_the_pe_array_is_no_hindrance():
+    half = on_nki_tiles(
+        lambda x, y: multiplied(x, y, tile_position=(64, 0), tile_size=(64, 128)),
+        LEFT[:64],
+        RIGHT[:64],
+    )
+    whole = on_nki_tiles(multiplied, LEFT[:64], RIGHT[:64])
+    assert_array_equal(half, whole)
+
+
+def test_its_cost_is_that_of_half_the_rows():
+    """256 rows of the contraction in the time of 128."""
+
+    def kernel(x, y):
+        return stored(multiplied(nl.load(x), nl.load(y)))
+
+    event = next(e for e in launch(kernel, [LEFT, RIGHT]).trace.events if e.opcode == "nc_matmul")
+    work = matmul(event, TRN2)
+    assert (work.passes, work.rows, work.flops) == (1, 40, 2 * 256 * 16 * 40)
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "machine"),
+    [((32, 0), (64, 128), TRN2), ((0, 0), (96, 128), TRN2), ((0, 0), (32, 128), TRN1)],
+)
+def test_a_tile_of_the_pe_array_starts_at_a_multiple_of_its_size(position, size, machine):
+    def compute(x):
+        result = nl.ndarray((16, 16), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(result, x, x, tile_position=position, tile_size=size)
+        return result
+
+    x = np.ones((32, 16), np.float32)
+    assert "multiple of its size" in raised(KernelError, compute, x, machine=machine)
+
+
+def test_on_neuroncore_v4_a_product_may_fill_psum():
+    def compute(x, y):
+        result = nl.ndarray((4, 4096), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(result, x, y)
+        return result
+
+    x, y = np.ones((8, 4), np.float32), np.ones((8, 4096), np.float32)
+    assert_array_equal(on_nki_tiles(compute, x, y, machine=TRN3), x.T @ y)
+    assert "at most 512" in raised(LimitError, compute, x, y)
