@@ -24,6 +24,7 @@ from conformance.code_blocks import Block, Page, blocks_of
 from conformance.documented_inputs import INPUTS
 from conformance.outcomes import FAILED, PASSED, Outcome
 from conformance.running import Limit, in_front_of_path, run
+from conformance.stand_ins import TARGET
 from conformance.table import place, section
 from difftest.host.installation import embedded_with_predictions
 
@@ -35,12 +36,16 @@ SOURCES = Path("nki", "deep-dives", "src")
 """Scripts that the deep dives include."""
 REFUSED = {"nki/examples/layout-violation.py": "partitions"}
 """Scripts that show what is not allowed, and a word of the error that must end them."""
+MACHINES = {"nki/deep-dives/src/mxfp-matmul/mx_toplevel.py": "trn3"}
+"""Scripts that tell their compiler a machine, by its flags: for the simulator it is a variable."""
 PAGES = Path("nki")
 FRAMEWORKS = Path(__file__).parent / "frameworks"
 """Stand-ins of the frameworks that bring tensors to a device."""
 OTHERS = ("library", "_templates", "_ext", "examples", "test", "scripts", "src")
 """Folders of the pages whose code blocks are not today's API: nki-library's, and what is run as
 scripts or tests."""
+_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
+"""Products of tiles are too small for threads, which wait for each other on a busy machine."""
 CLASSIC = (Path("general", "nki", "test"), Path("nki", "test"))
 """Tests of the classic dialect, one file an instruction or function: where v2.26.0 and v2.32.0
 have them."""
@@ -68,6 +73,7 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
     name = file.relative_to(checkout).as_posix()
     group = file.parent.relative_to(checkout).as_posix()
     command = [sys.executable, "-c", _COMMAND, "run", str(file)]
+    machine = {TARGET: MACHINES[name]} if name in MACHINES else {}
     path = os.pathsep.join(filter(None, (str(FRAMEWORKS), os.environ.get("PYTHONPATH"))))
     try:
         done = subprocess.run(
@@ -76,7 +82,7 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
             text=True,
             timeout=seconds,
             cwd=file.parent,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, **_THREADS, **machine, "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
         return Outcome(group, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s")

@@ -10,15 +10,17 @@ from __future__ import annotations
 import ast
 import builtins
 import io
+import linecache
 import os
 import re
 import symtable
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,8 @@ class Inputs:
     expected : what an array among ``names`` holds afterwards.
     calls : of the kernels that the block defines.
     raises : the block shows a misuse: a part of the error's text.
+    fault : what is wrong with the block itself, to stand beside its error.
+    saved_as : the page says to save the block under this name, and later blocks import it.
     machine : what it runs on.
     """
 
@@ -82,6 +86,8 @@ class Inputs:
     calls: Sequence[Call] = ()
     raises: str = ""
     machine: str = "trn2"
+    saved_as: str = ""
+    fault: str = ""
 
 
 class Fragment(Exception):
@@ -205,7 +211,7 @@ class Page:
     def _outcome(self, block: Block, seconds: float) -> Outcome:
         wanted = self.inputs.get(block.line, Inputs())
         try:
-            with limited(seconds, "it"), _quietly():
+            with limited(seconds, "it"), _quietly(), self._saved(block):
                 self._run(block, wanted)
         except Fragment as reason:
             return Outcome(block.page, block.name, SKIPPED, str(reason))
@@ -213,6 +219,8 @@ class Page:
             text = f"{type(error).__name__}: {error}"
             if wanted.raises and wanted.raises in text:
                 return Outcome(block.page, block.name, PASSED)
+            if wanted.fault:
+                text = f"{wanted.fault}: {text}"
             return Outcome(block.page, block.name, FAILED, text)
         if wanted.raises:
             return Outcome(block.page, block.name, FAILED, f"it did not raise {wanted.raises!r}")
@@ -227,9 +235,8 @@ class Page:
         arrays = {name: value.copy() for name, value in names.items() if _is_array(value)}
         space = self.prelude() | names | arrays
         needed = self._needed(block, {*space, *_bound(setup)})
-        trees = [*map(tree_of, needed), ast.parse(setup), tree]
-        code = [compile(_Asserts().visit(one), block.name, "exec") for one in trees]
-        if is_module(tree):
+        code = [_compiled(one) for one in (*needed, Block("setup", 0, setup), block)]
+        if is_module(tree) or any(map(self._runs_a_saved_block, (block, *needed))):
             _execute(code, space)
             if _is_all_definitions(tree) and not wanted.calls:
                 raise Fragment("it was loaded; the page gives its functions no inputs")
@@ -242,6 +249,31 @@ class Page:
         space["nki"].simulate(code_block)(**arrays)
         for name, expected in wanted.expected.items():
             compare(arrays[name], expected)
+
+    def _runs_a_saved_block(self, block: Block) -> bool:
+        """Whether it imports what the page says to save: then it calls kernels, and is none."""
+        names = {one.saved_as for one in self.inputs.values() if one.saved_as}
+        imports = [
+            one for one in ast.walk(ast.parse(block.text)) if isinstance(one, ast.ImportFrom)
+        ]
+        return any(one.module in names for one in imports)
+
+    @contextmanager
+    def _saved(self, block: Block) -> Iterator[None]:
+        """The modules that the page saved before ``block``, to be imported meanwhile."""
+        before = dict(sys.modules)
+        for one in self.blocks:
+            name = self.inputs[one.line].saved_as if one.line in self.inputs else ""
+            if name and one.line < block.line:
+                sys.modules[name] = ModuleType(name)
+                vars(sys.modules[name]).update(self.prelude())
+                exec(_compiled(one), vars(sys.modules[name]))
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - set(before):
+                if name in {one.saved_as for one in self.inputs.values()}:
+                    del sys.modules[name]
 
     def _needed(self, block: Block, known: set[str]) -> list[Block]:
         """The blocks before ``block`` that bind what it and they use, in the page's order.
@@ -271,6 +303,14 @@ def _bound(text: str) -> set[str]:
         return set()
     top = symtable.symtable(text, "block", "exec")
     return {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+
+
+def _compiled(block: Block) -> CodeType:
+    """The block's code; its lines are kept where errors and tracebacks look for them."""
+    tree = _Asserts().visit(ast.parse(block.text, block.name))
+    lines = block.text.splitlines(keepends=True)
+    linecache.cache[block.name] = (len(block.text), None, lines, block.name)
+    return compile(tree, block.name, "exec")
 
 
 def _execute(code: Sequence[CodeType], space: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ the operation that it names is. Values are seeded normal numbers.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -68,6 +69,10 @@ reg = nisa.register_alloc(3)
 temp, data = nl.zeros((1, 1), dtype=nl.float32), nl.ndarray((1, 8), nl.float32, nl.shared_hbm)
 nisa.dma_copy(data, nl.ones((1, 8), dtype=nl.float32))
 """
+
+
+_LIST = "it compares a shape, which is a tuple, with a list"
+_OLD = "it has the calls of NKI 0.1"
 
 
 def _scattered() -> Any:
@@ -173,7 +178,8 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             calls=[
                 Call(
                     "nonzero_with_count_kernel",
-                    (np.arange(1024, dtype=np.int32).reshape(128, 8) % 3,),
+                    (np.array([[0, 1, 1, 0, 0, 1, 0, 0]], np.int32),),
+                    np.array([[1, 2, 5, -1, -1, -1, -1, -1, 3]]),
                 )
             ]
         ),
@@ -183,6 +189,7 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         15: Inputs(calls=[Call("nki_tensor_add_kernel", (_HALF, _HALF), 2 * _HALF)]),
         99: Inputs(calls=[Call("example_kernel", (normal(512, 512, dtype=np.float16),))]),
         460: Inputs(setup=_TILES),
+        650: Inputs(fault="the page shows how it sees an Enum: a class that uses itself"),
         474: Inputs(setup=_TILES),
         670: Inputs(
             calls=[
@@ -203,11 +210,12 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     },
     "nki/get-started/quickstart-implement-run-kernel.rst": {
         138: Inputs(
+            saved_as="add_kernel",
             calls=[
                 Call(
                     "nki_tensor_add_kernel", (np.ones((4, 3), np.float16),) * 2, np.full((4, 3), 2)
                 )
-            ]
+            ],
         ),
     },
     f"{_ABOUT}index.rst": {
@@ -237,19 +245,24 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         43: Inputs(expected={"output": 1 / normal(256, 256)}),
         175: Inputs(calls=[Call("tensor_exp_kernel_", (normal(256, 512),), 1 / normal(256, 512))]),
         217: Inputs(
+            fault="its last tile is not cut, so that it takes multiples of 128 rows only",
             calls=[
                 Call("tensor_exp_kernel_", (normal(256, 64),), 1 / normal(256, 64)),
                 Call("tensor_exp_kernel_", (normal(300, 64),), 1 / normal(300, 64)),
-            ]
+            ],
         ),
     },
+    "nki/get-started/about/indexing-overview.rst": dict.fromkeys((23, 35), Inputs(fault=_LIST)),
     _APS: {
+        154: Inputs(fault="it passes ap two lists for one pattern"),
+        170: Inputs(fault="the page calls it pseudo-code"),
         201: Inputs(raises="partition"),
         289: Inputs(
             calls=[Call("scalar_dynamic_select", (normal(4, 128, 512),), normal(4, 128, 512)[3])]
         ),
         310: Inputs(
-            calls=[Call("scalar_dynamic_dma", (normal(512, 512),), normal(512, 512)[384:, :256])]
+            fault=_LIST,
+            calls=[Call("scalar_dynamic_dma", (normal(512, 512),), normal(512, 512)[384:, :256])],
         ),
         359: Inputs(calls=[Call("gather_rows", (_TILE,), _TILE[::2])]),
         384: Inputs(calls=[Call("indirect_vector_dynamic_dma", (_TILE,), _TILE[::2])]),
@@ -275,10 +288,11 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     },
     "nki/deep-dives/nki_perf_guide.rst": {
         573: Inputs(
+            fault="tiles do not broadcast, say the release notes of 0.3",
             setup="data = nl.ones((128, 512), nl.float32)\n"
-            "scale = bias = nl.ones((128, 1), nl.float32)"
+            "scale = bias = nl.ones((128, 1), nl.float32)",
         ),
-        916: Inputs({"in_tensor": normal(8192, 128, dtype=ml_dtypes.bfloat16)}),
+        916: Inputs({"in_tensor": normal(8192, 128, dtype=ml_dtypes.bfloat16)}, fault=_OLD),
     },
     "nki/guides/how-to-scheduling-apis.rst": {
         23: Inputs(
@@ -302,7 +316,7 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         ),
     },
     _TUTORIAL: {
-        40: _product(128, 128, 512),
+        40: replace(_product(128, 128, 512), saved_as="multiply_kernel"),
         203: _product(256, 256, 1024),
         360: _product(256, 256, 1024),
         486: _product(256, 256, 1024),
@@ -313,15 +327,17 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         107: Inputs(setup=_COUNT),
         116: Inputs(setup=_COUNT),
         504: Inputs(raises="memset"),
-        574: Inputs(setup="dst = nisa.register_alloc()", raises="imm"),
+        574: Inputs(setup="dst = nisa.register_alloc()"),
+        1331: Inputs(fault=_OLD),
         1102: Inputs({"a": normal(128, 64)}),
         1144: Inputs({"num_512_tiles_cur_section": 2, "p_k": 128, "n_k": 64, "sca": 0}),
         1201: Inputs(
+            fault=_LIST,
             calls=[
                 Call(
                     "indirect_scalar_dynamic_dma", (normal(512, 512),), normal(512, 512)[384:, :256]
                 )
-            ]
+            ],
         ),
         1263: Inputs(calls=[Call("indirect_vector_dynamic_dma", (_TILE,), _TILE[::2])]),
         **{

@@ -84,6 +84,6 @@ TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)
 
 TRN3 = Machine(name="trn3", nc_version=4, sbuf_partition_bytes=256 * KIB)
 """NeuronCore-v4; SBUF 32 MiB, PSUM 2 MiB as before (ARCH4). What the compiler keeps of SBUF is
-assumed to be as on the others. There is no timing data for it."""
+assumed to be as on the others."""
 
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}

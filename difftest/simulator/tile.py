@@ -15,7 +15,7 @@ import numpy as np
 from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
-from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError
+from difftest.simulator.errors import KernelError, NkiError, ShapeError, UnwrittenError
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
@@ -29,7 +29,8 @@ class Tile:
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
-    away. ``axes`` is set only while the pattern leaves its tensor.
+    away. ``axes`` is set only while the pattern leaves its tensor: how that was walked, or the
+    error that any use raises.
     """
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
@@ -44,7 +45,7 @@ class Tile:
         pattern: Pattern,
         partition_axis: int | None,
         dtype: DType | None = None,
-        axes: tuple[Axis, ...] | None = None,
+        axes: tuple[Axis, ...] | NkiError | None = None,
     ) -> None:
         self.storage = storage
         self.pattern = pattern
@@ -155,6 +156,8 @@ class Tile:
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
+        if isinstance(self.axes, NkiError):
+            raise self.axes
         if self.axes is not None:
             raise indexing.out_of_bounds(self, self.axes)
 

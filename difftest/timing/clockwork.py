@@ -6,8 +6,9 @@ instruction costs is in :mod:`difftest.timing.costs`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
@@ -184,52 +185,48 @@ TRN2 = Clockwork(
     hbm_bandwidth=measured(424.0, "TRACE: 16 DMA engines, 413 to 426"),
 )
 
-_OLD = "no trace of this machine: trn2's figure"
+_UNTRACED = "no trace of this machine: trn2's figure"
 
 
-def _older(figure: Figure) -> Figure:
-    return assumed(figure.value, _OLD)
+def _assumed(value: Any) -> Any:
+    """A figure of trn2, or a dictionary of such, for a machine of which there is none."""
+    if isinstance(value, Figure):
+        return assumed(value.value, _UNTRACED)
+    if isinstance(value, dict):
+        return {key: _assumed(figure) for key, figure in value.items()}
+    return value
 
 
-TRN1 = Clockwork(
+_AS_TRN2 = replace(TRN2, **{one.name: _assumed(getattr(TRN2, one.name)) for one in fields(TRN2)})
+
+TRN1 = replace(
+    _AS_TRN2,
     clocks={
         Engine.TENSOR: documented(2.8, "ARCH2"),
         Engine.VECTOR: documented(1.12, "ARCH2"),
         Engine.SCALAR: documented(1.4, "ARCH2"),
         Engine.GPSIMD: documented(1.4, "ARCH2"),
     },
-    preamble=_older(TRN2.preamble),
-    postamble=_older(TRN2.postamble),
-    long_postamble=_older(TRN2.long_postamble),
-    long_kernel=_older(TRN2.long_kernel),
-    latency_overhead=_older(TRN2.latency_overhead),
-    final_wait=_older(TRN2.final_wait),
-    final_waits=_older(TRN2.final_waits),
-    trigger=_older(TRN2.trigger),
     generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
     generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
-    dma_lead=_older(TRN2.dma_lead),
-    dma_read=_older(TRN2.dma_read),
-    dma_tail=_older(TRN2.dma_tail),
-    dma_minimum=_older(TRN2.dma_minimum),
-    descriptor=_older(TRN2.descriptor),
     bandwidth=documented(17.0, "DMA: effective, of one engine"),
-    element_write=_older(TRN2.element_write),
-    transpose_share=_older(TRN2.transpose_share),
-    row_overhead=_older(TRN2.row_overhead),
-    row_overhead_fp32=_older(TRN2.row_overhead_fp32),
-    drain=_older(TRN2.drain),
-    load_weights={key: _older(figure) for key, figure in _WEIGHTS.items()},
-    weights_interval={key: _older(figure) for key, figure in _WEIGHTS_INTERVAL.items()},
-    throttle_window=_older(TRN2.throttle_window),
     throttle_slowdown=assumed(1.0, "EXPLORER describes throttling for trn2 and later"),
-    warm_share=_older(TRN2.warm_share),
-    cold_share=_older(TRN2.cold_share),
-    table_load=_older(TRN2.table_load),
     hbm_bandwidth=documented(272.0, "DMA: 16 engines of 17"),
 )
 
-_CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2}
+TRN3 = replace(
+    _AS_TRN2,
+    clocks={
+        Engine.TENSOR: documented(2.4, "ARCH4"),
+        Engine.VECTOR: documented(1.2, "ARCH4"),
+        Engine.SCALAR: documented(1.2, "ARCH4"),
+        Engine.GPSIMD: documented(1.2, "ARCH4"),
+    },
+    bandwidth=documented(33.0, "DMA: effective, of one engine"),
+    hbm_bandwidth=documented(528.0, "DMA: 16 engines of 33"),
+)
+
+_CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2, "trn3": TRN3}
 
 
 def clockwork(machine: Machine) -> Clockwork:

@@ -5,10 +5,10 @@ A row gives, for N elements a partition,
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
 
-The rows are data (``data/costs.csv``), each with its evidence and source. Of trn1 the file has what
-is known of that machine alone; :func:`on_older_machine` derives the other rows from trn2's. The
-Tensor Engine and DMA have models of their own: :mod:`difftest.timing.tensor_engine`,
-:mod:`difftest.timing.dma`.
+The rows are data (``data/costs.csv``), each with its evidence and source. Of trn1 and trn3 the file
+has what is known of those machines alone; :func:`on_older_machine` and :func:`on_newer_machine`
+derive the other rows from trn2's. The Tensor Engine and DMA have models of their own:
+:mod:`difftest.timing.tensor_engine`, :mod:`difftest.timing.dma`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.resources import files
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
-from difftest.timing.clockwork import TRN1, TRN2
+from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
 from difftest.timing.evidence import Evidence
 
 ANY = "*"
@@ -84,7 +84,7 @@ def all_costs() -> tuple[Cost, ...]:
         )
         for row in csv.DictReader(text.splitlines())
     )
-    return rows + on_older_machine(rows)
+    return rows + on_older_machine(rows) + on_newer_machine(rows)
 
 
 def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
@@ -104,8 +104,7 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
         key = cost.instruction, cost.engine
         if cost.machine != "trn2" or cost.variant != ANY or key in known:
             continue
-        clocks = TRN2.clocks[cost.engine].value, TRN1.clocks[cost.engine].value
-        interval = float(round(cost.interval_ns * clocks[0] / clocks[1]))
+        interval = _whole_cycles(cost, TRN1)
         measured = cost.evidence is Evidence.MEASURED
         derived.append(
             replace(
@@ -118,6 +117,35 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
             )
         )
     return tuple(derived)
+
+
+def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
+    """What trn3's instructions cost that have no row of that machine: an assumption, all of it.
+
+    They take the cycles that they take on trn2, in its fast modes too, and give their result as
+    long after the interval.
+    """
+    known = {
+        (cost.instruction, cost.engine, cost.variant) for cost in rows if cost.machine == "trn3"
+    }
+    return tuple(
+        replace(
+            cost,
+            machine="trn3",
+            interval_ns=(interval := _whole_cycles(cost, TRN3)),
+            latency_ns=interval + cost.latency_ns - cost.interval_ns,
+            evidence=Evidence.ASSUMED,
+            source=f"{cost.source}; trn2's row at trn3's clock",
+        )
+        for cost in rows
+        if cost.machine == "trn2" and (cost.instruction, cost.engine, cost.variant) not in known
+    )
+
+
+def _whole_cycles(cost: Cost, other: Clockwork) -> float:
+    """The interval of a row of trn2 in as many cycles of another machine's clock, whole ns."""
+    clocks = TRN2.clocks[cost.engine].value, other.clocks[cost.engine].value
+    return float(round(cost.interval_ns * clocks[0] / clocks[1]))
 
 
 def cost_table(machine: Machine) -> CostTable:
@@ -134,8 +162,9 @@ def elements(region: Region) -> int:
 
 
 def free_elements(event: Event) -> int:
-    """N of the event: elements a partition of its largest operand."""
-    return max((elements(region) for region in event.writes + event.reads), default=0)
+    """N of the event: elements a partition of its largest operand on chip."""
+    on_chip = [one for one in event.writes + event.reads if not one.allocation.space.is_hbm]
+    return max(map(elements, on_chip), default=0)
 
 
 def inner_stride(region: Region) -> int:
@@ -200,7 +229,13 @@ def _activation(event: Event) -> str:
     return f"copy {_space(event)}" if copies else ANY
 
 
+def _register(event: Event) -> str:
+    operands = event.writes + event.reads
+    return "hbm" if any(r.allocation.space.is_hbm for r in operands) else "sbuf"
+
+
 _VARIANTS = {
+    **dict.fromkeys(("register_load", "register_store", "scalar_load", "scalar_store"), _register),
     "tensor_copy": _copy,
     "tensor_scalar": _moved,
     "tensor_copy_predicated": _space,

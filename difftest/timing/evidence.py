@@ -7,6 +7,7 @@ Sources are named by these keys, in the tables of this package and in docs/timin
   agree with the profiler's own
 - WRITEUP: latencies that people published, see data/measurements-trn2.csv
 - ARCH2, ARCH3: AWS Neuron documentation, ``trainium_inferentia2_arch.rst``, ``trainium2_arch.rst``
+- ARCH4: AWS Neuron documentation at tag v2.32.0, ``trainium3_arch.rst``
 - ISA: docstrings of ``nki.isa`` at tag v2.26.0, the "Estimated instruction cost" of each
 - DMA: AWS Neuron documentation, ``nki-dma-overview.rst`` and ``nki-dma-bandwidth-guide.rst``
 - PERF: AWS Neuron documentation, ``nki_perf_guide.rst``

@@ -30,10 +30,12 @@ UNKNOWN_CYCLES = MIN_CYCLES
 """What an instruction of unknown cost takes, so that the others can be scheduled."""
 
 
-MODELLED = frozenset(
-    {"dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "nc_matmul", "nc_transpose"}
-)
-"""What the models of DMA and the Tensor Engine know; anything else there has no known cost."""
+PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
+"""What the model of the Tensor Engine knows."""
+MODELLED = PRODUCTS | {
+    *("dma_compute", "dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "sendrecv")
+}
+"""And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,7 +127,7 @@ class _Builder:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
-            if event.opcode == "nc_matmul" and event.attributes.accumulate
+            if event.opcode in PRODUCTS and event.attributes.accumulate
         }
         removed = 0
         self._load_identities(trace)
@@ -165,7 +167,7 @@ class _Builder:
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
-        elif event.engine is Engine.TENSOR:
+        elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
             one.matmul = matmul(event, self.machine)
             if event.opcode == "nc_transpose":
                 identity = self.identities[event.reads[0].dtype.name]

@@ -66,7 +66,7 @@ class Report:
         instructions = self.prediction.program.instructions
         clockwork = self.prediction.program.clockwork
         matmuls = [one for one in instructions if one.matmul]
-        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_matmul")
+        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode != "nc_transpose")
         turned = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_transpose")
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
         cells = self.prediction.program.machine.pe_cells

@@ -16,6 +16,9 @@ from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
 
+PACKED = 4
+"""Elements of the contraction in one of nc_matmul_mx, at the rate of one (ARCH4)."""
+
 
 class Matmul(NamedTuple):
     """What one nc_matmul or nc_transpose asks of the Tensor Engine."""
@@ -48,7 +51,8 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
     size = stationary.dtype.itemsize
-    four_byte = size >= 4
+    packed = event.opcode == "nc_matmul_mx"
+    four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)
     if event.opcode == "nc_transpose":
@@ -62,7 +66,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         rows=rows * slow * (2 if four_byte else 1),
         four_byte=four_byte,
         strided=strided,
-        flops=2 * depth * columns * rows,
+        flops=2 * depth * columns * rows * (PACKED if packed else 1),
     )
 
 

@@ -48,6 +48,8 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
+    if event.opcode == "dma_compute":  # half a copy's rate for two sources (ARCH4)
+        rows *= len(event.reads)
     if on_chip is None:
         first, last = 0, 1
         busy = _even(rows, clockwork.dma_engines)

@@ -73,6 +73,7 @@ def operand_values(
         if not isinstance(operand, Tile):
             values.append(operand)
             continue
+        operand.check_bounds()
         missing = None if operand.storage.masked else operand.unwritten()
         if missing is None:
             values.append(operand.engine_values())

@@ -3,7 +3,8 @@
 Arithmetic casts operands to float32, computes, and rounds once into the destination's dtype.
 Bitvec operators take integers as bit patterns. Add, subtract and multiply of tiles that are all
 of 32-bit integers, the result too, are the GpSimd Engine's (the rule as v2.32.0 spells it): exact,
-and beyond 32 bits they wrap, which is assumed. Source: AWS ``nki.isa`` at tag v2.26.0.
+and beyond 32 bits they wrap, which is assumed; in today's dialect so are the other operators.
+Source: AWS ``nki.isa`` at tag v2.26.0, and ``nki.isa.tensor_tensor`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ from difftest.simulator.trace import Engine
 
 WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
+_EXACT_OF_TODAY = (
+    *(*_EXACT_INTEGER_OPS, "maximum", "minimum", "abs_max", "abs_min"),
+    *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
+    *("logical_and", "logical_or", "logical_xor"),
+)
+"""Operators with one meaning for integers: power, divide, mod and fmod have no documented one."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
 """What the Scalar Engine's tensor_scalar can do (AWS: nki.isa.tensor_scalar)."""
 
@@ -61,7 +68,7 @@ def like(role: str) -> Any:
 
 def _is_exact(call: Call) -> bool:
     """Whether it is one of the integer operations that the GpSimd Engine does in 32 bits."""
-    if call["op"].name not in _EXACT_INTEGER_OPS:
+    if call["op"].name not in (_EXACT_OF_TODAY if call.into_existing else _EXACT_INTEGER_OPS):
         return False
     dtypes = [tile.dtype for tile in call.tiles.values()]
     dtypes.append(call.wanted_dtype(promote_dtypes(*dtypes)))

@@ -346,7 +346,7 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
         extents.append(high - low)
         offset += low * stride
     axes = None
-    if tile.axes is not None:
+    if isinstance(tile.axes, tuple):
         axes = tuple(_moved(axis, padded(tile, axis.steps, len(shape)), lows) for axis in tile.axes)
         if not any(leaves(axis, tuple(extents)) for axis in axes):
             axes = None

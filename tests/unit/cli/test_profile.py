@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
+from difftest.timing import clockwork
 from difftest.timing.views import plot
 
 STREAM = "kernels.vector_add:vector_add_stream"
@@ -23,10 +24,17 @@ def test_a_summary_tables_and_advice():
         assert part in result.stdout
 
 
-def test_a_machine_without_timing_data():
+def test_a_machine_without_timing_data(monkeypatch):
+    monkeypatch.setattr(clockwork, "_CLOCKWORKS", {"trn2": clockwork.TRN2})
     result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
     assert result.exit_code == 1
-    assert "no timing data for machine 'trn3'; there are trn1, trn2" in result.output
+    assert "no timing data for machine 'trn3'; there are trn2" in result.output
+
+
+def test_the_newest_machine():
+    result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Predicted for trn3, not measured")
 
 
 def test_benchmark_mode():

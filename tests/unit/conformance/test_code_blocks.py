@@ -142,3 +142,20 @@ def test_a_block_leaves_the_environment_as_it_was(monkeypatch):
 
     assert outcome("import os\nos.environ['OF_A_BLOCK'] = '1'\nprint(os.environ)\n")[0] == PASSED
     assert "OF_A_BLOCK" not in os.environ
+
+
+def test_a_page_may_say_to_save_a_block_as_a_module():
+    kernel = Block("p.rst", 1, KERNEL)
+    text = "from saved import double\nassert double(np.ones((2, 2), np.float32))[0, 0] == 2\n"
+    driver = Block("p.rst", 9, text)
+    inputs = {1: Inputs(saved_as="saved", calls=[Call("double", (ONES,))])}
+    assert [one.result for one in Page([kernel, driver], inputs, prelude).outcomes(60)] == [
+        PASSED,
+        PASSED,
+    ]
+    assert Page([kernel, driver], {}, prelude).outcomes(60)[1].result == FAILED
+
+
+def test_a_while_loop_finds_its_line():
+    text = "r = nisa.register_alloc(1)\nzero = nl.zeros((1, 1), nl.int32)\n"
+    assert outcome(f"{text}while r:\n    nisa.register_load(r, zero)\n")[0] == PASSED

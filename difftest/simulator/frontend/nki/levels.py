@@ -35,6 +35,7 @@ _BEFORE_03 = {
     "nl.par_dim": "leave it out: the first dimension is the partitions'",
     "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
     "buffer=None": "leave buffer out, or write nl.sbuf",
+    "a float as nisa.memset's value for integers": "write an integer",
     "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
     "nisa.affine_select with offset third": "write offset=",
     "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",

@@ -13,8 +13,9 @@ class NKIObject:
 
     Without an ``__init__`` of its own a class takes its fields in their order or as keywords; those
     left out have their default or None, and ``__post_init__`` is called (NKI Language Guide,
-    v2.32.0). A default without an annotation makes a field too, also under ``@dataclass``, which by
-    itself would leave it to the class.
+    v2.32.0). A default without an annotation makes a field too. ``@dataclass`` changes none of
+    that: by itself it would ask for what has no default, and what has no annotation would be the
+    class's.
     """
 
     __slots__ = ()
@@ -24,6 +25,9 @@ class NKIObject:
         annotations = vars(cls).get("__annotations__", {})
         defaults = [name for name, value in vars(cls).items() if _is_default(name, value)]
         added = [name for name in defaults if name not in annotations]
+        for name in annotations:
+            if not hasattr(cls, name):
+                setattr(cls, name, None)
         cls.__annotations__ = {**annotations, **dict.fromkeys(added, Any)}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from difftest.simulator.dtypes import DType, name_of
-from difftest.simulator.errors import KernelError, NkiError, ShapeError
+from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.nki.dynamic import Rows, one_offset, row_offsets
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
+from difftest.simulator.pattern import Pattern
 
 if TYPE_CHECKING:
     from difftest.simulator.frontend.nki.tensor import NkiTensor
@@ -37,13 +38,18 @@ def access(
     ------
     NkiValidationError : on chip the pattern's first stride is not the tensor's own, or
         ``scalar_offset`` would move along the partitions.
-    OutOfBoundsError : the pattern leaves its tensor, or on chip its partitions.
+    OutOfBoundsError : where the pattern leaves its tensor, or on chip its partitions, any use of it
+        raises; kernels make patterns for tiles that they then find to be beyond the end.
     KernelError : ``offset`` on a sliced view, of which AWS's pages say two things; two dynamic
         offsets.
     """
     layout = _layout(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
-        return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
+        try:
+            return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
+        except OutOfBoundsError as error:
+            beyond = Pattern(layout.offset, layout.shape, layout.strides)
+            return type(tensor)(tensor.storage, beyond, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:
         raise KernelError(
             "ap takes scalar_offset or vector_offset, not both",

@@ -8,11 +8,12 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
@@ -28,6 +29,10 @@ from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 
 Self = TypeVar("Self", bound="NkiTensor")
+
+
+class TruthWarning(UserWarning):
+    """A tensor decides in Python, which knows that it exists and not its values."""
 
 
 class NkiTensor(Tile, NKIObject):
@@ -74,6 +79,7 @@ class NkiTensor(Tile, NKIObject):
         return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
 
     def _view(self: Self, layout: Layout) -> Self:
+        self.check_bounds()
         pattern = Pattern(layout.offset, layout.shape, layout.strides)
         return type(self)(self.storage, pattern, 0, self.dtype)
 
@@ -97,6 +103,16 @@ class NkiTensor(Tile, NKIObject):
             return
         source = need_tile(value, "its value", "assignment")
         gate.issue(tensor_copy, (source,), dst=target)
+
+    def __bool__(self) -> bool:
+        """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
+        warnings.warn(
+            f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): to "
+            "ask whether it was given write 'is not None'",
+            TruthWarning,
+            stacklevel=2,
+        )
+        return True
 
     def __iter__(self: Self) -> Iterator[Self]:
         return (self[k] for k in range(self.shape[0]))

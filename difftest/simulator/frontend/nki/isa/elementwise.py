@@ -34,13 +34,15 @@ def tensor_tensor(
     return issue(elementwise.tensor_tensor, dst, (data1, data2), (operator,), engine=chosen)
 
 
-def scalar_operand(op: AluOp, operand: Any, where: str, name: str) -> Any:
+def scalar_operand(
+    op: AluOp, operand: Any, where: str, name: str, *, any_dtype: bool = False
+) -> Any:
     """An operand of ``tensor_scalar`` and kin: 0 beside a unary operator, float32 in a tile.
 
     Raises
     ------
     KernelError : it is missing. DtypeError : an arithmetic operator's tile is not float32, which
-        AWS's compiler refuses (its simulator does not).
+        AWS's compiler refuses (its simulator does not), unless ``any_dtype``.
     """
     if operand is None:
         if op.unary:
@@ -50,7 +52,8 @@ def scalar_operand(op: AluOp, operand: Any, where: str, name: str) -> Any:
             happened=f"{where} got no {name} for op={op.name}",
             received=f"{name}=None",
         )
-    if isinstance(operand, Tile) and not op.bitvec and operand.dtype != FLOAT32:
+    narrow = isinstance(operand, Tile) and not op.bitvec and operand.dtype != FLOAT32
+    if narrow and not any_dtype:
         spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
         raise DtypeError(
             f"'nisa.{where}_arith' op '{name}' must be float32, got '{spelled}'",
@@ -128,7 +131,8 @@ def scalar_tensor_tensor(
                 happened=f"scalar_tensor_tensor got the bitvec operator {op.name}",
                 received=f"op={op.name}",
             )
-    operand0 = scalar_operand(first, operand0, "scalar_tensor_tensor", "operand0")
+    # Its stub takes any dtype, and kernels of aws-neuron/nki-library give it bfloat16.
+    operand0 = scalar_operand(first, operand0, "scalar_tensor_tensor", "operand0", any_dtype=True)
     options = (first, bool(reverse0), second, bool(reverse1))
     return issue(elementwise.scalar_tensor_tensor, dst, (data, operand0, operand1), options)
 

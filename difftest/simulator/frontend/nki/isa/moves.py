@@ -14,6 +14,7 @@ from difftest.simulator.frontend.nki.constants import engine_of, member_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
 from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer, as_integers
@@ -57,13 +58,14 @@ def tensor_copy_predicated(
 def memset(dst: Any, value: Any, engine: Any = UNKNOWN, name: str | None = None) -> NkiInstruction:
     """Every element of dst becomes a constant, of dst's own kind."""
     if isinstance(dst, Tile) and isinstance(value, float) and not is_float(dst.dtype):
+        if value.is_integer():
+            check_level("a float as nisa.memset's value for integers")
+            return memset(dst, int(value), engine, name)
         raise DtypeError(
             "memset takes a value of dst's own kind",
             happened=f"memset got the float {value!r} for a dst of {name_of(dst.dtype)}",
             received=f"value={value!r} for {dst!r}",
-            remedy=f"write {int(value)} for {name_of(dst.dtype)}"
-            if value.is_integer()
-            else "give dst a float dtype",
+            remedy="give dst a float dtype",
         )
     return issue(copies.memset, dst, (value,), (None,), engine=engine_of(engine, "memset"))
 

@@ -5,6 +5,7 @@ Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 from difftest.simulator.baton import Baton
@@ -32,10 +33,18 @@ _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 """By bytes of an element, the most bytes a partition that GpSimd's own DMA moves."""
 
 
+class BarrierWarning(UserWarning):
+    """A barrier names what the cores do not share."""
+
+
 class _Sent(NamedTuple):
-    """What a core gives in a sendrecv: its values, as they were when it came there."""
+    """What a core gives in a sendrecv: its values, as they were when it came there.
+
+    ``missing`` is where nothing had written them, None if all were.
+    """
 
     values: Array
+    missing: Array | None
     src: Tile
     to: int
     source: int
@@ -72,14 +81,17 @@ def core_barrier(
 ) -> NkiInstruction:
     """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
 
+    Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning: kernels
+    of aws-neuron/nki-library have it.
+
     Raises
     ------
     KernelError : the launch has not two programs, ``cores`` is not (0, 1), or the machine is
-        older than NeuronCore-v3. BufferError : ``data`` is not in shared HBM. DeadlockError : the
+        older than NeuronCore-v3. BufferError : ``data`` is in neither memory. DeadlockError : the
         other core never comes to a barrier on the same tensor.
     """
     core, baton = _pair("core_barrier")
-    shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM,))
+    shared = need_tile(data, "data", "core_barrier", (Space.SHARED_HBM, Space.SBUF))
     if as_integers(cores, "core_barrier of cores") != CORES:
         raise KernelError(
             "core_barrier synchronizes both cores",
@@ -90,7 +102,14 @@ def core_barrier(
     chosen = engine_of(engine, "core_barrier")
     allocation = shared.storage.allocation
     call = f"nisa.core_barrier of {allocation}"
-    baton.meet(core.seat, ("core_barrier", allocation.id), CORES, None, call, core.steps)
+    if not shared.in_hbm:
+        warnings.warn(
+            f"core_barrier got data in sbuf, which the cores do not share: {shared!r}",
+            BarrierWarning,
+            stacklevel=3,
+        )
+    point = allocation.id if shared.in_hbm else "sbuf"
+    baton.meet(core.seat, ("core_barrier", point), CORES, None, call, core.steps)
     # Read and written: what comes before it and what comes after depend on each other through it.
     core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
     return ISSUED
@@ -123,15 +142,29 @@ def sendrecv(
     to, source = _rank(send_to_rank, "send_to_rank"), _rank(recv_from_rank, "recv_from_rank")
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
-    mine = _Sent(src.engine_values().copy(), src, to, source)
+    mine = _Sent(*_values_of(src), src, to, source)
     call = f"nisa.sendrecv with pipe_id={pipe}"
     met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
     sent: _Sent = met[source]
     _check_agreement(core.seat, source, sent, dst)
     write(dst, sent.values)
+    if sent.missing is not None:
+        dst.forget_written(sent.missing, f"{sent.src!r} of core {source} by sendrecv")
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
     core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
     return ISSUED
+
+
+def _values_of(src: Any) -> tuple[Array, Array | None]:
+    """A copy of what a core sends; a part that was never written counts as such where it arrives.
+
+    Raises
+    ------
+    UnwrittenError : nothing of it was written.
+    """
+    missing = None if src.storage.masked else src.unwritten()
+    some = missing is not None and not missing.all()
+    return src.engine_values(unwritten=some).copy(), missing
 
 
 def _rank(value: Any, name: str) -> int:

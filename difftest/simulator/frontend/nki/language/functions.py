@@ -16,6 +16,7 @@ from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language import rounding
+from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
 from difftest.simulator.frontend.nki.unmodelled import unmodelled
@@ -73,11 +74,19 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         return gate.issue(
             vector_engine.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
         )
+    if name in ("abs_max", "abs_min") and y.size == y.shape[0] < x.size:
+        # AWS's examples put a column beside a tile; other functions do not broadcast.
+        return gate.issue(
+            vector_engine.tensor_scalar, (x, y, None), (op, False, None, False), dtype=wanted
+        )
     same_elements(where, x=x, y=y)
-    wide = all(tile.dtype.kind in "iu" and tile.dtype.itemsize == 4 for tile in tiles)
-    in_psum = any(tile.space is Space.PSUM for tile in tiles)
-    engine = Engine.VECTOR if wide and in_psum else Engine.UNKNOWN
-    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted, engine=engine)
+    if all(dtype in vector_engine.WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
+        made = ndarray(x.shape, wanted)
+        in_psum = any(tile.space is Space.PSUM for tile in tiles)
+        engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
+        gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dst=made, engine=engine)
+        return made
+    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
 
 
 def _binary(name: str) -> Function:

@@ -14,6 +14,7 @@ from difftest.simulator import (
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
+from difftest.simulator.frontend.nki.levels import LevelWarning
 from tests.unit.simulator.frontend.nki.kernels import (
     on_nki_tiles,
     raised,
@@ -289,6 +290,32 @@ def test_hints_change_nothing_and_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)
+
+
+def test_scalar_tensor_tensor_takes_a_column_of_any_dtype():
+    """As its stub says; it is tensor_scalar's that AWS's compiler wants in float32."""
+
+    def compute(x):
+        column = nl.ndarray((16, 1), nl.bfloat16)
+        nisa.tensor_copy(column, x[:, 0:1])
+        result = nl.ndarray(x.shape, x.dtype)
+        nisa.scalar_tensor_tensor(result, x, nl.multiply, column, nl.add, x)
+        return result
+
+    rounded = A[:, :1].astype(nl.bfloat16).astype(np.float32)
+    np.testing.assert_allclose(on_nki_tiles(compute, A), A * rounded + A, rtol=1e-6)
+
+
+def test_memset_takes_a_float_for_integers_if_it_is_one():
+    """A habit of NKI 0.2 that aws-neuron/nki-library has (cross_partition_copy.py)."""
+
+    def compute(x):
+        counts = nl.ndarray((2, 3), nl.uint32)
+        with pytest.warns(LevelWarning, match="write an integer"):
+            nisa.memset(counts, 7.0)
+        return counts
+
+    assert on_nki_tiles(compute, A).tolist() == [[7] * 3] * 2
 
 
 # -- a destination that names an element more than once -------------------------------------------

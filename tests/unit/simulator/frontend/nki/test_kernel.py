@@ -168,6 +168,7 @@ def test_a_default_without_an_annotation_makes_a_field(decorate):
             return self.start + self.size
 
     assert vars(Part(1, start=3)) == {"step": 1, "size": 4, "start": 3, "LIMITS": ()}
+    assert vars(Part()) == {"step": None, "size": 4, "start": None, "LIMITS": ()}
     assert Part(1, start=3).end() == 7
     assert Part(step=1).start is None
 

@@ -40,6 +40,9 @@ def looped(register):
 IN_WORDS = {
     "a buffer named by a string": lambda: nl.ndarray((2, 2), nl.float32, buffer="psum"),
     "buffer=None": lambda: nl.ndarray((2, 2), nl.float32, buffer=None),
+    "a float as nisa.memset's value for integers": lambda: nisa.memset(
+        tile((2, 2), nl.uint32), 3.0
+    ),
     "a number for a member of an enumeration": lambda: nisa.dma_copy(
         nl.ndarray((2, 2), nl.float32), tile((2, 2)), dge_mode=3
     ),

@@ -11,12 +11,14 @@ from difftest.simulator import (
     KernelError,
     LimitError,
     ShapeError,
+    UnwrittenError,
     launch,
 )
 from difftest.simulator.baton import DeadlockError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.constants import dma_engine
+from difftest.simulator.frontend.nki.isa.multicore import BarrierWarning
 from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.machine import TRN1
 
@@ -251,7 +253,11 @@ GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
     ("call", "error", "text"),
     [
         (lambda: barrier(cores=(0,)), KernelError, "both cores"),
-        (lambda: barrier(data=nl.zeros((1, 1), nl.float32)), BufferError, "data in hbm"),
+        (
+            lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.psum)),
+            BufferError,
+            "data in hbm",
+        ),
         (
             lambda: barrier(data=nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm)),
             BufferError,
@@ -366,3 +372,53 @@ def test_programs_that_share_nothing_but_arguments_run_one_after_the_other():
 
     events = launch(kernel, (A,), grid=(2,)).trace.events
     assert [e.program for e in events] == [(0,)] * 3 + [(1,)] * 3 + [(0,), (1,)]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sendrecv_sends_what_was_written_of_a_tile(rows):
+    """A tile that is written in part arrives so (router_topk of aws-neuron/nki-library)."""
+
+    def kernel(a):
+        me = nl.program_id(0)
+        out = nl.ndarray((2 * rows, 4), nl.float32, buffer=nl.shared_hbm)
+        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
+        nisa.dma_copy(mine[0:1], a[me : me + 1])
+        nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
+        nisa.dma_copy(out[rows * me : rows * (me + 1)], other[0:rows])
+        return out
+
+    if rows == 1:
+        np.testing.assert_array_equal(launch(kernel, (A,), grid=(2,)).outputs[0], A[::-1])
+    else:
+        with pytest.raises(UnwrittenError, match="of core 1 by sendrecv"):
+            launch(kernel, (A,), grid=(2,))
+
+
+def test_sendrecv_sends_nothing_that_nothing_wrote():
+    def kernel(a):
+        me = nl.program_id(0)
+        mine, other = nl.ndarray((2, 4), nl.float32), nl.zeros((2, 4), nl.float32)
+        nisa.sendrecv(mine, other, 1 - me, 1 - me, 0)
+
+    with pytest.raises(UnwrittenError, match="8 of 8 elements"):
+        launch(kernel, (A,), grid=(2,))
+
+
+def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
+    def kernel(a):
+        me = nl.program_id(0)
+        scratch = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
+        row, own = nl.ndarray((1, 4), nl.float32), nl.zeros((1, 1), nl.int32)
+        nisa.dma_copy(row, a[me : me + 1])
+        nisa.dma_copy(scratch[me : me + 1], row)
+        for _ in range(3 * me):  # the first program is far ahead
+            nisa.memset(own, 1)
+        nisa.core_barrier(own, (0, 1))
+        nisa.dma_copy(row, scratch[1 - me : 2 - me])
+        nisa.dma_copy(out[me : me + 1], row)
+        return out
+
+    with pytest.warns(BarrierWarning, match="data in sbuf, which the cores do not share"):
+        result = launch(kernel, (A,), grid=(2,))
+    np.testing.assert_array_equal(result.outputs[0], A[::-1])

@@ -53,7 +53,6 @@ MISUSES = {
         lambda: nl.fori_loop(0, 2, lambda i: wide(8)[:, i * 2 : 8]),
         "arithmetic",
     ),
-    "a tensor as a condition": (lambda: 1 if wide(8) else 2, "a tensor was used as a condition"),
     # NkiTensor: indexing and views
     "a negative step": (lambda: wide(8)[:, ::-1], "a slice has the step -1"),
     "an index too far": (lambda: wide(8)[:, 8], "index 8 of 8 elements"),
@@ -119,12 +118,18 @@ MISUSES = {
         "has the first stride 16, not 8",
     ),
     "ap of 129 partitions": (
-        lambda: tile((128, 8)).ap([[8, 129], [1, 8]]),
-        "an access pattern left its tensor",
+        lambda: nisa.reciprocal(tile((128, 8)), tile((128, 8)).ap([[8, 129], [1, 8]])),
+        "129",
     ),
-    "ap beyond a partition": (lambda: wide(8).ap([[8, 4], [1, 9]]), "left its tensor"),
-    "ap beyond a tensor in HBM": (lambda: hbm(4, 8).ap([[8, 4], [1, 9]]), "left its tensor"),
-    "ap before a tensor": (lambda: hbm(4, 8).ap([[8, 4], [1, 8]], offset=-1), "left its tensor"),
+    "ap beyond a partition": (lambda: nl.copy(wide(8).ap([[8, 4], [1, 9]])), "left its tensor"),
+    "ap beyond a tensor in HBM": (
+        lambda: nl.load(hbm(4, 8).ap([[8, 4], [1, 9]])),
+        "left its tensor",
+    ),
+    "ap before a tensor": (
+        lambda: nl.load(hbm(4, 8).ap([[8, 4], [1, 8]], offset=-1)),
+        "left its tensor",
+    ),
     "ap's offset on a sliced view": (
         lambda: wide(8)[:, 2:].ap([[8, 4], [1, 2]], offset=1),
         "ap(offset=1) was called on a sliced view",

@@ -305,3 +305,55 @@ def test_an_offset_for_each_row_is_for_dma():
 
     with pytest.raises(NkiError, match="for the DMA engines"):
         launch(kernel, (DATA, ROWS))
+
+
+BEYOND = [[32, 16], [8, 4]]
+"""Steps of 8 from element 8: the fourth element would be the row's 33rd."""
+
+
+def test_a_pattern_beyond_the_end_that_nobody_uses_is_no_error():
+    """Kernels make them for tiles that they then skip (output_projection of nki-library)."""
+
+    def compute(x):
+        copied = nl.ndarray((16, 4), nl.float32)
+        for first in (0, 8):
+            part = x.ap(BEYOND, offset=first)
+            if first < 8:
+                nisa.tensor_copy(copied, part)
+        return copied
+
+    np.testing.assert_array_equal(on_nki_tiles(compute, DATA), DATA[:, ::8])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda part, t: nisa.tensor_copy(t, part),
+        lambda part, t: nisa.tensor_copy(part, t),
+        lambda part, t: nisa.dma_copy(t, part),
+        lambda part, t: part[0:4],
+        lambda part, t: part.permute((0, 1)),
+        lambda part, t: nisa.nc_matmul(nl.ndarray((4, 4), nl.float32, buffer=nl.psum), part, t),
+    ],
+)
+def test_its_use_is_an_error_at_the_line_of_the_pattern(use):
+    def compute(x):
+        part = x.ap(BEYOND, offset=8)  # the line
+        t = nl.zeros((16, 4), nl.float32)
+        use(part, t)
+        return t
+
+    text = raised(OutOfBoundsError, compute, DATA)
+    assert "elements 8 to 32 of a partition" in text
+    assert "# the line" in text
+
+
+def test_its_use_is_an_error_where_a_part_was_never_written():
+    def compute(x):
+        part = nl.ndarray((16, 32), nl.float32)
+        nisa.tensor_copy(part[:, 0:8], x[:, 0:8])
+        t = nl.ndarray((16, 4), nl.float32)
+        nisa.tensor_copy(t, part.ap(BEYOND, offset=8))
+        return t
+
+    assert "elements 8 to 32 of a partition" in raised(OutOfBoundsError, compute, DATA)

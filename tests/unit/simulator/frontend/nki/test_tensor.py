@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NotModelledError, OutOfBoundsError, ShapeError
+from difftest.simulator import KernelError, NotModelledError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, values
+from difftest.simulator.frontend.nki.tensor import TruthWarning
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
 
 def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
@@ -220,6 +221,23 @@ def test_an_assignment_to_hbm_is_refused():
     assert "written by DMA" in raised(KernelError, fill, DATA)
 
 
-def test_a_tensor_is_no_condition_and_no_array():
-    assert "control flow" in raised(KernelError, lambda x: 1 if x else 2, DATA)
+def test_a_tensor_is_no_array():
     assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
+
+
+def test_a_tensor_is_true_as_an_argument_that_was_given():
+    """Kernels of aws-neuron/nki-library ask so: `if params.expert_index:`."""
+
+    def kernel(a, bias=None):
+        tile = nl.load(a)
+        if bias:
+            nisa.tensor_tensor(tile, tile, nl.load(bias), nl.add)
+        return stored(tile)
+
+    zeros = np.zeros((4, 8), np.float32)
+    with pytest.warns(
+        TruthWarning, match="is true as a condition, whatever its values are"
+    ) as seen:
+        launch(kernel, (zeros, zeros))
+    assert "if bias:" in str(seen[0].message)
+    launch(kernel, (zeros,))
