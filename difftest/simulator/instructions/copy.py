@@ -191,7 +191,7 @@ def _two_dimensions(call: Call) -> None:
             "iota takes an expression of at least two dimensions, partition and free",
             happened=f"iota got an expression of {expr.ndim} dimensions",
             received=f"{expr!r}",
-            remedy="use nl.arange(n)[:, None] or [None, :]",
+            remedy="give the index of partitions the shape [P, 1], and the free ones [1, F]",
         )
 
 
