@@ -9,11 +9,11 @@ itself. From then on its data are a part of the memory's own bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from weakref import WeakSet
 
 import numpy as np
 
+from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import BOOL, Array, DType
 from difftest.simulator.errors import LimitError, ShapeError
 from difftest.simulator.machine import Machine
@@ -69,10 +69,10 @@ class PlacedMemory:
             )
 
     def place(
-        self, allocation: Allocation, data: Array, release: Callable[[Allocation], None]
+        self, allocation: Allocation, data: Array, occupancy: Occupancy, occupied: int
     ) -> PlacedStorage:
         """A new tensor at its address, nothing of it written by itself."""
-        storage = PlacedStorage(self, allocation, data, release)
+        storage = PlacedStorage(self, allocation, data, occupancy, occupied)
         overlapping = [one for one in self.alive if one.area.overlaps(storage.area)]
         self.alive.add(storage)
         if overlapping:
@@ -125,9 +125,12 @@ class PlacedStorage(Storage):
         memory: PlacedMemory,
         allocation: Allocation,
         data: Array,
-        release: Callable[[Allocation], None],
+        occupancy: Occupancy,
+        occupied: int,
     ) -> None:
-        super().__init__(allocation, data, unwritten=data.size, release=release)
+        super().__init__(
+            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
+        )
         self.area = area = _area(self)
         self.start = (area.first, area.low)
         self.memory = memory
@@ -154,7 +157,7 @@ class PlacedStorage(Storage):
             self._poison()
 
     def _poison(self) -> None:
-        whole = Pattern.whole(self.allocation.shape)
+        whole = self.whole
         missing = ~self._flags(whole, self.dtype, 0)
         blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
         size = self.dtype.itemsize
@@ -179,6 +182,13 @@ class PlacedStorage(Storage):
         elif not self.masked:
             self.masked = True
             self._poison()
+
+    def mark_whole(self) -> None:
+        if not self.shared:
+            super().mark_whole()
+        else:
+            self.products = None
+            self.mark_written(self.whole)
 
     def mark_written(
         self,

@@ -65,23 +65,23 @@ class Occupancy:
         self.live = dict.fromkeys(ON_CHIP, 0)
         self.peak = dict.fromkeys(ON_CHIP, 0)
 
-    def _bytes(self, allocation: Allocation) -> int:
+    def bytes(self, allocation: Allocation) -> int:
+        """What a tensor takes of its memory: see :func:`occupied_bytes`."""
         return occupied_bytes(allocation, self.machine.start_partition_step)
 
     def _placed(self, allocations: Iterable[Allocation]) -> int:
         return placed_bytes(allocations, self.machine.start_partition_step)
 
-    def add(self, allocation: Allocation) -> None:
-        """Count a tensor that begins to live."""
-        space = allocation.space
-        live = self.live[space] + self._bytes(allocation)
+    def add(self, space: Space, size: int) -> None:
+        """Count a tensor of ``size`` bytes that begins to live."""
+        live = self.live[space] + size
         self.live[space] = live
         if live > self.peak[space]:
             self.peak[space] = live
 
-    def remove(self, allocation: Allocation) -> None:
+    def remove(self, space: Space, size: int) -> None:
         """Count a tensor whose data are gone."""
-        self.live[allocation.space] -= self._bytes(allocation)
+        self.live[space] -= size
 
     def limit(self, space: Space) -> int:
         """Bytes that a kernel's tensors can have of ``space``."""
@@ -108,7 +108,7 @@ class Occupancy:
         placed = False
         limit = self.limit(space)
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
-            own = 0 if allocation.address is not None else self._bytes(allocation)
+            own = 0 if allocation.address is not None else self.bytes(allocation)
             if not begins:
                 del live[allocation.id]
                 total -= own
@@ -129,7 +129,7 @@ class Occupancy:
     ) -> LimitError:
         partitions = self.machine.partitions
         filled = total // partitions
-        largest = sorted(live, key=self._bytes, reverse=True)[:3]
+        largest = sorted(live, key=self.bytes, reverse=True)[:3]
         return LimitError(
             f"the tensors live at one time fit {space.value}",
             happened=f"the live tensors fill {filled} bytes a partition of {space.value}",

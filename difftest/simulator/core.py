@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import inspect
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
-from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import (
-    KernelError,
-    kernel_location,
-    kernel_stack,
-    not_modelled,
-)
+from difftest.simulator.dtypes import Array, DType, storage_dtype
+from difftest.simulator.errors import KernelError, kernel_location, kernel_stack, not_modelled
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import Shape, Storage, check_tensor_size, empty_on_chip, poison
+from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -43,6 +41,8 @@ if TYPE_CHECKING:
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
 _CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
+_running = _CURRENT.get
+_frame = sys._getframe
 
 
 def current() -> Core:
@@ -67,6 +67,39 @@ def current() -> Core:
 def is_running() -> bool:
     """Whether a kernel is running now."""
     return _CURRENT.get(None) is not None
+
+
+class PlainMode(Protocol):
+    """A launch in plain mode: what a call of the API becomes."""
+
+    def call(
+        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
+
+
+def entering(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+    """``function`` as kernels call it: the launch knows meanwhile which frame called it.
+
+    Looking for the kernel's line from within would make an object of each frame on the way, for
+    each instruction. In a launch in plain mode the call is what that has under ``name``.
+    """
+    signature = inspect.signature(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        core = _running(None)
+        if core is None:
+            return function(*args, **kwargs)
+        if core.plain is not None:
+            return core.plain.call(name, signature, args, kwargs)
+        outer = core.caller
+        core.caller = _frame(1)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            core.caller = outer
+
+    return call
 
 
 class Rank(NamedTuple):
@@ -95,6 +128,9 @@ class Core:
         :func:`difftest.simulator.fuse.fuse_moves`."""
         self.instructions = 0
         """Number of instructions issued so far; an event's number."""
+        self.caller: FrameType | None = None
+        """The frame that called the simulator, where :func:`entering` noted it: no kernel's line
+        lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.occupancy = Occupancy(machine)
@@ -103,6 +139,8 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
+        self.plain: PlainMode | None = None
+        """What runs the kernel's calls instead, in plain mode."""
         self.baton: Baton | None = None
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
@@ -116,6 +154,9 @@ class Core:
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
         self._on_chip: list[Allocation] = []
+        self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
+        """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
+        it is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
         self._placed_hbm: list[tuple[int, Allocation]] = []
@@ -204,7 +245,7 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            kernel_location(),
+            kernel_location(self.caller),
             name,
         )
         if space.is_hbm:
@@ -213,7 +254,12 @@ class Core:
             self.trace.allocations.append(allocation)
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)
-        check_tensor_size(allocation, partition_axis, self.machine)
+        key = (space, shape, dtype, partition_axis)
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            check_tensor_size(allocation, partition_axis, self.machine)
+            fitting = self._fitting[key] = self.occupancy.bytes(allocation), storage_dtype(dtype)
+        occupied, held = fitting
         memory = None
         if address is not None:
             memory = self.placed.setdefault(space, PlacedMemory(self.machine, space))
@@ -221,11 +267,13 @@ class Core:
             memory.check(allocation)
         self.trace.allocations.append(allocation)
         self._on_chip.append(allocation)
-        self.occupancy.add(allocation)
-        data = empty_on_chip(shape, dtype)
+        self.occupancy.add(space, occupied)
+        data = np.empty(shape, held)
         if memory is not None:
-            return memory.place(allocation, data, self.occupancy.remove)
-        return Storage(allocation, data, unwritten=data.size, release=self.occupancy.remove)
+            return memory.place(allocation, data, self.occupancy, occupied)
+        return Storage(
+            allocation, data, unwritten=data.size, occupancy=self.occupancy, occupied=occupied
+        )
 
     def _allocate_shared(
         self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None
@@ -308,7 +356,7 @@ class Core:
                 engine,
                 _regions(writes, roles[:count], partial),
                 _regions(reads, roles[count:], partial),
-                kernel_stack(),
+                kernel_stack(self.caller),
                 self.loops,
                 self.program,
                 attributes,
@@ -326,20 +374,21 @@ def _regions(
         _make(
             Region,
             (
-                tile.storage.allocation,
-                tile.offset,
-                tile.shape,
-                tile.strides,
+                (storage := tile.storage).allocation,
+                (pattern := tile.pattern)[0],
+                pattern[1],
+                pattern[2],
                 tile.partition_axis,
                 role,
                 True,
-                None if tile.dtype is tile.storage.dtype else tile.dtype,
+                None if (dtype := tile.dtype) is storage.dtype else dtype,
             ),
         )
         for tile, role in zip(tiles, roles, strict=True)
     ]
-    for touched in partial:
-        for number, tile in enumerate(tiles):
-            if tile is touched:
-                regions[number] = regions[number]._replace(whole=False)
+    if partial:
+        for touched in partial:
+            for number, tile in enumerate(tiles):
+                if tile is touched:
+                    regions[number] = regions[number]._replace(whole=False)
     return tuple(regions)

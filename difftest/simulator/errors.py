@@ -9,9 +9,8 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
@@ -62,67 +61,30 @@ class Location(NamedTuple):
         return f"{self.file}:{self.line}" + (f": {text}" if text else "")
 
 
-_ENTRIES: set[int] = set()
-"""Ids of the code objects by which kernels enter the simulator, and which call no kernel back."""
-_DEPTHS: list[int] = []
-"""How many frames lay between an instruction and the kernel's line, the last few different ones."""
-_KEPT_DEPTHS = 8
+def kernel_location(frame: FrameType | None = None) -> Location | None:
+    """The innermost line outside the simulator: the kernel's line that is being executed.
 
-
-def is_entry(function: Callable[..., Any]) -> None:
-    """Note that kernels call ``function``, and that what it calls never calls a kernel back."""
-    _ENTRIES.add(id(function.__code__))
-
-
-def _kernel_frame() -> FrameType | None:
-    """The innermost frame outside the simulator.
-
-    Each frame on the way is made an object when it is asked for, so that a walk through all of
-    them is a tenth of a small instruction's time. Most paths are of a few lengths: those are tried
-    first, and are known to be correct where they end at an entry.
+    ``frame`` is one to begin with, where it is known that no kernel's line lies further in.
     """
-    for depth in _DEPTHS:
-        try:
-            frame = sys._getframe(depth)
-        except ValueError:
-            continue
-        if id(sys._getframe(depth - 1).f_code) in _ENTRIES:
-            known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
-            if not known.inside:
-                return frame
-    return _walk()
-
-
-def _walk() -> FrameType | None:
-    depth = 0
-    last = None
-    frame: FrameType | None = sys._getframe(2)
+    if frame is None:
+        frame = sys._getframe(1)
     while frame is not None:
         known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not known.inside:
-            break
-        depth += 1
-        last = frame.f_code
+            return known.lines.get(frame.f_lasti) or _line(frame, known)
         frame = frame.f_back
-    if last is not None and id(last) in _ENTRIES and depth + 1 not in _DEPTHS:
-        _DEPTHS.insert(0, depth + 1)
-        del _DEPTHS[_KEPT_DEPTHS:]
-    return frame
+    return None
 
 
-def kernel_location() -> Location | None:
-    """The innermost line outside the simulator: the kernel's line that is being executed."""
-    frame = _kernel_frame()
-    return None if frame is None else _line(frame, _known(frame.f_code))
-
-
-def kernel_stack() -> tuple[Location, ...]:
+def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
     """The lines outside the simulator that are being executed, innermost first, up to the launch.
 
-    Where nothing was launched they go on to the outermost frame.
+    Where nothing was launched they go on to the outermost frame. ``frame`` is as in
+    :func:`kernel_location`.
     """
     lines = []
-    frame = _kernel_frame()
+    if frame is None:
+        frame = sys._getframe(1)
     while frame is not None:
         known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not known.inside:

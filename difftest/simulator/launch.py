@@ -150,7 +150,11 @@ def run_kernel(
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run = Run(chosen, grid) if plain else _Fast(core)
+    mode: _Fast | Run
+    if plain:
+        mode = core.plain = Run(chosen, grid)
+    else:
+        mode = _Fast(core)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype

@@ -7,10 +7,9 @@ contiguous, so that every :class:`~difftest.simulator.pattern.Pattern` is a view
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import (
     BOOL,
     FLOAT32,
@@ -18,7 +17,6 @@ from difftest.simulator.dtypes import (
     Array,
     DType,
     is_float,
-    storage_dtype,
     to_bits,
 )
 from difftest.simulator.errors import LimitError
@@ -87,16 +85,18 @@ class Storage:
         "kept",
         "masked",
         "mutable",
+        "occupancy",
+        "occupied",
         "origin",
         "partition_step",
         "producer",
         "products",
-        "release",
         "size",
         "space",
         "start",
         "unit",
         "unwritten",
+        "whole",
         "written",
     )
 
@@ -107,7 +107,8 @@ class Storage:
         *,
         unwritten: int,
         mutable: bool = True,
-        release: Callable[[Allocation], None] | None = None,
+        occupancy: Occupancy | None = None,
+        occupied: int = 0,
     ) -> None:
         self.allocation = allocation
         self.data = data
@@ -116,6 +117,8 @@ class Storage:
         self.space = space = allocation.space
         self.in_hbm = self.holds_bits = space.is_hbm
         self.size = data.size
+        self.whole = Pattern.whole(allocation.shape)
+        """The pattern of all of it, which most instructions use: told by its identity."""
         self.partition_step = allocation.partition_step
         self.start = (0, 0)
         """The partition, and the byte in each, where a tensor with an address begins."""
@@ -123,7 +126,9 @@ class Storage:
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable
-        self.release = release
+        self.occupancy = occupancy
+        """Of the on-chip memories, which counts this tensor's ``occupied`` bytes while it lives."""
+        self.occupied = occupied
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
         self.origin = ""
@@ -135,14 +140,16 @@ class Storage:
         :meth:`forget_products`."""
 
     def __del__(self) -> None:
-        if self.release is not None:
-            self.release(self.allocation)
+        if self.occupancy is not None:
+            self.occupancy.remove(self.space, self.occupied)
 
     def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
 
         A dtype other than the tensor's own needs :meth:`hold_bits` before.
         """
+        if pattern is self.whole and dtype is self.dtype:
+            return self.data[...]  # a fifth of the time
         if dtype is self.dtype or dtype == self.dtype:
             dtype = self.kept
         return pattern_view(self.data, pattern, dtype)
@@ -152,12 +159,10 @@ class Storage:
 
         Of tensors in HBM, which may be the caller's arrays, it cannot.
         """
-        if self.release is None or values.dtype != self.kept or values.shape != self.data.shape:
+        if self.in_hbm or values.dtype != self.kept or values.shape != self.data.shape:
             return False
         self.data = values
-        self.products = None
-        self.unwritten = 0
-        self.written = None
+        self.mark_whole()
         return True
 
     def hold_bits(self, itemsize: int) -> None:
@@ -218,6 +223,12 @@ class Storage:
         self.unwritten -= int(after) - before
         if self.unwritten == 0:
             self.written = None
+
+    def mark_whole(self) -> None:
+        """Record a write of all of it, by something else than a matmul."""
+        self.products = None
+        self.unwritten = 0
+        self.written = None
 
     def forget_written(
         self,
@@ -309,8 +320,3 @@ def poison(shape: Shape, dtype: DType) -> Array:
         return np.full(shape, np.array(np.nan, dtype=host)).view(dtype)
     byte = 1 if dtype == BOOL else 0xA5
     return np.full(shape, np.full(dtype.itemsize, byte, dtype=np.uint8).view(dtype)[0])
-
-
-def empty_on_chip(shape: Shape, dtype: DType) -> Array:
-    """Memory for an on-chip tensor."""
-    return np.empty(shape, dtype=storage_dtype(dtype))

@@ -58,8 +58,7 @@ class Tile:
     @classmethod
     def whole(cls: type[T], storage: Storage) -> T:
         """The tile that is all of a tensor."""
-        allocation = storage.allocation
-        return cls(storage, Pattern.whole(allocation.shape), allocation.partition_axis)
+        return cls(storage, storage.whole, storage.allocation.partition_axis)
 
     def derive(
         self: T,

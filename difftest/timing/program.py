@@ -21,6 +21,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
+from difftest.timing.evidence import Evidence
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 
@@ -59,6 +60,8 @@ class LoweredInstruction:
     times: dict[Engine, Timed] = field(default_factory=dict)
     matmul: Matmul | None = None
     transfer: Transfer | None = None
+    modelled: Evidence = Evidence.ASSUMED
+    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
     data: tuple[int, ...] = ()
     """Instructions whose results it reads."""
     order: tuple[int, ...] = ()
@@ -167,8 +170,10 @@ class _Builder:
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
+            one.modelled = self.clockwork.descriptor.evidence
         elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
             one.matmul = matmul(event, self.machine)
+            one.modelled = self.clockwork.row_overhead.evidence
             if event.opcode == "nc_transpose":
                 identity = self.identities[event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))

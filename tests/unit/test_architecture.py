@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,7 +127,6 @@ PLAIN = Rule(
         "difftest.simulator.frontend.arguments",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.dispatch",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
@@ -229,28 +227,6 @@ def ways_back(root: Path) -> list[str]:
     return found
 
 
-# How a dialect spells its indices and shapes. Below the frontends there are patterns, walks and
-# indirect accesses, whoever wrote them and however.
-SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice)\b")
-
-
-def syntax_below(root: Path) -> list[str]:
-    """The lines below the frontends that speak of a dialect's syntax."""
-    top = LAYERS.index("frontend")
-    files = sorted(root.glob("difftest/simulator/**/*.py"))
-    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in files]
-    layers = [layer_of(name.removesuffix(".__init__")) for name in names]
-    below = [file for file, at in zip(files, layers, strict=True) if at is not None and at < top]
-    if not below:
-        return ["no file lies below the frontends: the rule holds nothing"]
-    return [
-        f"{file.relative_to(root)}:{number} has {found[0]}"
-        for file in below
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-        if (found := SYNTAX.search(line))
-    ]
-
-
 # What stands beside difftest in the source tree. The commands that show or grade it ask
 # difftest.host.shipped for it by name; the harness itself never does.
 TREE = ("reference", "kernels", "tests", "benchmarks", "conformance")
@@ -302,10 +278,6 @@ def test_rule_holds(rule):
 
 def test_the_simulator_has_no_way_back():
     assert ways_back(ROOT) == []
-
-
-def test_the_syntax_of_a_dialect_is_in_its_frontend():
-    assert syntax_below(ROOT) == []
 
 
 def test_each_layer_is_there():
@@ -479,22 +451,6 @@ def test_a_rule_over_no_file_fails(tmp_path, rule):
 def test_a_planted_way_back_is_found(tmp_path, file, source, message):
     (found,) = ways_back(planted(tmp_path, f"difftest/simulator/{file}", source))
     assert found.endswith(message)
-
-
-@pytest.mark.parametrize(
-    ("file", "found"),
-    [
-        ("tile.py", ["difftest/simulator/tile.py:2 has nl.mgrid"]),
-        ("instructions/copy.py", ["difftest/simulator/instructions/copy.py:2 has nl.mgrid"]),
-        (
-            "frontend/classic/tensor.py",
-            ["no file lies below the frontends: the rule holds nothing"],
-        ),
-    ],
-)
-def test_planted_syntax_is_found(tmp_path, file, found):
-    source = "import numpy as np\nremedy = 'use nl.mgrid'\nlines = np.arange(3)\n"
-    assert syntax_below(planted(tmp_path, f"difftest/simulator/{file}", source)) == found
 
 
 def test_a_way_forward_passes(tmp_path):

@@ -6,44 +6,20 @@ is made at each call, by the launch that is running.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from difftest.simulator.errors import is_entry
-
-
-class PlainMode(Protocol):
-    """A launch in plain mode: what a call of the API becomes."""
-
-    def call(
-        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
-
-
-PLAIN: contextvars.ContextVar[PlainMode | None] = contextvars.ContextVar(
-    "difftest_plain", default=None
-)
-"""The launch in plain mode that is running; None where there is none."""
+from difftest.simulator.core import entering
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, or in a launch in plain mode what that has under ``name``."""
-    running = PLAIN.get
-    signature = inspect.signature(function)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain = running()
-        if plain is None:
-            return function(*args, **kwargs)
-        return plain.call(name, signature, args, kwargs)
-
-    is_entry(call)
     return functools.update_wrapper(
-        call, function, updated=() if isinstance(function, type) else ("__dict__",)
+        entering(function, name),
+        function,
+        updated=() if isinstance(function, type) else ("__dict__",),
     )
 
 

@@ -59,7 +59,7 @@ def loaded_shape(shape: Shape) -> Shape:
 def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
     if src.dtype == dst.dtype:
-        if src.holds_bits == dst.holds_bits or src.dtype in _CAST_BY_ASSIGNMENT:
+        if src.dtype in _CAST_BY_ASSIGNMENT or src.holds_bits == dst.holds_bits:
             return values
         return from_bits(values, src.dtype) if src.holds_bits else to_bits(values, dst.dtype)
     rounded = round_to(as_float(_plain(values, src)), dst.dtype)
@@ -132,7 +132,7 @@ def _dge(call: Call) -> dict[str, Any]:
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
     values = src.read(where)
-    rmw = call["dst_rmw_op"]
+    rmw = call.options["dst_rmw_op"]
     if rmw is None:
         moved = _cast(values, src, dst)
     else:

@@ -205,7 +205,7 @@ def prepare(
     engine: Engine,
 ) -> Call:
     """The call that these operands make, checked, or remembered if its like passed before."""
-    key = (
+    key: tuple[Any, ...] = (
         instruction,
         options,
         dtype,
@@ -215,8 +215,9 @@ def prepare(
             operand.signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in operands
         ],
-        *[_signature(other) for other in others],
     )
+    if others:
+        key += tuple(map(_signature, others))
     calls = core.calls
     call: Call | None = calls.get(key)
     if call is None:

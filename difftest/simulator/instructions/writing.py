@@ -53,19 +53,27 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     ShapeError : they do not; or ``dst`` names an element more than once, with different values, and
         is no tile that may.
     """
-    view = dst.elements()
-    values = _fit(values, dst)
+    storage, pattern = dst.storage, dst.pattern
+    view = storage.elements(pattern, dst.dtype, dst.partition_axis)
+    if values.shape != dst.shape:
+        values = _fit(values, dst)
+    if where is None and pattern is storage.whole and dst.dtype is storage.dtype:
+        view[...] = values
+        storage.mark_whole()
+        return
     if where is not None:
         where = _spread(where, view.shape)
-    repeated = dst.pattern.repeats()
+    repeated = pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     if where is None:
         view[...] = values
     else:
         np.copyto(view, values, where=where, casting="unsafe")
-    dst.storage.forget_products(dst.pattern, where)
-    dst.mark_written(where)
+    if storage.products is not None:
+        storage.forget_products(pattern, where)
+    if storage.unwritten:
+        storage.mark_written(pattern, where, dtype=dst.dtype, partition_axis=dst.partition_axis)
     if repeated:
         _settle_repeated(dst, values, where)
 
@@ -102,7 +110,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
 def _fit(values: Array, dst: Tile) -> Array:
     """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
     shape = dst.shape
-    if values.shape == shape or values.ndim == 0:
+    if values.ndim == 0:
         return values
     want = shape if dst.in_hbm else dst.tile_shape()
     if values.size == dst.size and (dst.in_hbm or values.shape[0] == want[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +18,14 @@ from difftest.simulator.errors import (
     kernel_location,
     not_modelled,
 )
-from difftest.simulator.frontend.dispatch import PLAIN
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
 from difftest.simulator.trace import Space
+
+_CURRENT: contextvars.ContextVar[Run] = contextvars.ContextVar("difftest_plain")
 
 HINTS = ("lazy_initialization",)
 """Arguments that change no value."""
@@ -44,12 +46,12 @@ class Run:
     @contextlib.contextmanager
     def running(self) -> Iterator[Run]:
         """Make this the launch that the API's functions find."""
-        token = PLAIN.set(self)
+        token = _CURRENT.set(self)
         try:
             with np.errstate(all="ignore"):
                 yield self
         finally:
-            PLAIN.reset(token)
+            _CURRENT.reset(token)
 
     def start_program(self, program: Shape) -> None:
         """Begin one instance of the grid."""
@@ -183,6 +185,6 @@ class Run:
 
 def current() -> Run:
     """The launch in plain mode that is running."""
-    run = PLAIN.get()
-    assert isinstance(run, Run), "a plain tensor was used outside its launch"
+    run = _CURRENT.get(None)
+    assert run is not None, "a plain tensor was used outside its launch"
     return run

@@ -196,7 +196,7 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
     narrow: set[int] = set()
     for one in instructions:
-        if one.matmul or not one.event.reads:
+        if one.matmul or not one.event.reads or not one.event.writes:
             continue
         source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
         if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):

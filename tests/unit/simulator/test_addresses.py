@@ -239,7 +239,7 @@ def test_tensors_that_share_fit_together_where_others_do_not():
         both = [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, address)]
         occupancy = Occupancy(TRN2)
         for one in both:
-            occupancy.add(one)
+            occupancy.add(Space.PSUM, occupancy.bytes(one))
         if address is None:
             with pytest.raises(LimitError, match="the tensors live at one time fit psum"):
                 occupancy.check(both)

@@ -45,8 +45,8 @@ def test_the_bound_follows_pythons_lifetimes():
     occupancy = Occupancy(TRN2)
     tensors = [Allocation(k, Space.PSUM, (128, 10), FLOAT32, 0, None) for k in range(2)]
     for allocation in tensors:
-        occupancy.add(allocation)
-    occupancy.remove(tensors[0])
+        occupancy.add(Space.PSUM, occupancy.bytes(allocation))
+    occupancy.remove(Space.PSUM, occupancy.bytes(tensors[0]))
     assert occupancy.live[Space.PSUM] == 128 * 40
     assert occupancy.peak[Space.PSUM] == 128 * 80
 

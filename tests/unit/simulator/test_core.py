@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN2, KernelError, launch
+from difftest.simulator import TRN2, KernelError, LimitError, launch
 from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, TFLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -52,6 +55,54 @@ def test_the_engines_know_no_floating_point_exceptions():
     core = Core(TRN2, (), record=True, tile=Tensor)
     with core.running():
         assert np.isinf(np.float32(1) / np.zeros(1, np.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
+def test_floats_are_kept_as_float32_on_chip(dtype):
+    core = Core(TRN2, (), record=True, tile=Tensor)
+    for space in (Space.SBUF, Space.PSUM):
+        for _ in range(2):
+            assert core.allocate((2, 3), dtype, space).data.dtype == FLOAT32
+            assert core.allocate((2, 3), INT32, space).data.dtype == INT32
+    assert core.allocate((2, 3), dtype, Space.PRIVATE_HBM).data.dtype == dtype
+
+
+def test_each_tensor_is_checked_that_does_not_fit():
+    core = Core(TRN2, (), record=True, tile=Tensor)
+    for _ in range(2):
+        with pytest.raises(LimitError, match="a tile has 129 partitions"):
+            core.allocate((129, 3), FLOAT32, Space.SBUF)
+    assert core.trace.allocations == []
+
+
+def lines(trace):
+    return [event.location.text for event in trace]
+
+
+def failing(tile):
+    nl.add(tile, "one")
+
+
+def test_what_is_called_after_an_error_has_its_own_line():
+    """The launch notes who called it; a call that failed is no caller any more."""
+
+    def kernel():
+        tile = nl.zeros((2, 2), nl.float32)
+        with contextlib.suppress(KernelError):
+            failing(tile)
+        tile[...] = 1.0
+        tile += 2.0
+        return nl.ndarray((2, 2), nl.float32, buffer=nl.shared_hbm)
+
+    core = Core(TRN2, (), record=True, tile=Tensor)
+    with core.running():
+        kernel()
+    assert lines(core.trace) == [
+        "tile = nl.zeros((2, 2), nl.float32)",
+        "tile[...] = 1.0",
+        "tile += 2.0",
+    ]
+    assert core.caller is None
 
 
 def test_an_event_counts_what_it_touches():

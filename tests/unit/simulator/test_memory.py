@@ -8,19 +8,17 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, LimitError
+from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import (
-    BFLOAT16,
     FLOAT16,
     FLOAT32,
-    INT32,
-    TFLOAT32,
     as_dtype,
     from_bits,
+    storage_dtype,
 )
 from difftest.simulator.memory import (
     Storage,
     check_tensor_size,
-    empty_on_chip,
     pattern_view,
     poison,
 )
@@ -32,7 +30,7 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
 def storage(shape, dtype=FLOAT32, space=Space.SBUF):
     allocation = Allocation(0, space, shape, dtype, 0, None)
-    return Storage(allocation, empty_on_chip(shape, dtype), unwritten=int(np.prod(shape)))
+    return Storage(allocation, np.empty(shape, storage_dtype(dtype)), unwritten=int(np.prod(shape)))
 
 
 @given(st.data())
@@ -131,19 +129,15 @@ def test_nothing_becomes_poison_in_a_tensor_that_is_written():
     assert (tensor.data == 7).all()
 
 
-@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
-def test_floats_are_kept_as_float32_on_chip(dtype):
-    assert empty_on_chip((2, 3), dtype).dtype == FLOAT32
-    assert empty_on_chip((2, 3), INT32).dtype == INT32
-
-
-def test_the_release_is_called_once_with_the_allocation():
-    released = []
-    tensor = storage((2, 3))
-    tensor.release = released.append
-    allocation = tensor.allocation
+def test_a_tensor_that_is_gone_counts_no_longer():
+    occupancy = Occupancy(TRN2)
+    allocation = Allocation(0, Space.SBUF, (2, 3), FLOAT32, 0, None)
+    data = np.empty((2, 3), np.float32)
+    occupancy.add(Space.SBUF, 40)
+    tensor = Storage(allocation, data, unwritten=6, occupancy=occupancy, occupied=40)
+    assert occupancy.live[Space.SBUF] == 40
     del tensor
-    assert released == [allocation]
+    assert occupancy.live[Space.SBUF] == 0
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

@@ -24,6 +24,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 _OobMode, _DgeMode = oob_mode, dge_mode
+_DGE_NAMES = {member: member.name for member in dge_mode}
 _LOAD = (None, "unknown")
 """The options of a DMA that computes nothing, and leaves its descriptors to the compiler."""
 
@@ -134,8 +135,9 @@ def dma_copy(
 ) -> None:
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
-    dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    outside = as_member(_OobMode, oob_mode, "dma_copy").name
+    dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
+    skips = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    outside = "skip" if skips else "error"
     if dst is None:
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
@@ -144,7 +146,7 @@ def dma_copy(
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
         return
-    if outside == "skip" and rmw is not None:
+    if skips and rmw is not None:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only",
             happened="dma_copy with dst_rmw_op got oob_mode.skip",
@@ -170,7 +172,7 @@ def dma_transpose(
     """``src`` in SBUF with its axes permuted by the DMA engines."""
     no_extras("nisa.dma_transpose", kwargs)
     order = None if axes is None else as_integers(axes, "axes")
-    dge = as_member(_DgeMode, dge_mode, "a DMA").name
+    dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
     options = (order, dge, "error")
     result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
     return result

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from difftest.simulator.core import entering
 from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.errors import KernelError, ShapeError, is_entry
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing
 from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
@@ -128,9 +129,7 @@ def _operator(name: str, *, reverse: bool = False) -> Callable[[Tensor, Any], Te
     def backward(self: Tensor, other: Any) -> Any:
         return binary(name, other, self)
 
-    operator = backward if reverse else forward
-    is_entry(operator)
-    return operator
+    return entering(backward if reverse else forward)
 
 
 for _python, _name in {

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from difftest.simulator.core import entering
 from difftest.simulator.errors import NkiError
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
@@ -42,8 +43,7 @@ def public(function: Function) -> Function:
     """
     name = _api_name(function)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -55,6 +55,7 @@ def public(function: Function) -> Function:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
 
+    call: Callable[..., Any] = functools.wraps(function)(entering(checked))
     return cast(Function, _leveled(function, name, call))
 
 

@@ -145,6 +145,7 @@ def _noting(core: Core, loop: Loop) -> Callable[[int], None]:
     def turn(value: int) -> None:
         nonlocal number
         number += 1
+        core.caller = None  # what the kernel calls next is called from the loop's body
         core.loops = (*outer, Iteration(loop, number, value))
 
     return turn

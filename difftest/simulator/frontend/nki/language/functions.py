@@ -19,7 +19,6 @@ from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
-from difftest.simulator.frontend.nki.unmodelled import unmodelled
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -123,12 +122,12 @@ def _activation(name: str) -> Function:
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
 
-_ABSENT = ("average", "prelu", "bypass")
+TOKENS = {name: OperatorName(name) for name in ("average", "prelu", "bypass")}
+"""Operators of single instructions (tensor_partition_reduce, activate2) that are no functions."""
 
 BINARY = {name: _binary(name) for name, op in NKI_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
 ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
-ABSENT = unmodelled("nki.language", _ABSENT)
 
 
 def _copied(x: Any, dtype: object = None) -> Any:
@@ -193,5 +192,5 @@ OTHERS = {
     "cos": _named(_cos, "cos", "``cos(x)``, in radians of any size, element by element."),
     "negative": _named(_negated, "negative", "``-x``, element by element."),
 }
-FUNCTIONS: dict[str, Any] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
+FUNCTIONS: dict[str, Any] = {**TOKENS, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
 """The functions that are operators too, by name."""

@@ -282,3 +282,22 @@ def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
 def test_a_level_that_there_is_not():
     with pytest.raises(KernelError, match="a level of NKI"):
         launch(jit(lambda: None), level="0.8")
+
+
+def test_what_a_loops_body_does_has_its_own_lines():
+    def kernel():
+        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
+        tile = nl.ndarray((1, 8), nl.float32)
+
+        def body(i):
+            tile[...] = 1.0
+            nisa.memset(tile, 2.0)
+            tile[...] = 3.0
+
+        nl.fori_loop(0, 2, body)
+        nisa.dma_copy(out, tile)
+        return out
+
+    lines = [event.location.text for event in launch(jit(kernel)).trace]
+    body = ["tile[...] = 1.0", "nisa.memset(tile, 2.0)", "tile[...] = 3.0"]
+    assert lines == [*body, *body, "nisa.dma_copy(out, tile)"]
