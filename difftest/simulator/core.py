@@ -78,20 +78,24 @@ class PlainMode(Protocol):
         """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
 
 
-def entering(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+InPlainMode = Callable[["PlainMode", tuple[Any, ...], dict[str, Any]], Any]
+
+
+def entering(
+    function: Callable[..., Any], in_plain_mode: InPlainMode | None = None
+) -> Callable[..., Any]:
     """``function`` as kernels call it: the launch knows meanwhile which frame called it.
 
     Looking for the kernel's line from within would make an object of each frame on the way, for
-    each instruction. In a launch in plain mode the call is what that has under ``name``.
+    each instruction. In a launch in plain mode the call is ``in_plain_mode(mode, args, kwargs)``.
     """
-    signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
         if core is None:
             return function(*args, **kwargs)
-        if core.plain is not None:
-            return core.plain.call(name, signature, args, kwargs)
+        if core.plain is not None and in_plain_mode is not None:
+            return in_plain_mode(core.plain, args, kwargs)
         outer = core.caller
         core.caller = _frame(1)
         try:

@@ -34,7 +34,7 @@ from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
-from difftest.simulator.plain.api import Run
+from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Trace
 
@@ -141,8 +141,6 @@ def run_kernel(
             remedy="call the other kernel directly, without a grid",
         )
     target, tensor = _target(kernel)
-    if plain and tensor is NkiTensor:
-        raise not_modelled("the plain mode of today's dialect", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
@@ -150,11 +148,9 @@ def run_kernel(
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run
+    mode: _Fast | Run = _Fast(core)
     if plain:
-        mode = core.plain = Run(chosen, grid)
-    else:
-        mode = _Fast(core)
+        mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
@@ -163,6 +159,8 @@ def run_kernel(
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
         if tensor is NkiTensor and math.prod(grid) > 1:
+            if plain:
+                raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
@@ -184,8 +182,9 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
-    return foreign.like([args, kwargs], outputs)
+    finished = run_kernel(kernel, args, kwargs, record=False)
+    foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+    return foreign.like([args, kwargs], outputs_of(finished.result()))
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -261,6 +260,9 @@ class _Arguments:
         array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
         if array is not None:
             return self._tensor(name, array)
+        dtype = foreign.named_dtype(value)
+        if dtype is not None:
+            return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):

@@ -127,6 +127,8 @@ PLAIN = Rule(
         "difftest.simulator.frontend.arguments",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
+        "difftest.simulator.frontend.nki.constants.region_of",
+        "difftest.simulator.frontend.nki.constants.space_of",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.

@@ -11,13 +11,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.core import entering
+from difftest.simulator.core import PlainMode, entering
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, or in a launch in plain mode what that has under ``name``."""
+    signature = inspect.signature(function)
+
+    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return plain.call(name, signature, args, kwargs)
+
     return functools.update_wrapper(
-        entering(function, name),
+        entering(function, in_plain_mode),
         function,
         updated=() if isinstance(function, type) else ("__dict__",),
     )

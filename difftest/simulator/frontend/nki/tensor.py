@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, not_modelled
 from difftest.simulator.frontend.nki import patterns, views
@@ -48,6 +50,7 @@ class NkiTensor(Tile, NKIObject):
     __array_ufunc__ = None
     may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
+    in_place = True
 
     # -- attributes ------------------------------------------------------------------------------
 
@@ -219,3 +222,65 @@ class NkiTensor(Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
+
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "mod": "mod",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "matmul": "matmul",
+    "neg": "negative",
+    "abs": "abs",
+    "invert": "invert",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+"""Python's operators that no stub of NkiTensor has, and the function for each."""
+
+
+def _refused(name: str) -> Any:
+    def operator(self: NkiTensor, *others: Any) -> NoReturn:
+        raise KernelError(
+            "tensors of today's dialect have no operators",
+            happened=f"an operator of Python was used on a tensor, which stands for nl.{name}",
+            received=", ".join(f"{each!r:.60}" for each in (self, *others)),
+            remedy=f"write nl.{name}(...), or an instruction of nki.isa",
+        )
+
+    return operator
+
+
+for _symbol, _name in _OPERATORS.items():
+    for _method in (f"__{_symbol}__", f"__r{_symbol}__", f"__i{_symbol}__"):
+        setattr(NkiTensor, _method, _refused(_name))
+
+
+class ComparedTensor(NkiTensor):
+    """What ``nl.equal`` and the other comparisons return.
+
+    AWS's examples assert it, so its truth value says something: whether all elements are true.
+    Only a simulator knows that, of which a :class:`TruthWarning` warns.
+    """
+
+    __slots__ = ()
+    __hash__ = NkiTensor.__hash__
+
+    def __bool__(self) -> bool:
+        warnings.warn(
+            TruthWarning(
+                f"a comparison of tensors decides in Python ({kernel_location()}): a simulator "
+                "knows its value, a device's compiler does not"
+            ),
+            stacklevel=2,
+        )
+        return bool(np.all(self.engine_values() != 0))

@@ -252,9 +252,8 @@ def test_both_dialects_in_one_file():
         np.testing.assert_array_equal(launch(kernel, (A,)).outputs[0], A * 2)
 
 
-def test_the_plain_mode_is_the_classic_dialects():
-    with pytest.raises(NotModelledError, match="plain mode"):
-        launch(scaled, (A,), plain=True)
+def test_the_plain_mode_runs_it_too():
+    np.testing.assert_array_equal(launch(scaled, (A,), plain=True).outputs[0], A * 2)
 
 
 def test_nki_is_there_in_the_scope_and_no_longer():
