@@ -67,7 +67,7 @@ def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
     """
     if len(position) != len(size) or not size:
         return
-    sizes = (64, 128) if current().machine.nc_version == 2 else (32, 64, 128)
+    sizes = current().machine.pe_tile_sizes
     if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
         raise KernelError(
             "a tile of the PE array starts at a multiple of its size",
