@@ -6,7 +6,7 @@ and a mask may still cut it back. What else a dialect takes as an index is in it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
@@ -67,8 +67,58 @@ def within(pattern: Pattern, partition_axis: int | None, items: tuple[Any, ...])
     return _make(Pattern, (offset, tuple(counts), tuple(steps))), partition, None
 
 
+def names_two(items: tuple[Any, ...]) -> bool:
+    """Whether an index names two dimensions."""
+    return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
+
+
+class _Walks(NamedTuple):
+    """What a basic index makes of a tile: the pattern, and how it walks each of its dimensions."""
+
+    pattern: Pattern
+    partition: int | None
+    ndim: int
+    each: list[tuple[int, int, int | None, int]]
+    """Of each dimension of the tile its size, the first index, the result's axis and its step."""
+    overrun: bool
+
+
 def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
     """Integers, slices, None and Ellipsis, in bounds or not."""
+    walks = _walks(tile, items)
+    axes = None
+    if walks.overrun:
+        axes = tuple(
+            Axis(size, start, tuple(step if k == where else 0 for k in range(walks.ndim)))
+            for size, start, where, step in walks.each
+        )
+    return walks.pattern, walks.partition, axes
+
+
+def back_inside(tile: Tile, outer: tuple[Axis, ...], items: tuple[Any, ...]) -> Named:
+    """A basic index of a tile that leaves its tensor, and of which a part may lie inside.
+
+    Raises
+    ------
+    OutOfBoundsError : the index leaves this tile too.
+    """
+    walks = _walks(tile, items)
+    if walks.overrun:
+        raise out_of_bounds(tile, outer)
+    axes = []
+    for axis in outer:
+        steps = [0] * walks.ndim
+        begin = axis.start
+        for step, (_, start, where, own) in zip(axis.steps, walks.each, strict=True):
+            begin += step * start
+            if where is not None:
+                steps[where] = step * own
+        axes.append(Axis(axis.size, begin, tuple(steps)))
+    over = any(leaves(axis, walks.pattern.shape) for axis in axes)
+    return walks.pattern, walks.partition, tuple(axes) if over else None
+
+
+def _walks(tile: Tile, items: tuple[Any, ...]) -> _Walks:
     items = expand_ellipsis(items, tile.ndim, tile)
     pattern, partition_axis = tile.pattern, tile.partition_axis
     partition: int | None = None
@@ -95,13 +145,7 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
         walks.append((size, start, at, step))
         pattern = pattern.slice(at, start, count, step)
         at += 1
-    axes = None
-    if overrun:
-        axes = tuple(
-            Axis(size, start, tuple(step if k == where else 0 for k in range(at)))
-            for size, start, where, step in walks
-        )
-    return pattern, partition, axes
+    return _Walks(pattern, partition, at, walks, overrun)
 
 
 def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from difftest.simulator.errors import KernelError, NkiError, ShapeError, Unwritt
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
 from difftest.simulator.walk import Axis
 
@@ -200,7 +201,7 @@ class Tile:
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and (where is None or missing.any()):
-                raise unwritten_error(self, missing)
+                doubt(unwritten_error(self, missing))
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
         if dtype is BOOL and storage.holds_bits:
@@ -306,8 +307,11 @@ class Tile:
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        named = indexing.within(self.pattern, self.partition_axis, items)
+        within = indexing.within(self.pattern, self.partition_axis, items)
+        named = within if self.axes is None else None
         if named is None:
+            if indexing.names_two(items) and len(self.shape) == 1 and not self.in_hbm:
+                self = self.as_tile()  # a column or a row of a tile has two dimensions
             return self.indexed(items)
         if self.axes is not None:
             self.check_bounds()
@@ -316,6 +320,9 @@ class Tile:
 
     def indexed(self: T, items: tuple[Any, ...]) -> T:
         """The part that less common indices name: steps, None, '...', or what a dialect has."""
+        if isinstance(self.axes, tuple):
+            named = indexing.back_inside(self, self.axes, items)
+            return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
         return self.part(indexing.basic(self, items))
 
     def part(self: T, named: indexing.Named) -> T:

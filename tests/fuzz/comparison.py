@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import LaunchResult, NkiError, NotModelledError, launch
+from difftest.simulator import LaunchResult, NkiError, NotModelledError, RuleWarning, launch
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from tests.fuzz.program import DRAWN, Output, Program
@@ -63,6 +63,7 @@ def run(program: Program, mode: str) -> Outcome:
     with program.compiled() as kernel, warnings.catch_warnings():
         warnings.simplefilter("ignore", AccumulationWarning)  # the values are compared
         try:
+            warnings.simplefilter("ignore", RuleWarning)
             result = launch(
                 kernel,
                 arrays,

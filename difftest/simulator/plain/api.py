@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difftest.simulator.plain import assignment as assignment
+from difftest.simulator.plain import compositions as compositions
 from difftest.simulator.plain import copies as copies
 from difftest.simulator.plain import creation as creation
 from difftest.simulator.plain import elementwise as elementwise

@@ -10,7 +10,6 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from difftest.simulator import indexing
 from difftest.simulator.brackets import spell
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
@@ -19,6 +18,7 @@ from difftest.simulator.index import Index, broadcast_shapes, is_integer
 from difftest.simulator.indexing import Named
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.walk import Axis, leaves
 
@@ -67,18 +67,28 @@ class IndexedTile(IndirectTile):
         return tuple(arrays), inside
 
 
-def indexed(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile:
-    """What ``items`` name of a tile: a pattern, or an access through a tile of indices.
+def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | None:
+    """What ``items`` name: a pattern, or an access through a tile; None of basic indexing.
 
     Raises
     ------
-    KernelError, ShapeError : they are no indices, or do not go together.
+    KernelError, ShapeError : they do not go together.
     """
-    if any(isinstance(item, _ADVANCED) for item in items):
-        _check_advanced(tile, items)
-        if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
-            return IndexedTile(tile, items)
-        return _advanced(tile, items)
+    if not any(isinstance(item, _ADVANCED) for item in items):
+        return None
+    _check_advanced(tile, items)
+    if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
+        return IndexedTile(tile, items)
+    return _walked(tile, items)
+
+
+def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``items`` with a slice for ``nl.ds``.
+
+    Raises
+    ------
+    KernelError : one is no index of the dialect.
+    """
     for axis, item in enumerate(items):
         if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_integer(item)):
             raise KernelError(
@@ -87,11 +97,10 @@ def indexed(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile:
                 happened=f"a tensor was indexed with a {type(item).__name__}",
                 received=f"{type(item).__name__} at axis {axis} of {tile!r}",
             )
-    return indexing.basic(tile, tuple(map(_as_slice, items)))
-
-
-def _as_slice(item: Any) -> Any:
-    return slice(item.start, item.start + item.size) if type(item) is DynamicSlice else item
+    return tuple(
+        slice(item.start, item.start + item.size) if type(item) is DynamicSlice else item
+        for item in items
+    )
 
 
 def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
@@ -104,16 +113,43 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
                 received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
                 remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
             )
-    if len(items) != tile.ndim:
-        raise ShapeError(
-            "advanced indexing names every dimension",
-            happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
-            received=f"{len(items)} indices for {tile!r}",
+    if len(items) == tile.ndim:
+        return
+    error = ShapeError(
+        "advanced indexing names every dimension",
+        happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
+        received=f"{len(items)} indices for {tile!r}",
+    )
+    affine = all(isinstance(item, Index) or is_integer(item) for item in items)
+    if not tile.in_hbm or not affine or len(items) > tile.ndim:
+        raise error
+    note(error)
+
+
+def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Whole axes for the last dimensions, which no index names: behind those of the indices."""
+    missing = tile.shape[len(items) :]
+    ndim = max(item.ndim for item in items if isinstance(item, Index))
+    named = [
+        Index(
+            (*item.shape, *(1 for _ in missing)), item.start, (*item.steps, *(0 for _ in missing))
         )
+        if isinstance(item, Index)
+        else item
+        for item in items
+    ]
+    for axis, size in enumerate(missing):
+        shape = [1] * (ndim + len(missing))
+        steps = [0] * len(shape)
+        shape[ndim + axis], steps[ndim + axis] = size, 1
+        named.append(Index(tuple(shape), 0, tuple(steps)))
+    return tuple(named)
 
 
-def _advanced(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """One index expression or integer for each dimension."""
+def _walked(tile: Tile, items: tuple[Any, ...]) -> Named:
+    """One index expression or integer for each dimension; in HBM the last may be left out."""
+    if len(items) < tile.ndim:
+        items = _completed(tile, items)
     shape: Shape = ()
     for item in items:
         if isinstance(item, Index):

@@ -7,7 +7,7 @@ from typing import Any
 from difftest.simulator.dtypes import as_dtype, name_of
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.axes import ascending, last_axes
+from difftest.simulator.frontend.axes import ascending, not_last
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
@@ -16,6 +16,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.strictness import note
 
 
 def _reduction_function(name: str, operator: str) -> NkiFunction:
@@ -95,7 +96,11 @@ def tensor_reduce(
 ) -> Tensor:
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
     no_extras("nisa.tensor_reduce", kwargs)
-    axes = last_axes(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
+    tile = on_chip(data, "tensor_reduce", "data")
+    axes = ascending(axis, tile, "tensor_reduce")
+    error = not_last(axes, tile, "tensor_reduce")
+    if error is not None:
+        note(error)
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),

@@ -44,7 +44,9 @@ class Tensor(Tile, AnyTensor):
 
     def indexed(self, items: tuple[Any, ...]) -> Any:
         """Also by ``nl.ds``, index expressions and tiles of indices."""
-        named = indexing.indexed(self, items)
+        named = indexing.advanced(self, items)
+        if named is None:
+            return super().indexed(indexing.basic(self, items))
         return named if isinstance(named, IndirectTile) else self.part(named)
 
     def __setitem__(self, key: Any, value: Any) -> None:

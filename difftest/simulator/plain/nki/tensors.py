@@ -16,16 +16,18 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.frontend.nki.constants import region_of
-from difftest.simulator.plain.indices import Shape, Slice, elements_of, integer, integers
-from difftest.simulator.plain.indices import inside as in_this_mode
-from difftest.simulator.plain.rounding import Array
-from difftest.simulator.plain.tensors import (
-    OUTSIDE,
-    PlainStorage,
-    PlainTensor,
+from difftest.simulator.plain.indices import (
+    Shape,
+    Slice,
     bytes_of,
+    elements_of,
+    integer,
+    integers,
     walks_by_strides,
 )
+from difftest.simulator.plain.indices import inside as in_this_mode
+from difftest.simulator.plain.rounding import Array
+from difftest.simulator.plain.tensors import OUTSIDE, PlainStorage, PlainTensor
 from difftest.simulator.trace import Space
 
 
