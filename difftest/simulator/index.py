@@ -1,4 +1,4 @@
-"""Indices below the syntax of a dialect: integers, ``nl.ds``, affine walks, indices in tiles.
+"""Indices below the syntax of a dialect: integers, and affine walks.
 
 The hardware walks memory by a start and one step for each axis, so every static index is affine.
 :class:`Index` keeps that form and never makes an array of indices.
@@ -6,18 +6,14 @@ The hardware walks memory by a start and one step for each axis, so every static
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, SupportsIndex, Union
+from typing import SupportsIndex
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, ShapeError
 
-if TYPE_CHECKING:
-    from difftest.simulator.tile import Tile
-
 Shape = tuple[int, ...]
-Affine = Union["Index", SupportsIndex]
 
 
 def as_integer(value: object, what: str) -> int:
@@ -49,22 +45,6 @@ def as_integers(values: object, what: str) -> Shape:
     """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     given = values if isinstance(values, (tuple, list)) else (values,)
     return tuple(as_integer(value, what) for value in given)
-
-
-class DynamicSlice:
-    """``nl.ds(start, size)``: ``size`` elements from ``start``."""
-
-    __slots__ = ("size", "start")
-
-    def __init__(self, start: int, size: int) -> None:
-        self.start = as_integer(start, "nl.ds with start")
-        self.size = as_integer(size, "nl.ds with size")
-        if self.size < 1:
-            raise ShapeError(
-                "nl.ds selects at least one element",
-                happened=f"nl.ds selected {self.size} elements",
-                received=f"size {self.size}",
-            )
 
 
 def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:
@@ -119,13 +99,3 @@ class Index:
             for axis, (size, step) in enumerate(zip(shape[missing:], self.steps, strict=True))
         )
         return Index(shape, self.start, steps)
-
-
-class DynamicIndex:
-    """An index held in a tile, plus an affine part: known only when the kernel runs."""
-
-    __slots__ = ("offset", "tile")
-
-    def __init__(self, tile: Tile, offset: Affine = 0) -> None:
-        self.tile = tile
-        self.offset = offset

@@ -1,7 +1,7 @@
 """What stands between a tensor's brackets: from a tile and its indices to the pattern they name.
 
-Classic indexing walks each dimension by itself, so that an index beyond its end can be told by its
-dimension, and a mask may still cut it back (``frontend/classic/masking.py``).
+Each dimension is walked by itself, so that an index beyond its end can be told by its dimension,
+and a mask may still cut it back. What else a dialect takes as an index is in its frontend.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
-from difftest.simulator.index import DynamicSlice, Index, as_integer, broadcast_shapes, is_integer
-from difftest.simulator.pattern import Pattern, Shape
-from difftest.simulator.strictness import note
+from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.walk import Axis, leaves, span
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class _Walks(NamedTuple):
 
 
 def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """Integers, slices, ``nl.ds``, None and Ellipsis, in bounds or not."""
+    """Integers, slices, None and Ellipsis, in bounds or not."""
     walks = _walks(tile, items)
     axes = None
     if walks.overrun:
@@ -150,13 +149,10 @@ def _walks(tile: Tile, items: tuple[Any, ...]) -> _Walks:
 
 
 def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
-    """Start, count and step of a slice or of ``nl.ds``."""
-    if isinstance(item, DynamicSlice):
-        return item.start, item.size, 1
+    """Start, count and step of a slice."""
     if not isinstance(item, slice):
         raise KernelError(
-            "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
-            "nl.arange / nl.mgrid expressions",
+            "a tensor is indexed with integers, slices, None and '...', or as its dialect has it",
             happened=f"a tensor was indexed with a {type(item).__name__}",
             received=f"{type(item).__name__} at axis {axis} of {tile!r}",
         )
@@ -169,103 +165,6 @@ def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
             received=f"{spell(item)} on axis {axis} of {tile!r}",
         )
     return start, count, step
-
-
-def check_advanced(tile: Tile, items: tuple[Any, ...], kinds: tuple[type, ...]) -> None:
-    """Raise unless ``items`` has an integer or one of ``kinds`` for each dimension."""
-    for item in items:
-        if not (isinstance(item, kinds) or is_integer(item)):
-            raise KernelError(
-                "basic and advanced indexing do not mix",
-                happened="a tensor was indexed with slices and index expressions at once",
-                received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
-                remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
-            )
-    if len(items) == tile.ndim:
-        return
-    error = ShapeError(
-        "advanced indexing names every dimension",
-        happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
-        received=f"{len(items)} indices for {tile!r}",
-    )
-    affine = all(isinstance(item, Index) or is_integer(item) for item in items)
-    if not tile.in_hbm or not affine or len(items) > tile.ndim:
-        raise error
-    note(error)
-
-
-def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Whole axes for the last dimensions, which no index names: behind those of the indices."""
-    missing = tile.shape[len(items) :]
-    ndim = max(item.ndim for item in items if isinstance(item, Index))
-    named = [
-        Index(
-            (*item.shape, *(1 for _ in missing)), item.start, (*item.steps, *(0 for _ in missing))
-        )
-        if isinstance(item, Index)
-        else item
-        for item in items
-    ]
-    for axis, size in enumerate(missing):
-        shape = [1] * (ndim + len(missing))
-        steps = [0] * len(shape)
-        shape[ndim + axis], steps[ndim + axis] = size, 1
-        named.append(Index(tuple(shape), 0, tuple(steps)))
-    return tuple(named)
-
-
-def advanced(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """One index expression or integer for each dimension; in HBM the last may be left out."""
-    if len(items) < tile.ndim:
-        items = _completed(tile, items)
-    shape: Shape = ()
-    for item in items:
-        if isinstance(item, Index):
-            shape = broadcast_shapes(shape, item.shape, "index expressions")
-    if len(shape) < 2 and not tile.in_hbm:
-        raise _one_dimensional(tile)
-    offset, sizes, strides = tile.pattern
-    totals = [0] * len(shape)
-    axes = []
-    for size, stride, item in zip(sizes, strides, items, strict=True):
-        if isinstance(item, Index):
-            start, steps = item.start, item.spread(shape).steps
-        else:
-            start, steps = int(item), (0,) * len(shape)
-        axes.append(Axis(size, start, steps))
-        offset += start * stride
-        for k, step in enumerate(steps):
-            totals[k] += step * stride
-    if not tile.in_hbm:
-        _check_partition_walk(tile, axes, shape)
-    over = any(leaves(axis, shape) for axis in axes)
-    return Pattern(offset, shape, tuple(totals)), 0, tuple(axes) if over else None
-
-
-def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
-    """On chip, axis 0 of the result walks the partitions and nothing else does."""
-    partition = tile.partition_axis
-    for number, axis in enumerate(axes):
-        steps = axis.steps if number != partition else (0, *axis.steps[1:])
-        wrong = any(steps[1:]) if number == partition else steps[0] != 0
-        if wrong and shape[0] > 1:
-            raise KernelError(
-                "the first axis of an on-chip access walks the partitions, the others do not",
-                happened=f"the index of axis {number} changes along "
-                f"{'a free axis' if number == partition else 'the partitions'}",
-                received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
-                remedy="give the partition index shape [:, None] and the free ones [None, :]",
-            )
-
-
-def _one_dimensional(tile: Tile) -> ShapeError:
-    return ShapeError(
-        "a tile's index has at least two dimensions, partition and free",
-        happened="a tile on chip was indexed with index expressions of one dimension",
-        received=f"a 1-D nl.arange as an index of {tile!r}",
-        remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
-        "free dimension",
-    )
 
 
 def out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:

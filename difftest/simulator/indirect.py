@@ -1,4 +1,8 @@
-"""Accesses whose indices lie in a tile: known only when the kernel runs."""
+"""Indirect access: what is accessed depends on indices that lie in memory when the kernel runs.
+
+DMA descriptors are made so, from a vector of offsets. How a kernel spells the indices is a matter
+of its dialect: ``frontend/classic/indexing.py`` and ``frontend/nki/dynamic.py`` have a kind each.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,24 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.errors import DtypeError, OutOfBoundsError, UnwrittenError
-from difftest.simulator.index import DynamicIndex, Index, Shape, broadcast_shapes
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import OutOfBoundsError, UnwrittenError
+from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 
 class IndirectTile:
-    """A tile indexed with at least one tile (or a tile plus an affine expression).
+    """Elements of ``base``, in ``shape``, at places that tiles hold.
 
-    Only DMA, ``nl.load``/``nl.store``, ``nl.atomic_rmw`` and ``tensor_copy_dynamic_*`` take it.
+    Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
     """
 
-    __slots__ = ("base", "items", "shape")
+    __slots__ = ("base", "shape")
 
-    def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
+    def __init__(self, base: Tile, shape: Shape) -> None:
         base.check_bounds()
         self.base = base
-        self.items = items
-        shape: Shape = ()
-        for item in items:
-            shape = broadcast_shapes(shape, _item_shape(item), "indices")
         self.shape = shape
 
     def __repr__(self) -> str:
@@ -67,19 +67,14 @@ class IndirectTile:
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
         """The tiles that hold indices: an instruction reads them too."""
-        tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
-        return tuple(tile for tile in tiles if isinstance(tile, Tile))
+        raise NotImplementedError
 
     def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """Index arrays for every dimension, and which elements they keep in bounds.
+        """Index arrays for every dimension of the base, and which elements they keep in bounds.
 
         Of index tiles only the elements that ``where`` keeps must have been written.
         """
-        arrays = [np.broadcast_to(_item_values(item, where), self.shape) for item in self.items]
-        inside = np.ones(self.shape, dtype=np.bool_)
-        for array, size in zip(arrays, self.base.shape, strict=True):
-            inside &= (array >= 0) & (array < size)
-        return tuple(arrays), inside
+        raise NotImplementedError
 
     def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """:meth:`locate`; unless ``skip``, an index out of bounds raises.
@@ -122,47 +117,3 @@ class IndirectTile:
     def elements(self) -> Array:
         """The whole indexed tensor's elements, to be fancy-indexed."""
         return self.base.elements()
-
-
-def _item_shape(item: object) -> Shape:
-    if isinstance(item, Index):
-        return item.shape
-    if isinstance(item, DynamicIndex):
-        offset = item.offset.shape if isinstance(item.offset, Index) else ()
-        return broadcast_shapes(_index_shape(item.tile), offset, "an index tile and its offset")
-    return _index_shape(item) if isinstance(item, Tile) else ()
-
-
-def _index_shape(tile: Tile) -> Shape:
-    """An index tile's shape; one element is a scalar, which broadcasts with everything."""
-    return () if tile.size == 1 else tile.tile_shape()
-
-
-def _item_values(item: Any, where: Array | None) -> Array:
-    if isinstance(item, Index):
-        return item.array()
-    if isinstance(item, DynamicIndex):
-        offset = item.offset.array() if isinstance(item.offset, Index) else item.offset
-        total: Array = _item_values(item.tile, where) + offset
-        return total
-    if isinstance(item, Tile):
-        values = item.values(_of_index(item, where))
-        if values.dtype.kind not in "iu":
-            raise DtypeError(
-                "indices held in a tile are integers",
-                happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
-                received=f"{item!r}",
-                limit="int32, uint32 and smaller integers",
-            )
-        return values.astype(np.int64).reshape(_index_shape(item))
-    return np.asarray(int(item))
-
-
-def _of_index(tile: Tile, where: Array | None) -> Array | None:
-    """Which elements of an index tile a mask over the access keeps: any that it repeats to."""
-    if where is None:
-        return None
-    have = _index_shape(tile)
-    aligned = (*(1,) * (where.ndim - len(have)), *have)
-    repeated = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
-    return np.asarray(where.any(axis=repeated, keepdims=True))

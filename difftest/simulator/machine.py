@@ -7,6 +7,7 @@ Sources, all public AWS Neuron documentation (repository aws-neuron/aws-neuron-s
 - ARCH4: ``nki/guides/architecture/trainium3_arch.rst`` at tag v2.32.0
 - PM: ``general/nki/programming_model.rst`` at tag v2.26.0, tile-size constraints TC#1 to TC#3
 - ISA: ``general/nki/api/nki/isa/__init__.py`` at tag v2.26.0
+- ISA32: the stubs ``nki/api/nki/isa/__init__.py`` at tag v2.32.0
 - ALLOC: ``general/nki/api/nki/compiler/sbuf.py`` at tag v2.26.0
 """
 
@@ -46,8 +47,16 @@ class Machine:
     """Elements a partition of max8, nc_find_index8, nc_match_replace8 (ISA)."""
     gpsimd_core_partitions: int = 16
     """Partitions of each of the eight GpSimd cores (ISA local_gather)."""
+    gather_indices_max: int = 4096
+    """Indices that a GpSimd core takes in one local_gather (ISA local_gather)."""
+    gpsimd_dma_elements: int = 256
+    """Elements a partition that GpSimd's own DMA moves (ISA32 sendrecv)."""
+    dge_rows: int = 16
+    """Rows that a descriptor engine transposes at a time (ISA32 dma_transpose)."""
     pe_tile_step: int = 32
     """PE tiling positions and sizes are multiples of this (ISA nc_matmul)."""
+    pe_tile_sizes: tuple[int, ...] = (32, 64, 128)
+    """Rows of a tile of the PE array in today's dialect (ISA32 nc_matmul)."""
     shuffle_quadrant: int = 32
     """Partitions in which nc_stream_shuffle moves data (ISA nc_stream_shuffle)."""
     start_partition_step: int = 32
@@ -76,7 +85,7 @@ class Machine:
         return self.sbuf_partition_bytes - self.sbuf_reserved_bytes
 
 
-TRN1 = Machine(name="trn1", nc_version=2, sbuf_partition_bytes=192 * KIB)
+TRN1 = Machine(name="trn1", nc_version=2, sbuf_partition_bytes=192 * KIB, pe_tile_sizes=(64, 128))
 """NeuronCore-v2; SBUF 24 MiB (ARCH2)."""
 
 TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)

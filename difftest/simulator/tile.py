@@ -16,7 +16,7 @@ from difftest.simulator import indexing, views
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.errors import KernelError, NkiError, ShapeError, UnwrittenError
-from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
@@ -312,29 +312,22 @@ class Tile:
         if named is None:
             if indexing.names_two(items) and len(self.shape) == 1 and not self.in_hbm:
                 self = self.as_tile()  # a column or a row of a tile has two dimensions
-            kinds = (Index, Tile, DynamicIndex)
-            if any(isinstance(item, kinds) for item in items):
-                indexing.check_advanced(self, items, kinds)
-                if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
-                    indirect: T = self._indirect(items)
-                    return indirect
-                named = indexing.advanced(self, items)
-            else:
-                named = indexing.basic(self, items)
-                if isinstance(self.axes, tuple):
-                    named = indexing.back_inside(self, self.axes, items)
-                    return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
+            return self.indexed(items)
         if self.axes is not None:
             self.check_bounds()
         pattern, partition, axes = named
         return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
-    def _indirect(self, items: tuple[Any, ...]) -> Any:
-        raise KernelError(
-            "this tensor cannot be indexed with a tile",
-            happened="a tensor was indexed with a tile where that has no meaning",
-            received=f"a tile as an index of {self!r}",
-        )
+    def indexed(self: T, items: tuple[Any, ...]) -> T:
+        """The part that less common indices name: steps, None, '...', or what a dialect has."""
+        if isinstance(self.axes, tuple):
+            named = indexing.back_inside(self, self.axes, items)
+            return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
+        return self.part(indexing.basic(self, items))
+
+    def part(self: T, named: indexing.Named) -> T:
+        """The tile of a pattern that indices name of this one."""
+        return self.derive(named[0], named[1], axes=named[2])
 
     def reshape(self: T, shape: Any) -> T:
         """The same elements in another shape: a view.

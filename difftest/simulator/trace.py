@@ -220,16 +220,19 @@ class Iteration(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """What an instruction is told beside its operands; None where it has no such thing."""
+    """What an instruction is told beside its operands, by the names of AWS's arguments.
+
+    None where it has no such thing.
+    """
 
     op: str | None = None
     """Operator or function; several steps are joined by ``+``."""
     accumulate: bool = False
     """Whether a matmul adds to its destination in PSUM, which it then reads too."""
-    dge: str | None = None
+    dge_mode: str | None = None
     """Who makes a DMA's descriptors, a member of ``nki.isa.dge_mode``: ``none``, ``swdge``,
     ``hwdge`` or ``unknown``."""
-    axes: tuple[int, ...] | None = None
+    axis: tuple[int, ...] | None = None
     """Axes of its operand that a reduction takes."""
     value: float | None = None
     """What a memset writes."""

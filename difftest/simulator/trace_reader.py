@@ -210,15 +210,15 @@ class _Reader:
 def _attributes(value: object, where: str) -> Attributes:
     fields = _object(value, where, (), Attributes._fields)
     given: dict[str, Any] = {}
-    for name in ("op", "dge"):
+    for name in ("op", "dge_mode"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
     if "accumulate" in fields:
         if fields["accumulate"] is not True:
             _refuse(f"{where}.accumulate", fields["accumulate"], "true, or nothing")
         given["accumulate"] = True
-    if "axes" in fields:
-        given["axes"] = _integers(fields["axes"], f"{where}.axes", low=0)
+    if "axis" in fields:
+        given["axis"] = _integers(fields["axis"], f"{where}.axis", low=0)
     if "value" in fields:
         given["value"] = _number(fields["value"], f"{where}.value")
     return Attributes(**given)

@@ -288,7 +288,7 @@ class _Scheduler:
 
     def _generates(self, one: LoweredInstruction) -> bool:
         """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
-        return self.dge and one.event.attributes.dge != "none"
+        return self.dge and one.event.attributes.dge_mode != "none"
 
     def _arm(self, unit: _Unit, time: float) -> None:
         if time < unit.wake:

@@ -68,20 +68,20 @@ def _dimensions(call: Call) -> None:
 
 def _starts_from(call: Call) -> None:
     """``reduce_init`` is given for load_reduce; otherwise it is left out (None)."""
-    if call["reduce_init"] is None and call["command"] is Accumulate.LOAD_REDUCE:
+    if call["reduce_init"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
         raise KernelError(
             "exponential loads its registers from reduce_init",
             happened="exponential got reduce_cmd.load_reduce without reduce_init",
             received="reduce_init=None",
         )
     if isinstance(call["reduce_init"], Descriptor) and (
-        call["command"] is not Accumulate.LOAD_REDUCE
+        call["reduce_cmd"] is not Accumulate.LOAD_REDUCE
     ):
         raise KernelError(
             "exponential takes reduce_init with reduce_cmd.load_reduce only",
             happened="exponential got a reduce_init that it would not load",
             received=f"reduce_init = {call['reduce_init']!r}, "
-            f"reduce_cmd.{call['command'].name.lower()}",
+            f"reduce_cmd.{call['reduce_cmd'].name.lower()}",
         )
 
 
@@ -92,7 +92,7 @@ def _starts_from(call: Call) -> None:
         Role(name="max_value", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         REDUCE_INIT,
     ),
-    options=("command",),
+    options=("reduce_cmd",),
     destinations=(
         Role(name="dst", dtypes=EXPONENTIAL_RESULTS),
         Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
@@ -114,12 +114,12 @@ def exponential(
     call: Call, src: Array, max_value: Any, reduce_init: Any
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
-    idle = call["command"] is not Accumulate.LOAD_REDUCE
+    idle = call["reduce_cmd"] is not Accumulate.LOAD_REDUCE
     if idle and not isinstance(reduce_init, np.ndarray) and reduce_init not in (None, 0):
         raise KernelError(
             "exponential takes reduce_init with reduce_cmd.load_reduce only",
             happened="exponential got a reduce_init that it would not load",
-            received=f"reduce_init={reduce_init!r}, reduce_cmd.{call['command'].name.lower()}",
+            received=f"reduce_init={reduce_init!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
         )
     values = as_float(src)
     if isinstance(max_value, np.ndarray):
@@ -127,7 +127,7 @@ def exponential(
     else:
         values = values - np.float32(max_value)
     result = np.exp(values)
-    return result, registers("vector", result, ALU_OPS["add"], call["command"], reduce_init)
+    return result, registers("vector", result, ALU_OPS["add"], call["reduce_cmd"], reduce_init)
 
 
 # -- tensor_scalar_cumulative ----------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _cumulative_operators(call: Call) -> None:
 
 
 def _loads_imm1(call: Call) -> None:
-    if call["imm1"] is None and call["command"] is Accumulate.LOAD_REDUCE:
+    if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
         raise KernelError(
             "tensor_scalar_cumulative loads its registers from imm1",
             happened="tensor_scalar_cumulative got load_reduce without imm1",
@@ -167,7 +167,7 @@ def _loads_imm1(call: Call) -> None:
         Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
     ),
-    options=("op0", "op1", "command"),
+    options=("op0", "op1", "reduce_cmd"),
     destinations=(Role(name="dst", dtypes=CUMULATED),),
     rules=(
         _cumulative_operators,
@@ -183,7 +183,7 @@ def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Ar
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes, reg of the engine."""
     lines = rows(as_float(apply_scalar(call["op0"], as_float(src), imm0, reverse=False)))
     op = call["op1"]
-    held = held_before("vector", lines.shape[0], op.name, call["command"], imm1)
+    held = held_before("vector", lines.shape[0], op.name, call["reduce_cmd"], imm1)
     state = held[:, 0]
     result = np.empty(lines.shape, dtype=np.float32)
     for i in range(lines.shape[1]):

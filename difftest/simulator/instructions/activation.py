@@ -86,7 +86,7 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
 def _adds_up(call: Call) -> None:
     """The Scalar Engine's registers add."""
     op = call["reduce_op"]
-    if call["command"] is not Accumulate.IDLE and op is not None and op.name != "add":
+    if call["reduce_cmd"] is not Accumulate.IDLE and op is not None and op.name != "add":
         raise NotModelledError(
             "the Scalar Engine accumulates with add",
             happened=f"the Scalar Engine was to accumulate with {op.name}",
@@ -96,7 +96,7 @@ def _adds_up(call: Call) -> None:
 
 def _carries(call: Call, missing: Array) -> Array | None:
     """Unless it also reduces."""
-    return carrying.in_place(call, missing) if call["command"] is Accumulate.IDLE else None
+    return carrying.in_place(call, missing) if call["reduce_cmd"] is Accumulate.IDLE else None
 
 
 @instruction(
@@ -111,7 +111,7 @@ def _carries(call: Call, missing: Array) -> Array | None:
             optional=True,
         ),
     ),
-    options=("op", "reduce_op", "command"),
+    options=("op", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
     rules=(_bias, reducing("reduce_op"), LOADS_NOTHING, read_if_used, _adds_up),
     result=like("data"),
@@ -126,7 +126,7 @@ def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any
     name = call["op"]
     check_range(name, values)
     result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
-    return result, registers("scalar", result, call["reduce_op"], call["command"])
+    return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])
 
 
 # -- activate2 -------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def _one_immediate_dtype(call: Call) -> None:
 
 def _reduces(call: Call) -> None:
     op = call["reduce_op"]
-    used = call["command"] is not Accumulate.IDLE
+    used = call["reduce_cmd"] is not Accumulate.IDLE
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
         raise KernelError(
             "activate2 reduces with few operators",
             happened=f"activate2 was to reduce with {op.name if op else 'no operator'}",
-            received=f"reduce_op={op and op.name}, reduce_cmd.{call['command'].name.lower()}",
+            received=f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
             limit=", ".join(_REDUCTIONS),
         )
 
@@ -183,7 +183,7 @@ def _reduces(call: Call) -> None:
         Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER),
         Role(name="relu_param", takes=Takes.VECTOR_OR_NUMBER),
     ),
-    options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "command"),
+    options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
     rules=(
         needs_generation(4),
@@ -216,4 +216,4 @@ def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) ->
     else:
         check_range(name, values)
         result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
-    return result, registers("scalar", result, call["reduce_op"], call["command"])
+    return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])

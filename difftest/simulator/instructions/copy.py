@@ -143,7 +143,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         Role(name="src", takes=Takes.TILE_OR_NUMBER),
         Role(name="predicate", dtypes=PREDICATE_DTYPES),
     ),
-    options=("reverse",),
+    options=("reverse_pred",),
     rules=(
         same_elements("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
@@ -154,7 +154,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
-    chosen = (predicate == 0 if call["reverse"] else predicate != 0).reshape(shape)
+    chosen = (predicate == 0 if call["reverse_pred"] else predicate != 0).reshape(shape)
     values = src.reshape(shape) if isinstance(src, np.ndarray) else constant(src, call.result.dtype)
     return Masked(values, chosen)
 
@@ -191,7 +191,7 @@ def _two_dimensions(call: Call) -> None:
             "iota takes an expression of at least two dimensions, partition and free",
             happened=f"iota got an expression of {expr.ndim} dimensions",
             received=f"{expr!r}",
-            remedy="use nl.arange(n)[:, None] or [None, :]",
+            remedy="give the index of partitions the shape [P, 1], and the free ones [1, F]",
         )
 
 

@@ -87,7 +87,7 @@ def _same_size(call: Call) -> None:
 
 def _hardware_descriptors(call: Call) -> None:
     """Only NeuronCore-v3 and later generate descriptors in hardware."""
-    if call["dge"] == "hwdge" and call.machine.nc_version < 3:
+    if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
             happened=f"dge_mode.hwdge was asked for on {call.machine.name}",
@@ -97,7 +97,7 @@ def _hardware_descriptors(call: Call) -> None:
 
 def _adds(call: Call) -> None:
     """A DMA that computes on the way adds."""
-    rmw = call["rmw"]
+    rmw = call["dst_rmw_op"]
     if rmw is not None and rmw.name != "add":
         raise KernelError(
             "a DMA that computes on the way adds",
@@ -114,17 +114,17 @@ def _moved(call: Call) -> Result:
 
 
 def _dge(call: Call) -> dict[str, Any]:
-    return {"dge": call["dge"]}
+    return {"dge_mode": call["dge_mode"]}
 
 
 @instruction(
     Engine.DMA,
     operands=(SRC,),
-    options=("rmw", "dge"),
+    options=("dst_rmw_op", "dge_mode"),
     destinations=(DST,),
     rules=(_same_size, _adds, _hardware_descriptors),
     result=_moved,
-    reads_dst=lambda call: call["rmw"] is not None,
+    reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
     in_place=True,
     fit=Fit.TOTAL,
@@ -132,7 +132,7 @@ def _dge(call: Call) -> dict[str, Any]:
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
     values = src.read(where)
-    rmw = call.options["rmw"]
+    rmw = call.options["dst_rmw_op"]
     if rmw is None:
         moved = _cast(values, src, dst)
     else:
@@ -147,11 +147,11 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 @instruction(
     Engine.DMA,
     operands=(Role(name="src", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
-    options=("rmw", "skip", "dge"),
+    options=("dst_rmw_op", "oob_mode", "dge_mode"),
     destinations=(DST,),
     rules=(_same_size, _adds, _hardware_descriptors),
     result=_moved,
-    reads_dst=lambda call: call["rmw"] is not None,
+    reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
     in_place=True,
     fit=Fit.TOTAL,
@@ -160,11 +160,11 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
     check_destination(dst)
-    arrays, inside = src.resolve(skip=call["skip"], where=where)
+    arrays, inside = src.resolve(skip=_skips(call), where=where)
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
     found = src.elements()[tuple(a[inside] for a in arrays)]
-    if call["rmw"] is None:
+    if call["dst_rmw_op"] is None:
         picked = _cast(found, src, dst)
     else:
         old = as_float(_plain(dst.read(), dst))[shaped]
@@ -176,6 +176,11 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
     moved = np.empty(dst.shape, picked.dtype)
     moved[shaped] = picked
     store(dst, moved, shaped)
+
+
+def _skips(call: Call) -> bool:
+    """Whether elements out of bounds are not moved; else they are an error."""
+    return bool(call["oob_mode"] == "skip")
 
 
 def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
@@ -191,11 +196,11 @@ def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> t
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
-    options=("rmw", "skip", "dge"),
+    options=("dst_rmw_op", "oob_mode", "dge_mode"),
     destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
     result=_moved,
-    reads_dst=lambda call: call["rmw"] is not None,
+    reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
     in_place=True,
     fit=Fit.TOTAL,
@@ -210,16 +215,16 @@ def dma_scatter(
     """
     base = dst.base
     check_destination(base)
-    arrays, inside = dst.resolve(skip=call["skip"], where=where)
+    arrays, inside = dst.resolve(skip=_skips(call), where=where)
     if isinstance(src, IndirectTile):
-        gathered, there = _gathered(src, skip=call["skip"], where=where)
+        gathered, there = _gathered(src, skip=_skips(call), where=where)
         inside = inside & there.reshape(dst.shape)
         values = gathered.reshape(dst.shape)[inside]
     else:
         values = src.read(inside).reshape(dst.shape)[inside]
     place = tuple(a[inside] for a in arrays)
     view = dst.elements()
-    if call["rmw"] is None:
+    if call["dst_rmw_op"] is None:
         view[place] = _cast(values, src, dst)
     else:
         dst.check_written(arrays, inside)
@@ -278,7 +283,7 @@ def _turned(call: Call) -> Result:
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
-    options=("axes", "dge", "skip"),
+    options=("axes", "dge_mode", "oob_mode"),
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
     result=_turned,
@@ -296,7 +301,7 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = _gathered(src, skip=call["skip"])
+        values, inside = _gathered(src, skip=_skips(call))
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:

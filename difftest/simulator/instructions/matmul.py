@@ -61,7 +61,7 @@ def _one_contraction(call: Call) -> None:
 
 def _pairs(call: Call) -> int:
     """Rows of the contraction in each partition: 2 in the mode double_row."""
-    return 2 if call["double_row"] else 1
+    return 2 if call["perf_mode"] == "double_row" else 1
 
 
 def _float8(call: Call) -> None:
@@ -87,7 +87,7 @@ def _float8(call: Call) -> None:
 
 def _double_row(call: Call) -> None:
     """What the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
-    if not call["double_row"]:
+    if call["perf_mode"] != "double_row":
         return
     size, machine = call["tile_size"], call.machine
     wrong = None
@@ -202,7 +202,7 @@ def _three_axes(call: Call) -> Walk:
         Role(name="stationary", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
         Role(name="moving", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
-    options=("accumulate", "tile_position", "tile_size", "double_row"),
+    options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
     rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     result=_product,
@@ -221,7 +221,7 @@ def nc_matmul(
     In the mode double_row each partition has two rows of the contraction.
     """
     left, right = rows(stationary.engine_values()), rows(moving.engine_values())
-    if call["double_row"]:
+    if call["perf_mode"] == "double_row":
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
     np.matmul(left.T, right, out=rows(product))

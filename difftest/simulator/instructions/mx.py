@@ -38,6 +38,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import named, needs_generation
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.machine import TRN3
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
@@ -49,7 +50,7 @@ FLOAT8 = {
 LARGEST_EXPONENT = {FLOAT8_E4M3FN_X4: 8, FLOAT8_E5M2_X4: 15}
 PACKED = (*FLOAT8, FLOAT4_E2M1FN_X4)
 SCALES = (FLOAT8_E8M0FNU, np.dtype(np.uint8))
-QUADRANT = 32
+QUADRANT = TRN3.shuffle_quadrant
 GROUP_PARTITIONS = 8
 GROUP_ELEMENTS = 4
 """Elements of a group in each of its partitions: those of one packed element."""
@@ -107,7 +108,9 @@ def _whole_quadrants(*roles: str) -> Rule:
                     f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
                     happened=f"{call.name} got {role} of {tile.partitions} partitions",
                     received=f"{role} {list(tile.shape)}",
-                    limit="32, 64, 96, 128",
+                    limit=", ".join(
+                        map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))
+                    ),
                 )
 
     return named(rule, "_whole_quadrants", roles)
@@ -233,17 +236,17 @@ def _both_scales(call: Call) -> None:
 
 
 def _row_tile(call: Call) -> None:
-    """Row tiling: tiles of 32, 64 or 128 rows, of all columns."""
-    position, size = call["tile_position"], call["tile_size"]
+    """Row tiling: tiles of some rows, of all columns."""
+    position, size, sizes = call["tile_position"], call["tile_size"], call.machine.pe_tile_sizes
     if not position and not size:
         return
     wrong = None
     if not position or not size or len(position) != 2 or len(size) != 2:
         wrong = "both are set, each (row, column)"
     elif size[1] != call.machine.partitions or position[1] != 0:
-        wrong = "it tiles rows only: column 0 of size 128"
-    elif size[0] not in (32, 64, 128) or position[0] % size[0]:
-        wrong = "a tile has 32, 64 or 128 rows and starts at a multiple of them"
+        wrong = f"it tiles rows only: column 0 of size {call.machine.partitions}"
+    elif size[0] not in sizes or position[0] % size[0]:
+        wrong = f"a tile has {' or '.join(map(str, sizes))} rows and starts at a multiple of them"
     elif position[0] + size[0] > call.machine.partitions:
         wrong = "the tile lies in the PE array"
     elif call["stationary"].partitions > size[0]:

@@ -46,7 +46,7 @@ class Takes(Enum):
     TILE_OR_NUMBER = "a tile or a number"
     INDIRECT = "a tile indexed by a tile"
     TILE_OR_INDIRECT = "a tile, or one indexed by a tile"
-    INDEX = "an expression of nl.arange or nl.mgrid"
+    INDEX = "an index expression"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -127,8 +127,8 @@ def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> 
 
 
 def _axes(call: Call) -> None:
-    """The reduced axes are free ones, each once; the last ones, unless the pattern reorders."""
-    axes, data = call["axes"], call["data"]
+    """The reduced axes are free ones, each once."""
+    axes, data = call["axis"], call["data"]
     ndim = len(data.shape)
     asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
     received = f"{asked} of {data!r}"
@@ -139,14 +139,6 @@ def _axes(call: Call) -> None:
             received=received,
             limit=f"axes 1 to {ndim - 1}",
             remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
-        )
-    if not call["reorders"] and axes != tuple(range(ndim - len(axes), ndim)):
-        raise ShapeError(
-            f"{call.name} reduces the last consecutive axes of the tile",
-            happened=f"{call.name} got {asked} for {ndim} dimensions",
-            received=received,
-            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
-            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
         )
 
 
@@ -165,7 +157,7 @@ def _reducible(call: Call) -> None:
 def _reduced(call: Call) -> Result:
     """The reduced axes removed (at least [P, 1]), or kept with size 1."""
     data: Descriptor = call["data"]
-    axes = call["axes"]
+    axes = call["axis"]
     if call["keepdims"]:
         shape: Shape = tuple(1 if k in axes else size for k, size in enumerate(data.shape))
     else:
@@ -176,7 +168,7 @@ def _reduced(call: Call) -> Result:
 
 def _carries(call: Call, missing: Array) -> Array | None:
     """In today's dialect, where of what is reduced into one element all or nothing was written."""
-    axes = tuple(call["axes"])
+    axes = tuple(call["axis"])
     none = missing.all(axis=axes)
     if not call.into_existing or not np.array_equal(none, missing.any(axis=axes)):
         return None
@@ -186,21 +178,21 @@ def _carries(call: Call, missing: Array) -> Array | None:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
-    options=("op", "axes", "negate", "keepdims", "reorders"),
+    options=("op", "axis", "negate", "keepdims"),
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
-    reduced=lambda call: tuple(call["axes"]),
+    reduced=lambda call: tuple(call["axis"]),
     carries=_carries,
     reach=Reach.AXES,
-    facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
+    facts=lambda call: {"op": call["op"].name, "axis": call["axis"]},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
 
-    An access pattern takes axes in any order: ``reorders`` says that the caller lets the compiler
-    make one in which the reduced axes come last, as ``nl.sum`` does and nisa.tensor_reduce not.
+    An access pattern takes axes in any order, so the instruction does. That nisa.tensor_reduce
+    takes the last ones alone, and ``nl.sum`` not, is a matter of the calls (frontend/axes.py).
     """
-    result = reduce_array(call["op"], data, call["axes"], keepdims=False).reshape(call.result.shape)
+    result = reduce_array(call["op"], data, call["axis"], keepdims=False).reshape(call.result.shape)
     result = kept_bits(call["op"], result, call.result.dtype)
     return -as_float(result) if call["negate"] else result
 
@@ -259,11 +251,11 @@ def _with_tensor_scalar(call: Call) -> None:
             received=f"reduce_op={reduce_op.name}",
             limit=", ".join(_WITH_TENSOR_SCALAR),
         )
-    if reduce_op.name == "subtract" and call["command"] is not Accumulate.RESET_REDUCE:
+    if reduce_op.name == "subtract" and call["reduce_cmd"] is not Accumulate.RESET_REDUCE:
         raise KernelError(
             "the Vector Engine's registers do not subtract",
             happened="tensor_scalar_reduce was to subtract in the registers",
-            received=f"reduce_op=subtract, {call['command'].name.lower()}",
+            received=f"reduce_op=subtract, {call['reduce_cmd'].name.lower()}",
             limit="reset_reduce, or one of add, multiply, maximum, minimum",
         )
     need_vector_ops(call, op0)
@@ -276,7 +268,7 @@ def _with_tensor_scalar(call: Call) -> None:
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
         REDUCE_INIT,
     ),
-    options=("op0", "reduce_op", "command", "negate"),
+    options=("op0", "reduce_op", "reduce_cmd", "reduce_res_negate"),
     destinations=(DST, REDUCE_RES),
     rules=(
         _with_tensor_scalar,
@@ -297,5 +289,5 @@ def tensor_scalar_reduce(
             call["reduce_op"], result, tuple(range(1, result.ndim)), keepdims=False
         )[:, None]
     else:
-        reduced = accumulated("vector", result, call["reduce_op"], call["command"], reduce_init)
-    return result, -reduced if call["negate"] else reduced
+        reduced = accumulated("vector", result, call["reduce_op"], call["reduce_cmd"], reduce_init)
+    return result, -reduced if call["reduce_res_negate"] else reduced

@@ -55,7 +55,7 @@ def one_a_partition(call: Call) -> Shape:
 
 def reach_of_registers(call: Call) -> Reach:
     """Where the registers take part, they take up a whole row."""
-    return Reach.ELEMENT if call["command"] is Accumulate.IDLE else Reach.ROW
+    return Reach.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else Reach.ROW
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
@@ -72,11 +72,11 @@ def commands(*allowed: Accumulate) -> Rule:
     """The instruction knows only some commands."""
 
     def rule(call: Call) -> None:
-        if call["command"] not in allowed:
+        if call["reduce_cmd"] not in allowed:
             raise KernelError(
                 f"{call.name} knows only some commands for its registers",
-                happened=f"{call.name} got reduce_cmd.{_shown(call['command'])}",
-                received=f"reduce_cmd.{_shown(call['command'])}",
+                happened=f"{call.name} got reduce_cmd.{_shown(call['reduce_cmd'])}",
+                received=f"reduce_cmd.{_shown(call['reduce_cmd'])}",
                 limit=", ".join(_shown(one) for one in allowed if one is not Accumulate.READ),
             )
 
@@ -91,7 +91,7 @@ def loads(role: str) -> Rule:
     """The operand that the registers are loaded from is given for load_reduce, and only then."""
 
     def rule(call: Call) -> None:
-        given, command = call[role], call["command"]
+        given, command = call[role], call["reduce_cmd"]
         if (given is None) is (command is Accumulate.LOAD_REDUCE):
             shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
             raise KernelError(
@@ -105,7 +105,7 @@ def loads(role: str) -> Rule:
 
 def read_if_used(call: Call) -> None:
     """The registers are read out only by an instruction that uses them."""
-    if call["command"] is Accumulate.IDLE and "reduce_res" in call.destinations:
+    if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         raise KernelError(
             f"{call.name} reads the reduction registers only if it uses them",
             happened=f"{call.name} was to read registers that it does not use",

@@ -36,7 +36,6 @@ UINT32 = np.dtype(np.uint32)
 INDEX_DTYPES = (UINT16, UINT32)
 SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
-MAX_GATHER_INDICES = 4096
 KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
@@ -206,6 +205,7 @@ def _available(call: Call) -> int:
 def _gatherable(call: Call) -> None:
     cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     partitions, available = call["src_buffer"].partitions, _available(call)
+    most = call.machine.gather_indices_max
     for wrong, rule, received in (
         (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions} partitions"),
         (
@@ -213,11 +213,7 @@ def _gatherable(call: Call) -> None:
             f"num_elem_per_idx is one of {GATHER_WIDTHS}",
             f"num_elem_per_idx={width}",
         ),
-        (
-            used > MAX_GATHER_INDICES,
-            f"at most {MAX_GATHER_INDICES} indices a core",
-            f"{used} indices",
-        ),
+        (used > most, f"at most {most} indices a core", f"{used} indices"),
         (used < 1, "at least one index", f"{used} indices"),
         (used > available, f"at most the {available} indices of a core's slice", f"{used} indices"),
     ):

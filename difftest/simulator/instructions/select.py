@@ -56,7 +56,7 @@ _EXACT_INDEX = 2**24
 
 
 def _compares(call: Call) -> None:
-    op: AluOp = call["compare"]
+    op: AluOp = call["cmp_op"]
     if not op.comparison or op.unary:
         raise KernelError(
             "affine_select takes a comparison",
@@ -89,14 +89,14 @@ def _predicate_repeats(call: Call) -> None:
         Role(name="pred", takes=Takes.INDEX),
         Role(name="on_false_value", takes=Takes.NUMBER),
     ),
-    options=("compare",),
+    options=("cmp_op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(_predicate_repeats, _compares),
     result=like("on_true_tile"),
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
-    chosen = call["compare"].compute(pred.array(), 0)
+    chosen = call["cmp_op"].compute(pred.array(), 0)
     if chosen.size == on_true_tile.size:
         chosen = chosen.reshape(on_true_tile.shape)
     return np.where(chosen, as_float(on_true_tile), np.float32(on_false_value))
@@ -149,7 +149,7 @@ def _keeps_the_largest(call: Call) -> None:
         Role(name="bound0", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
         Role(name="bound1", takes=Takes.VECTOR, dtypes=(FLOAT32,)),
     ),
-    options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "command"),
+    options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
     rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
@@ -166,7 +166,7 @@ def range_select(
     low, high = (column(bound, values.ndim) for bound in (bound0, bound1))
     chosen = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
     result = np.where(chosen, values, np.float32(call["on_false_value"]))
-    command: Accumulate = call["command"]
+    command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE
     return result, registers("vector", result, call["reduce_op"], command)
@@ -182,7 +182,7 @@ def range_select(
         Role(name="predicate", dtypes=PREDICATE_DTYPES),
         Role(name="on_false", takes=Takes.VECTOR_OR_NUMBER),
     ),
-    options=("reverse_pred", "reduce_op", "command"),
+    options=("reverse_pred", "reduce_op", "reduce_cmd"),
     destinations=(
         DST,
         Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
@@ -208,7 +208,7 @@ def select_reduce(
     else:
         other = np.asarray(on_false, FLOAT32)
     result = np.where(chosen, values, other).reshape(call.result.shape)
-    return result, registers("vector", result, call["reduce_op"], call["command"])
+    return result, registers("vector", result, call["reduce_op"], call["reduce_cmd"])
 
 
 # -- where -----------------------------------------------------------------------------------------

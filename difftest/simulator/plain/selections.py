@@ -299,12 +299,13 @@ def local_gather(
 ) -> PlainTensor:
     """Each core gathers in its 16 partitions at the indices that they hold, by columns."""
     where, src, width = "local_gather", src_buffer, num_elem_per_idx
-    lanes = current().machine.gpsimd_core_partitions
+    machine = current().machine
+    lanes, most = machine.gpsimd_core_partitions, machine.gather_indices_max
     partitions = src.shape[0]
     rules.same_partitions(where, src, index)
     available = index.size // max(partitions // lanes, 1)
     used = available if num_valid_indices is None else num_valid_indices
-    fits = partitions % lanes == 0 and 1 <= used <= min(available, 4096)
+    fits = partitions % lanes == 0 and 1 <= used <= min(available, most)
     legal = fits and width in (1, 2, 4, 8, 16, 32)
     rules.require(legal, f"{where}'s sizes", src, index, width, used, error=LimitError)
     chosen = mask_over(mask, (partitions, used, width))
@@ -370,8 +371,8 @@ def nc_stream_shuffle(
     source, target = src.rows(), dst.rows()
     same = src.dtype == dst.dtype and source.shape[1] == target.shape[1]
     rules.require(same, f"{where} takes dst of src's dtype and elements", src, dst)
-    active = -(-max(source.shape[0], target.shape[0]) // quadrant) * quadrant
-    starts = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}[active]
+    active = -(-max(source.shape[0], target.shape[0]) // quadrant)
+    starts = [k * quadrant for k in {1: (0, 1, 2, 3), 2: (0, 2), 3: (0,), 4: (0,)}[active]]
     for side in (src, dst):
         begins = _first_partition(side) in starts
         rules.require(begins, f"{where} begins at {starts}", side, error=LimitError)

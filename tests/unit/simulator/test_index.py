@@ -1,17 +1,12 @@
-"""Integers, ``nl.ds`` and the shapes of what is indexed."""
+"""Integers, and the shapes of what is indexed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NkiError, ShapeError
-from difftest.simulator.index import DynamicSlice, as_integer, broadcast_shapes
-
-
-def test_ds_keeps_integers():
-    part = DynamicSlice(np.int64(3), 5)
-    assert (part.start, part.size) == (3, 5)
+from difftest.simulator import KernelError, ShapeError
+from difftest.simulator.index import as_integer, broadcast_shapes
 
 
 def test_broadcast_shapes_names_its_operands():
@@ -27,12 +22,3 @@ def test_only_integers_are_indices(value):
     with pytest.raises(KernelError, match="indices and sizes are integers") as caught:
         as_integer(value, "index")
     assert type(value).__name__ in caught.value.received
-
-
-@pytest.mark.parametrize(
-    ("size", "received"), [(2.0, "nl.ds with size 2.0 (float)"), (0, "size 0")]
-)
-def test_ds_takes_a_size_of_at_least_one(size, received):
-    with pytest.raises(NkiError) as caught:
-        DynamicSlice(0, size)
-    assert received in caught.value.received

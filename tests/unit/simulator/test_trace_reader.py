@@ -132,7 +132,7 @@ TOLD = (*EVENT, "attributes")
         ((*TOLD, "colour"), 1, 'events[1].attributes: received "colour"; accepted: op, accumulate'),
         ((*TOLD, "op"), 1, "events[1].attributes.op: received 1; accepted: a text"),
         ((*TOLD, "accumulate"), 1, "events[1].attributes.accumulate: received 1; accepted: true"),
-        ((*TOLD, "axes"), 1, "events[1].attributes.axes: received 1; accepted: a list"),
+        ((*TOLD, "axis"), 1, "events[1].attributes.axis: received 1; accepted: a list"),
         ((*TOLD, "value"), "big", 'events[1].attributes.value: received "big"; accepted: a number'),
         ((*TOLD, "value"), True, "events[1].attributes.value: received true; accepted: a number"),
     ],

@@ -59,7 +59,7 @@ def test_a_kernel_may_ask_for_static_descriptors():
     for mode in ("none", "unknown"):
         tile = build.tensor((128, 8))
         source = build.hbm((128, 8))
-        build.emit("dma_copy", Engine.DMA, [whole(tile)], [whole(source)], dge=mode)
+        build.emit("dma_copy", Engine.DMA, [whole(tile)], [whole(source)], dge_mode=mode)
     static, generated = schedule(build.program(), dge=True).spans
     assert (static.engine, static.busy) == (Engine.SYNC, 85.0)
     assert (generated.engine, generated.busy) == (Engine.DMA, pytest.approx(587.6))

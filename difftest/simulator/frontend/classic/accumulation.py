@@ -48,7 +48,7 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
 def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
     chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement, False), chosen=chosen)
+    tile = issue(nc_matmul, (stationary, moving), (False, *placement, "none"), chosen=chosen)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 

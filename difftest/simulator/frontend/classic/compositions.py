@@ -15,13 +15,14 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.axes import ascending
 from difftest.simulator.frontend.classic.activations import ACTIVATION
 from difftest.simulator.frontend.classic.arithmetic import reciprocal
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import binary, on_chip
-from difftest.simulator.frontend.classic.reductions import ascending, reduce
+from difftest.simulator.frontend.classic.reductions import reduce
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import scan
 from difftest.simulator.instructions.alu import alu_op

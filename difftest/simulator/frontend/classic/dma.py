@@ -35,7 +35,7 @@ def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: objec
     if isinstance(src, IndirectTile):
         need_tile(src.base, "src", "nl.load", HBM)
         gathered: Tensor = issue(
-            instructions.dma_gather, (src,), (None, False, "unknown"), dtype=dtype, mask=mask
+            instructions.dma_gather, (src,), (None, "error", "unknown"), dtype=dtype, mask=mask
         )
         return gathered
     source = need_tile(src, "src", "nl.load", HBM)
@@ -49,7 +49,7 @@ def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> Non
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
         value = _storable(value, loaded_shape(dst.shape))
-        issue(instructions.dma_scatter, (value,), (None, False, "unknown"), dst=dst, mask=mask)
+        issue(instructions.dma_scatter, (value,), (None, "error", "unknown"), dst=dst, mask=mask)
         return
     target = need_tile(dst, "dst", "nl.store", HBM)
     value = _storable(value, loaded_shape(target.shape))
@@ -105,7 +105,7 @@ def load_transpose2d(
             happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
             received=f"{source!r}",
         )
-    options = (None, "unknown", False)
+    options = (None, "unknown", "error")
     tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype, mask=mask)
     return tile
 
@@ -120,7 +120,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
             received=f"{dst!r}",
         )
     value = _storable(value, loaded_shape(dst.shape))
-    options = (alu_op(op, "nl.atomic_rmw"), False, "unknown")
+    options = (alu_op(op, "nl.atomic_rmw"), "error", "unknown")
     issue(instructions.dma_scatter, (value,), options, dst=dst, mask=mask)
 
 
@@ -136,7 +136,8 @@ def dma_copy(
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
     dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
-    skip = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    skips = as_member(_OobMode, oob_mode, "dma_copy") is _OobMode.skip
+    outside = "skip" if skips else "error"
     if dst is None:
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
@@ -145,18 +146,18 @@ def dma_copy(
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)
         return
-    if skip and rmw is not None:
+    if skips and rmw is not None:
         raise KernelError(
             "dma_copy with dst_rmw_op takes oob_mode.error only",
             happened="dma_copy with dst_rmw_op got oob_mode.skip",
             received="oob_mode.skip",
         )
     if scatters and not gathers:
-        issue(instructions.dma_scatter, (src,), (rmw, skip, dge), dst=dst, mask=mask)
+        issue(instructions.dma_scatter, (src,), (rmw, outside, dge), dst=dst, mask=mask)
     elif scatters or rmw is not None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
     else:
-        issue(instructions.dma_gather, (src,), (None, skip, dge), dst=dst, mask=mask)
+        issue(instructions.dma_gather, (src,), (None, outside, dge), dst=dst, mask=mask)
 
 
 def dma_transpose(
@@ -172,6 +173,6 @@ def dma_transpose(
     no_extras("nisa.dma_transpose", kwargs)
     order = None if axes is None else as_integers(axes, "axes")
     dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
-    options = (order, dge, False)
+    options = (order, dge, "error")
     result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
     return result

@@ -61,7 +61,7 @@ from difftest.simulator.frontend.loops import (
     sequential_range,
     static_range,
 )
-from difftest.simulator.index import DynamicSlice as ds
+from difftest.simulator.frontend.slices import DynamicSlice as ds
 
 float32 = np.float32
 float16 = np.float16

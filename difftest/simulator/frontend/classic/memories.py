@@ -118,7 +118,8 @@ class Placed(Buffer):
                 received=f"{place} for block {index}",
             )
         bank, (low, byte) = (place[0] if in_psum else 0), place[-2:]
-        rows = next(n for n in (32, 64, machine.partitions) if partitions <= n)
+        step = machine.start_partition_step
+        rows = next(n for n in (step, 2 * step, machine.partitions) if partitions <= n)
         most = machine.psum_bank_bytes if in_psum else machine.sbuf_usable_bytes
         fits = (
             0 <= bank < machine.psum_banks

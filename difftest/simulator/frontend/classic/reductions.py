@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import as_dtype, name_of
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.axes import ascending, not_last
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
-from difftest.simulator.tile import Tile
 
 
 def _reduction_function(name: str, operator: str) -> NkiFunction:
@@ -36,20 +35,13 @@ def _reduction_function(name: str, operator: str) -> NkiFunction:
     return named(function, name, f"The {name} along free axes; at least [P, 1].")
 
 
-def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
-    """An ``axis`` argument, one or several, as ascending axes counted from the front."""
-    ndim = len(data.tile_shape())
-    given = as_integers(axis, f"{where}'s axis")
-    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
-
-
 def reduce(
     where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
 ) -> Any:
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
-    options = (ALU_OPS[operator], axes, False, bool(keepdims), True)
+    options = (ALU_OPS[operator], axes, False, bool(keepdims))
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
@@ -106,21 +98,13 @@ def tensor_reduce(
     no_extras("nisa.tensor_reduce", kwargs)
     tile = on_chip(data, "tensor_reduce", "data")
     axes = ascending(axis, tile, "tensor_reduce")
-    ndim = len(tile.tile_shape())
-    reorders = set(axes) < set(range(1, ndim)) and axes != tuple(range(ndim - len(axes), ndim))
-    if reorders:
-        error = ShapeError(
-            "tensor_reduce reduces the last consecutive axes of the tile",
-            happened=f"tensor_reduce was to reduce axes {list(axes)} of {ndim} dimensions",
-            received=f"{tile!r}",
-            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
-            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
-        )
+    error = not_last(axes, tile, "tensor_reduce")
+    if error is not None:
         note(error)
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), reorders),
+        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims)),
         dtype=dtype,
         mask=mask,
     )

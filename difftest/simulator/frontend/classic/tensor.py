@@ -9,10 +9,11 @@ from difftest.simulator.core import entering
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.frontend.classic import indexing
 from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
 from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import binary, unary, update
-from difftest.simulator.index import DynamicIndex, Index, Shape
+from difftest.simulator.index import Index, Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
@@ -41,8 +42,12 @@ class Tensor(Tile, AnyTensor):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))
 
-    def _indirect(self, items: tuple[Any, ...]) -> Any:
-        return IndirectTile(self, items)
+    def indexed(self, items: tuple[Any, ...]) -> Any:
+        """Also by ``nl.ds``, index expressions and tiles of indices."""
+        named = indexing.advanced(self, items)
+        if named is None:
+            return super().indexed(indexing.basic(self, items))
+        return named if isinstance(named, IndirectTile) else self.part(named)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target = self[key]
@@ -95,12 +100,12 @@ class Tensor(Tile, AnyTensor):
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Index):
-            return DynamicIndex(self, other)
+            return indexing.DynamicIndex(self, other)
         return binary("add", self, other)
 
     def __radd__(self, other: Any) -> Any:
         if isinstance(other, Index):
-            return DynamicIndex(self, other)
+            return indexing.DynamicIndex(self, other)
         return binary("add", other, self)
 
     def __neg__(self) -> Any:

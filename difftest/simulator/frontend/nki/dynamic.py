@@ -67,11 +67,10 @@ class DynamicView(IndirectTile):
     ) -> None:
         dtype = owner.dtype if rows.dtype is None else rows.dtype
         size = owner.storage.size * owner.storage.dtype.itemsize // dtype.itemsize
-        super().__init__(_flat(owner, size, dtype), ())
+        super().__init__(_flat(owner, size, dtype), layout.shape)
         self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
         self.whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
-        self.shape = layout.shape
 
     def __repr__(self) -> str:
         return f"{self.owner!r} indexed by {self.index!r}, shape {list(self.shape)}"

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
-from difftest.simulator.index import DynamicSlice, as_integer, is_integer
+from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.memory import Shape
 
 

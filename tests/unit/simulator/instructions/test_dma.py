@@ -295,7 +295,7 @@ def test_the_trace_names_the_queue_mode_and_the_indices():
 
     event = launch(kernel, [TABLE, INDEX]).trace.events[-1]
     assert (event.opcode, event.engine) == ("dma_gather", Engine.DMA)
-    assert event.attributes == Attributes(dge="swdge")
+    assert event.attributes == Attributes(dge_mode="swdge")
     assert [region.allocation.name for region in event.reads] == ["table", ""]
 
 

@@ -134,7 +134,7 @@ def test_a_product_accumulates_into_another_shape_of_its_size():
 def test_the_tensor_engine_writes_to_psum_only():
     def kernel():
         operands = (sbuf(4, 8), sbuf(4, 16))
-        gate.issue(nc_matmul, operands, (False, (), (), False), dst=sbuf(8, 16))
+        gate.issue(nc_matmul, operands, (False, (), (), "none"), dst=sbuf(8, 16))
 
     with pytest.raises(NkiError, match="nc_matmul takes dst in psum") as caught:
         launch(kernel)
@@ -202,7 +202,7 @@ def test_the_instruction_itself_rounds_once_into_any_destination(dtype):
         part = nl.zeros((8, 30), dtype, buffer=nl.psum)
         masked = nl.ones((8, 20), dtype, buffer=nl.psum)
         for dst, where in ((whole, None), (part[:, 5:25], None), (masked, chosen)):
-            gate.issue(nc_matmul, (x, y), (False, (), (), False), dst=dst, where=where)
+            gate.issue(nc_matmul, (x, y), (False, (), (), "none"), dst=dst, where=where)
         return whole, part, masked
 
     product = (stationary.T @ moving).astype(dtype)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 
 import numpy as np
@@ -11,6 +12,8 @@ from difftest.simulator import TRN2, Engine, KernelError, NkiError, ShapeError, 
 from difftest.simulator.core import current
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as todays_isa
+from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import (
@@ -20,6 +23,7 @@ from difftest.simulator.instructions.record import (
     classic_instructions,
     instruction,
 )
+from difftest.simulator.trace import Attributes
 from difftest.timing.known import evidence_of
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
@@ -181,3 +185,33 @@ def test_nothing_is_written_where_a_rule_is_broken():
     out = np.zeros_like(values)
     launch(kernel, [values, out])
     np.testing.assert_array_equal(out, values)
+
+
+CALLED_BY = {"dma_gather": "dma_copy", "dma_scatter": "dma_copy"}
+"""Records of which AWS has no function of that name: the one that issues them."""
+SPELLING = {"nc_find_index8": {"all_ones"}, "nc_match_replace8": {"backwards"}}
+"""What the two dialects' pages document differently of one instruction: no argument says it."""
+
+
+def arguments(name):
+    """The arguments of AWS's functions of this name, in both dialects."""
+    modules = (nisa, nl, todays_isa, todays_language)
+    functions = [vars(module).get(name) for module in modules]
+    return {
+        parameter
+        for function in functions
+        if callable(function)
+        for parameter in inspect.signature(function).parameters
+    }
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_the_options_of_a_record_are_arguments_of_aws(name):
+    """The simulator keeps no books in a record: a call can say all that it is told."""
+    unknown = set(INSTRUCTIONS[name].options) - arguments(CALLED_BY.get(name, name))
+    assert unknown == SPELLING.get(name, set())
+
+
+def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
+    known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
+    assert set(Attributes._fields) <= known

@@ -283,7 +283,7 @@ def test_engines():
         ("tensor_reduce", Engine.VECTOR),
         ("tensor_partition_reduce", Engine.GPSIMD),
     ]
-    assert events[0].attributes == Attributes(op="add", axes=(1,))
+    assert events[0].attributes == Attributes(op="add", axis=(1,))
 
 
 @pytest.mark.parametrize("op", [np.divide, np.equal, nl.power])

@@ -96,14 +96,18 @@ def _indirect(
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
-        return issue(dma.dma_scatter, keep(dst), (source,), (operator, skip, "swdge"))
+        return issue(
+            dma.dma_scatter, keep(dst), (source,), (operator, "skip" if skip else "error", "swdge")
+        )
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
             "dma_compute adds gathered rows to a dst in SBUF",
             happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
             received=f"dst = {dst!r}",
         )
-    return issue(dma.dma_gather, dst, (keep(other),), (operator, skip, "swdge"))
+    return issue(
+        dma.dma_gather, dst, (keep(other),), (operator, "skip" if skip else "error", "swdge")
+    )
 
 
 def _same_place(src: Any, dst: Any) -> bool:

@@ -186,7 +186,8 @@ def dma_copy(
     check_priority(priority, "dma_copy")
     check_sides("dma_copy", src=src, dst=dst)
     dge = _dge(dge_mode, engine, dst, src, "dma_copy")
-    skip = member_of(_OOB, oob_mode, "dma_copy") is _OOB.skip
+    outside = member_of(_OOB, oob_mode, "dma_copy").name
+    skip = outside == "skip"
     gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
     if (gathers or scatters) and dge == "hwdge":
         raise KernelError(
@@ -204,9 +205,9 @@ def dma_copy(
         )
     source = keep(src) if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, keep(dst), (source,), (None, skip, dge))
+        return issue(dma.dma_scatter, keep(dst), (source,), (None, outside, dge))
     if gathers:
-        return issue(dma.dma_gather, dst, (source,), (None, skip, dge))
+        return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -259,7 +260,8 @@ def dma_transpose(
             happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
             received=f"src {src!r}, dst {dst!r}",
         )
-    skip = member_of(_OOB, oob_mode, "dma_transpose") is _OOB.skip
+    outside = member_of(_OOB, oob_mode, "dma_transpose").name
+    skip = outside == "skip"
     if skip and not isinstance(src, DynamicView):
         raise KernelError(
             "dma_transpose takes oob_mode.skip where src has a dynamic offset",
@@ -285,26 +287,28 @@ def dma_transpose(
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
     source = keep(src) if stays_dynamic(src, skip) else src
-    return issue(dma.dma_transpose, dst, (source,), (order, dge, skip))
+    return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
 
 
 def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
     """What the software DGE gathers and transposes (stub of dma_transpose, v2.32.0)."""
-    shape, index = src.shape, src.index
+    shape, index, machine = src.shape, src.index, current().machine
+    most, few = machine.partitions, machine.dge_rows
     assert isinstance(index, Tile)
     rows = index.shape[0]
     rules = {
         "dge_mode is unknown or swdge": dge in ("unknown", "swdge"),
-        "it runs on NeuronCore-v3 and newer": current().machine.nc_version >= 3,
+        "it runs on NeuronCore-v3 and newer": machine.nc_version >= 3,
         "src[1] or src[2] has one element if src has four dimensions": len(shape) != 4
         or 1 in shape[1:3],
-        "src.shape[-1] is at most 128": shape[-1] <= 128,
+        f"src.shape[-1] is at most {most}": shape[-1] <= most,
         "src's dtype has 2 bytes": src.dtype.itemsize == 2,
-        "src.shape[0] is a multiple of 16": shape[0] % 16 == 0,
+        f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
         "the indices have two dimensions": index.ndim == 2,
         "the indices are uint32": name_of(index.dtype) == "uint32",
-        "the indices' shape[0] is 16 to 128 and a multiple of 16": rows in range(16, 129, 16),
-        "the indices' shape[0] is 128 if they have several columns": rows == 128
+        f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
+        and rows % few == 0,
+        f"the indices' shape[0] is {most} if they have several columns": rows == most
         or index.shape[-1] == 1,
     }
     broken = next((rule for rule, holds in rules.items() if not holds), None)
@@ -319,16 +323,19 @@ def _check_gathered_transpose(src: DynamicView, dge: str) -> None:
 def _check_hardware_transpose(src: Any) -> None:
     """What the hardware DGE transposes (stub of dma_transpose, v2.32.0)."""
     shape, rank = src.shape, len(src.shape)
+    most, few = current().machine.partitions, current().machine.dge_rows
+    halves = [few >> k for k in range(few.bit_length())]
     wrong = None
     if src.dtype.itemsize != 2:
         wrong = "src's dtype has 2 bytes"
-    elif shape[-1] > 128:
-        wrong = "src.shape[-1] is at most 128"
-    elif rank == 2 and shape[0] != 16:
-        wrong = "src.shape[0] is 16 for two dimensions"
-    elif rank > 2 and (shape[0] not in (1, 2, 4, 8, 16) or shape[0] * shape[-2] % 16):
+    elif shape[-1] > most:
+        wrong = f"src.shape[-1] is at most {most}"
+    elif rank == 2 and shape[0] != few:
+        wrong = f"src.shape[0] is {few} for two dimensions"
+    elif rank > 2 and (shape[0] not in halves or shape[0] * shape[-2] % few):
         wrong = (
-            "src.shape[0] is 1, 2, 4, 8 or 16, and src.shape[0] * src.shape[-2] a multiple of 16"
+            f"src.shape[0] is one of {', '.join(map(str, reversed(halves)))}, and "
+            f"src.shape[0] * src.shape[-2] a multiple of {few}"
         )
     if wrong:
         raise KernelError(

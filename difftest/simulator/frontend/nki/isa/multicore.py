@@ -29,8 +29,6 @@ from difftest.simulator.trace import Attributes, Engine, Space
 
 CORES = (0, 1)
 """Of a logical NeuronCore with two cores: the only ones that meet."""
-_GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
-"""By bytes of an element, the most bytes a partition that GpSimd's own DMA moves."""
 
 
 class BarrierWarning(UserWarning):
@@ -198,7 +196,7 @@ def _check_sides(src: Any, dst: Any) -> None:
 
 def _check_gpsimd(src: Tile) -> None:
     each = src.size // src.shape[0] * src.dtype.itemsize
-    most = _GPSIMD_BYTES[src.dtype.itemsize]
+    most = current().machine.gpsimd_dma_elements * src.dtype.itemsize
     if each > most:
         raise LimitError(
             "sendrecv by GpSimd's own DMA moves few bytes a partition",

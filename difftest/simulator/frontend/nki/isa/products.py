@@ -68,7 +68,7 @@ def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
     """
     if len(position) != len(size) or not size:
         return
-    sizes = (64, 128) if current().machine.nc_version == 2 else (32, 64, 128)
+    sizes = current().machine.pe_tile_sizes
     if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
         raise KernelError(
             "a tile of the PE array starts at a multiple of its size",
@@ -103,7 +103,7 @@ def nc_matmul(
     ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
     guide).
     """
-    double_row = member_of(_PERF, perf_mode, "nc_matmul") is _PERF.double_row
+    mode = member_of(_PERF, perf_mode, "nc_matmul").name
     stationary, moving = map(_in_groups, (stationary, moving))
     indirect = [side for side in (stationary, moving) if isinstance(side, IndirectTensor)]
     if indirect and (tile_position or tile_size or is_transpose):
@@ -119,7 +119,7 @@ def nc_matmul(
     size = as_integers(tile_size, "tile_size") if tile_size else ()
     _check_tiling(position, size)
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
-    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, double_row))
+    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, mode))
     accumulation.mark(dst)
     return done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.axes import last_axes
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
@@ -13,22 +14,13 @@ from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.frontend.nki.registers import command_of, plain_command
-from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import accumulate
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.operands import need_tile
-from difftest.simulator.tile import Tile
 
 _CMD = constants.reduce_cmd
 _WITH_REGISTERS = ("add", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (its stub, v2.32.0)."""
-
-
-def ascending(axis: Any, data: Tile, where: str) -> tuple[int, ...]:
-    """``axis`` as axis numbers from the front, ascending."""
-    ndim = len(data.tile_shape())
-    axes = as_integers(axis, f"{where} with axis")
-    return tuple(sorted(axis + ndim if axis < 0 else axis for axis in axes))
 
 
 @public
@@ -42,8 +34,8 @@ def tensor_reduce(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
-    axes = ascending(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
-    options = (operator_of(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False)
+    axes = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    options = (operator_of(op, "tensor_reduce"), axes, bool(negate), bool(keepdims))
     return issue(instructions.tensor_reduce, dst, (data,), options)
 
 

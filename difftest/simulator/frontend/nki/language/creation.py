@@ -14,7 +14,8 @@ from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.index import DynamicSlice, as_integer, as_integers
+from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.memory import Shape

@@ -42,7 +42,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
     stationary = x
     if not transpose_x:
         stationary = gate.issue(copies.tensor_copy, (transpose(x),))
-    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), False))
+    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
     accumulation.mark(made)
     return made
 

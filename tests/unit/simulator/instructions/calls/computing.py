@@ -242,7 +242,7 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"stationary": stationary, "moving": moving},
-        (accumulate, *placement, False),
+        (accumulate, *placement, "none"),
         {"dst": dst},
         None if ocp else spell,
         machine=TRN3 if ocp else TRN2,

@@ -128,14 +128,14 @@ limit(
 
 def product(depth=(32, 32), columns=32, rows=8, position=(), size=(), dst=None, **given):
     operands = {"stationary": tile(depth[0], columns), "moving": tile(depth[1], rows)}
-    return Use(operands, (False, position, size, False), dst, **given)
+    return Use(operands, (False, position, size, "none"), dst, **given)
 
 
 def in_float8(first="float8_e4m3", second="float8_e5m2", pairs=(), size=(), **given):
     shapes = (32, *pairs, 16), (32, *pairs, 8)
     dtypes = (first, second)
     left, right = (Tensor(shape, one) for shape, one in zip(shapes, dtypes, strict=True))
-    options = (False, (0, 0) if size else (), size, bool(pairs))
+    options = (False, (0, 0) if size else (), size, "double_row" if pairs else "none")
     return Use({"stationary": left, "moving": right}, options, **given)
 
 
@@ -393,8 +393,8 @@ def across(op, values=A_TILE, **given):
     return Use({"data": values}, (A[op],), **given)
 
 
-def along(op, values=A_TILE, negate=False, axes=(1,), reorders=False, **given):
-    return Use({"data": values}, (A[op], axes, negate, False, reorders), **given)
+def along(op, values=A_TILE, negate=False, axes=(1,), **given):
+    return Use({"data": values}, (A[op], axes, negate, False), **given)
 
 
 ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
@@ -445,11 +445,6 @@ for legal, illegal, text in (
     (along("add", CUBE, axes=(1, 2)), along("add", CUBE, axes=(0, 1, 2)), "reduces free axes"),
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(3,)), "axes 1 to 2"),
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(2, 2)), "reduces free axes"),
-    (
-        along("add", CUBE, axes=(1,), reorders=True),
-        along("add", CUBE, axes=(1,)),
-        "the last consecutive axes",
-    ),
 ):
     limit(ALONG, "_axes", legal, illegal, ShapeError, text)
 limit(ALONG, "reducing(op)", along("minimum"), along("divide"), KernelError, "that can reduce")

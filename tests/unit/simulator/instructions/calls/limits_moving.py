@@ -43,18 +43,18 @@ def copied(src=TABLE, dst=TABLE, rmw=None, dge="unknown", **given):
 
 
 def gathered(dst=A_TILE, rmw=None, dge="unknown", **given):
-    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (rmw, False, dge), dst, **given)
+    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (rmw, "error", dge), dst, **given)
 
 
 THREE_ROWS = tile(3, 4)
 
 
-def scattered(src=THREE_ROWS, rmw=None, skip=False, dge="unknown", **given):
-    return Use({"src": src}, (rmw, skip, dge), ROWS, **given)
+def scattered(src=THREE_ROWS, rmw=None, outside="error", dge="unknown", **given):
+    return Use({"src": src}, (rmw, outside, dge), ROWS, **given)
 
 
 def turned(src, axes=None, dge="unknown", **given):
-    return Use({"src": src}, (axes, dge, False), **given)
+    return Use({"src": src}, (axes, dge, "error"), **given)
 
 
 for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):

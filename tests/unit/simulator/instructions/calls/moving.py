@@ -157,7 +157,7 @@ def dma_gather(d: Drawing) -> DrawnCall:
         nisa.dma_copy(dst=t.dst, src=t.src, oob_mode=mode)
 
     dst = d.tile("dst", (count, columns))
-    options = (None, skip, "unknown")
+    options = (None, "skip" if skip else "error", "unknown")
     return DrawnCall(
         d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
     )
@@ -176,7 +176,7 @@ def dma_scatter(d: Drawing) -> DrawnCall:
         nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, oob_mode=mode)
 
     src = d.tile("src", (count, columns))
-    options = (rmw, skip, "unknown")
+    options = (rmw, "skip" if skip else "error", "unknown")
     return DrawnCall(
         d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
     )

@@ -35,11 +35,11 @@ def token(op: Any) -> Any:
 
 def exponential(t: Any, o: Any) -> None:
     start = 0.0 if t.reduce_init is None else t.reduce_init
-    nisa.exponential(t.dst, t.src, t.max_value, t.reduce_res, COMMANDS[o.command], start)
+    nisa.exponential(t.dst, t.src, t.max_value, t.reduce_res, COMMANDS[o.reduce_cmd], start)
 
 
 def tensor_scalar_cumulative(t: Any, o: Any) -> None:
-    command = COMMANDS[o.command]
+    command = COMMANDS[o.reduce_cmd]
     ops = (token(o.op0), token(o.op1))
     nisa.tensor_scalar_cumulative(t.dst, t.src, *ops, t.imm0, t.imm1, command)
 
@@ -48,7 +48,7 @@ def activate2(t: Any, o: Any) -> None:
     function = nl.prelu if o.op == PRELU else getattr(nl, o.op)
     nisa.activate2(
         *(t.dst, function, t.data, t.imm0, t.imm1, token(o.op0), token(o.op1), t.relu_param),
-        *(o.reverse0, o.reverse1, token(o.reduce_op), t.reduce_res, COMMANDS[o.command]),
+        *(o.reverse0, o.reverse1, token(o.reduce_op), t.reduce_res, COMMANDS[o.reduce_cmd]),
     )
 
 

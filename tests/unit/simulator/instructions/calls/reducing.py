@@ -47,7 +47,7 @@ def tensor_reduce(d: Drawing) -> DrawnCall:
     return DrawnCall(
         d.record,
         {"data": factors(d, op.name, data)},
-        (op, axes, negate, keepdims, False),
+        (op, axes, negate, keepdims),
         {"dst": dst},
         lambda t: nisa.tensor_reduce(
             spelled(op), t.data, axis=list(axes), negate=negate, keepdims=keepdims, dtype=t.dtype

@@ -11,7 +11,7 @@ import numpy as np
 from difftest.simulator import TRN2, Engine, Machine, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
-from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, Instruction
 
@@ -32,7 +32,7 @@ class Tensor(NamedTuple):
         tile = core.tile.whole(core.allocate(self.shape, NKI_NAMES[self.dtype], self.space))
         if self.indexed:
             places = Tensor(self.indexed, "int32").made()
-            return IndirectTile(tile, (places, *(0 for _ in self.shape[1:])))
+            return IndexedTile(tile, (places, *(0 for _ in self.shape[1:])))
         return tile if self.part is None else tile[self.part]
 
 

@@ -12,8 +12,8 @@ from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, Unwritt
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.expressions import arange
+from difftest.simulator.frontend.classic.indexing import DynamicIndex
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import DynamicIndex
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space

@@ -1,0 +1,244 @@
+"""What the classic dialect has between brackets beside slices: index expressions, tiles, ``nl.ds``.
+
+Advanced indexing has one ``nl.arange`` or ``nl.mgrid`` expression, integer or tile of indices for
+each dimension. Without a tile it is a pattern; with one, an indirect access.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from difftest.simulator.brackets import spell
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.index import Index, broadcast_shapes, is_integer
+from difftest.simulator.indexing import Named
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
+from difftest.simulator.walk import Axis, leaves
+
+
+class DynamicIndex:
+    """An index held in a tile, plus an affine part: known only when the kernel runs."""
+
+    __slots__ = ("offset", "tile")
+
+    def __init__(self, tile: Tile, offset: Index | SupportsIndex = 0) -> None:
+        self.tile = tile
+        self.offset = offset
+
+
+_ADVANCED = (Index, Tile, DynamicIndex)
+_BASIC = (slice, type(None), type(Ellipsis))
+
+
+class IndexedTile(IndirectTile):
+    """A tile indexed with at least one tile (or a tile plus an affine expression)."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
+        shape: Shape = ()
+        for item in items:
+            shape = broadcast_shapes(shape, _item_shape(item), "indices")
+        super().__init__(base, shape)
+        self.items = items
+
+    @property
+    def index_tiles(self) -> tuple[Tile, ...]:
+        """The tiles that hold indices: an instruction reads them too."""
+        tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
+        return tuple(tile for tile in tiles if isinstance(tile, Tile))
+
+    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+        """Index arrays for every dimension, and which elements they keep in bounds.
+
+        Of index tiles only the elements that ``where`` keeps must have been written.
+        """
+        arrays = [np.broadcast_to(_item_values(item, where), self.shape) for item in self.items]
+        inside = np.ones(self.shape, dtype=np.bool_)
+        for array, size in zip(arrays, self.base.shape, strict=True):
+            inside &= (array >= 0) & (array < size)
+        return tuple(arrays), inside
+
+
+def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | None:
+    """What ``items`` name: a pattern, or an access through a tile; None of basic indexing.
+
+    Raises
+    ------
+    KernelError, ShapeError : they do not go together.
+    """
+    if not any(isinstance(item, _ADVANCED) for item in items):
+        return None
+    _check_advanced(tile, items)
+    if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
+        return IndexedTile(tile, items)
+    return _walked(tile, items)
+
+
+def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``items`` with a slice for ``nl.ds``.
+
+    Raises
+    ------
+    KernelError : one is no index of the dialect.
+    """
+    for axis, item in enumerate(items):
+        if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_integer(item)):
+            raise KernelError(
+                "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
+                "nl.arange / nl.mgrid expressions",
+                happened=f"a tensor was indexed with a {type(item).__name__}",
+                received=f"{type(item).__name__} at axis {axis} of {tile!r}",
+            )
+    return tuple(
+        slice(item.start, item.start + item.size) if type(item) is DynamicSlice else item
+        for item in items
+    )
+
+
+def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
+    """Raise unless ``items`` has an integer or an index of advanced indexing for each dimension."""
+    for item in items:
+        if not (isinstance(item, _ADVANCED) or is_integer(item)):
+            raise KernelError(
+                "basic and advanced indexing do not mix",
+                happened="a tensor was indexed with slices and index expressions at once",
+                received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
+                remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
+            )
+    if len(items) == tile.ndim:
+        return
+    error = ShapeError(
+        "advanced indexing names every dimension",
+        happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
+        received=f"{len(items)} indices for {tile!r}",
+    )
+    affine = all(isinstance(item, Index) or is_integer(item) for item in items)
+    if not tile.in_hbm or not affine or len(items) > tile.ndim:
+        raise error
+    note(error)
+
+
+def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Whole axes for the last dimensions, which no index names: behind those of the indices."""
+    missing = tile.shape[len(items) :]
+    ndim = max(item.ndim for item in items if isinstance(item, Index))
+    named = [
+        Index(
+            (*item.shape, *(1 for _ in missing)), item.start, (*item.steps, *(0 for _ in missing))
+        )
+        if isinstance(item, Index)
+        else item
+        for item in items
+    ]
+    for axis, size in enumerate(missing):
+        shape = [1] * (ndim + len(missing))
+        steps = [0] * len(shape)
+        shape[ndim + axis], steps[ndim + axis] = size, 1
+        named.append(Index(tuple(shape), 0, tuple(steps)))
+    return tuple(named)
+
+
+def _walked(tile: Tile, items: tuple[Any, ...]) -> Named:
+    """One index expression or integer for each dimension; in HBM the last may be left out."""
+    if len(items) < tile.ndim:
+        items = _completed(tile, items)
+    shape: Shape = ()
+    for item in items:
+        if isinstance(item, Index):
+            shape = broadcast_shapes(shape, item.shape, "index expressions")
+    if len(shape) < 2 and not tile.in_hbm:
+        raise _one_dimensional(tile)
+    offset, sizes, strides = tile.pattern
+    totals = [0] * len(shape)
+    axes = []
+    for size, stride, item in zip(sizes, strides, items, strict=True):
+        if isinstance(item, Index):
+            start, steps = item.start, item.spread(shape).steps
+        else:
+            start, steps = int(item), (0,) * len(shape)
+        axes.append(Axis(size, start, steps))
+        offset += start * stride
+        for k, step in enumerate(steps):
+            totals[k] += step * stride
+    if not tile.in_hbm:
+        _check_partition_walk(tile, axes, shape)
+    over = any(leaves(axis, shape) for axis in axes)
+    return Pattern(offset, shape, tuple(totals)), 0, tuple(axes) if over else None
+
+
+def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
+    """On chip, axis 0 of the result walks the partitions and nothing else does."""
+    partition = tile.partition_axis
+    for number, axis in enumerate(axes):
+        steps = axis.steps if number != partition else (0, *axis.steps[1:])
+        wrong = any(steps[1:]) if number == partition else steps[0] != 0
+        if wrong and shape[0] > 1:
+            raise KernelError(
+                "the first axis of an on-chip access walks the partitions, the others do not",
+                happened=f"the index of axis {number} changes along "
+                f"{'a free axis' if number == partition else 'the partitions'}",
+                received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
+                remedy="give the partition index shape [:, None] and the free ones [None, :]",
+            )
+
+
+def _one_dimensional(tile: Tile) -> ShapeError:
+    return ShapeError(
+        "a tile's index has at least two dimensions, partition and free",
+        happened="a tile on chip was indexed with index expressions of one dimension",
+        received=f"a 1-D nl.arange as an index of {tile!r}",
+        remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
+        "free dimension",
+    )
+
+
+def _item_shape(item: object) -> Shape:
+    if isinstance(item, Index):
+        return item.shape
+    if isinstance(item, DynamicIndex):
+        offset = item.offset.shape if isinstance(item.offset, Index) else ()
+        return broadcast_shapes(_index_shape(item.tile), offset, "an index tile and its offset")
+    return _index_shape(item) if isinstance(item, Tile) else ()
+
+
+def _index_shape(tile: Tile) -> Shape:
+    """An index tile's shape; one element is a scalar, which broadcasts with everything."""
+    return () if tile.size == 1 else tile.tile_shape()
+
+
+def _item_values(item: Any, where: Array | None) -> Array:
+    if isinstance(item, Index):
+        return item.array()
+    if isinstance(item, DynamicIndex):
+        offset = item.offset.array() if isinstance(item.offset, Index) else item.offset
+        total: Array = _item_values(item.tile, where) + offset
+        return total
+    if isinstance(item, Tile):
+        values = item.values(_of_index(item, where))
+        if values.dtype.kind not in "iu":
+            raise DtypeError(
+                "indices held in a tile are integers",
+                happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
+                received=f"{item!r}",
+                limit="int32, uint32 and smaller integers",
+            )
+        return values.astype(np.int64).reshape(_index_shape(item))
+    return np.asarray(int(item))
+
+
+def _of_index(tile: Tile, where: Array | None) -> Array | None:
+    """Which elements of an index tile a mask over the access keeps: any that it repeats to."""
+    if where is None:
+        return None
+    have = _index_shape(tile)
+    aligned = (*(1,) * (where.ndim - len(have)), *have)
+    repeated = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
+    return np.asarray(where.any(axis=repeated, keepdims=True))

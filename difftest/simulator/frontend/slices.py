@@ -1,0 +1,22 @@
+"""``nl.ds``, which both dialects have."""
+
+from __future__ import annotations
+
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.index import as_integer
+
+
+class DynamicSlice:
+    """``nl.ds(start, size)``: ``size`` elements from ``start``."""
+
+    __slots__ = ("size", "start")
+
+    def __init__(self, start: int, size: int) -> None:
+        self.start = as_integer(start, "nl.ds with start")
+        self.size = as_integer(size, "nl.ds with size")
+        if self.size < 1:
+            raise ShapeError(
+                "nl.ds selects at least one element",
+                happened=f"nl.ds selected {self.size} elements",
+                received=f"size {self.size}",
+            )
