@@ -1,6 +1,6 @@
 """Drawn calls of every function of the API, legal or not: each gives a value or an NkiError.
 
-The arguments are drawn without regard to what a function takes, from tiles, tensors, numbers, names,
+The arguments are drawn without regard to what a function takes, from tiles, tensors, numbers,
 operators, indices and things that have no business there. What is looked for is a crash: an error
 of Python or NumPy from inside the simulator.
 """
@@ -57,10 +57,6 @@ DIALECTS = (
     Dialect("classic", classic_nl, classic_isa, lambda function: function, (False, True)),
     Dialect("today's", today_nl, today_isa, jit, (False,)),
 )
-
-
-class CallError(AssertionError):
-    """A drawn call that died of an error that is not the simulator's own."""
 
 
 class Drawer:

@@ -8,6 +8,7 @@ from difftest.simulator.dtypes import FLOAT8_E4M3, FLOAT8_E5M2, name_of
 from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_engine,
+    as_flag,
     engine,
     no_extras,
     undocumented_argument,
@@ -98,7 +99,7 @@ def matmul(
     no_extras("nl.matmul", kwargs)
     stationary = on_chip(x, "nl.matmul")
     moving = on_chip(y, "nl.matmul", "y")
-    if not transpose_x:
+    if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")

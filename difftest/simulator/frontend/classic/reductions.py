@@ -6,7 +6,7 @@ from typing import Any
 
 from difftest.simulator.dtypes import as_dtype, name_of
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.arguments import as_flag, no_extras
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
@@ -49,7 +49,7 @@ def reduce(
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
-    options = (ALU_OPS[operator], axes, False, bool(keepdims), True)
+    options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"), True)
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
@@ -120,7 +120,13 @@ def tensor_reduce(
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), reorders),
+        (
+            alu_op(op, "tensor_reduce"),
+            axes,
+            as_flag(negate, "negate"),
+            as_flag(keepdims, "keepdims"),
+            reorders,
+        ),
         dtype=dtype,
         mask=mask,
     )
