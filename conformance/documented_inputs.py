@@ -72,7 +72,7 @@ nisa.dma_copy(data, nl.ones((1, 8), dtype=nl.float32))
 
 
 _LIST = "it compares a shape, which is a tuple, with a list"
-_OLD = "it has the calls of NKI 0.1"
+_OLD = "it has calls of the oldest NKI"
 
 
 def _scattered() -> Any:
@@ -245,7 +245,7 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         43: Inputs(expected={"output": 1 / normal(256, 256)}),
         175: Inputs(calls=[Call("tensor_exp_kernel_", (normal(256, 512),), 1 / normal(256, 512))]),
         217: Inputs(
-            fault="its last tile is not cut, so that it takes multiples of 128 rows only",
+            fault="its last tile is not cut, so that it takes whole tiles only",
             calls=[
                 Call("tensor_exp_kernel_", (normal(256, 64),), 1 / normal(256, 64)),
                 Call("tensor_exp_kernel_", (normal(300, 64),), 1 / normal(300, 64)),
@@ -288,7 +288,7 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     },
     "nki/deep-dives/nki_perf_guide.rst": {
         573: Inputs(
-            fault="tiles do not broadcast, say the release notes of 0.3",
+            fault="tiles do not broadcast, say the release notes",
             setup="data = nl.ones((128, 512), nl.float32)\n"
             "scale = bias = nl.ones((128, 1), nl.float32)",
         ),

@@ -78,16 +78,23 @@ class PlainMode(Protocol):
         """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
 
 
+InPlainMode = Callable[["PlainMode", tuple[Any, ...], dict[str, Any]], Any]
+Refit = Callable[
+    [TypeError, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]
+]
+
+
 def entering(
-    function: Callable[..., Any], name: str = "", refit: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    in_plain_mode: InPlainMode | None = None,
+    refit: Refit | None = None,
 ) -> Callable[..., Any]:
     """``function`` as kernels call it: the launch knows meanwhile which frame called it.
 
     Looking for the kernel's line from within would make an object of each frame on the way, for
-    each instruction. In a launch in plain mode the call is what that has under ``name``. ``refit``
-    gives other arguments for those that do not fit, or raises.
+    each instruction. In a launch in plain mode the call is ``in_plain_mode(mode, args, kwargs)``.
+    ``refit`` gives other arguments for those that do not fit, or raises.
     """
-    signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
@@ -96,16 +103,14 @@ def entering(
         outer = core.caller
         core.caller = _frame(1)
         try:
-            if core.plain is not None:
-                return core.plain.call(name, signature, args, kwargs)
+            if core.plain is not None and in_plain_mode is not None:
+                return in_plain_mode(core.plain, args, kwargs)
             return function(*args, **kwargs)
         except TypeError as error:
             if refit is None or type(error) is not TypeError:
                 raise
             args, kwargs = refit(error, args, kwargs)
-            if core.plain is not None:
-                return core.plain.call(name, signature, args, kwargs)
-            return function(*args, **kwargs)
+            return call(*args, **kwargs)
         finally:
             core.caller = outer
 
@@ -311,10 +316,18 @@ class Core:
         """Whether the tensors live at one time fit this core's memories."""
         self.occupancy.check(self._on_chip)
 
-    def adopt(self, array: Array, *, name: str, mutable: bool, written: bool = True) -> Storage:
+    def adopt(
+        self,
+        array: Array,
+        *,
+        name: str,
+        mutable: bool,
+        written: bool = True,
+        space: Space = Space.SHARED_HBM,
+    ) -> Storage:
         """An argument of the kernel as an HBM tensor; its data are not copied."""
         allocation = Allocation(
-            len(self.trace.allocations), Space.SHARED_HBM, array.shape, array.dtype, 0, None, name
+            len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
         return Storage(allocation, array, unwritten=0 if written else array.size, mutable=mutable)

@@ -34,10 +34,10 @@ from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
-from difftest.simulator.plain.api import Run
+from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Space, Trace
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,6 @@ def run_kernel(
             remedy="call the other kernel directly, without a grid",
         )
     target, tensor = _target(kernel)
-    if plain and tensor is NkiTensor:
-        raise not_modelled("the plain mode of today's dialect", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
@@ -162,11 +160,9 @@ def run_kernel(
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run
+    mode: _Fast | Run = _Fast(core)
     if plain:
-        mode = core.plain = Run(chosen, grid)
-    else:
-        mode = _Fast(core)
+        mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
@@ -175,6 +171,8 @@ def run_kernel(
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
         if tensor is NkiTensor and math.prod(grid) > 1:
+            if plain:
+                raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
@@ -196,8 +194,9 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
-    return foreign.like([args, kwargs], outputs)
+    finished = run_kernel(kernel, args, kwargs, record=False)
+    foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+    return foreign.like([args, kwargs], outputs_of(finished.result()))
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -243,8 +242,15 @@ class _Fast:
         return contextlib.nullcontext()
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
-        """An array as an HBM tensor; it is not copied."""
-        return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
+        """An array as an HBM tensor; it is not copied.
+
+        In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
+        (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
+        """
+        core = self.core
+        alone = core.tile is NkiTensor and math.prod(core.grid) == 1
+        space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
+        return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
@@ -273,6 +279,9 @@ class _Arguments:
         array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
         if array is not None:
             return self._tensor(name, array)
+        dtype = foreign.named_dtype(value)
+        if dtype is not None:
+            return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):

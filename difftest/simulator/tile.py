@@ -8,7 +8,7 @@ any use of it without one raises.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -114,6 +114,9 @@ class Tile:
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
+
+    in_place: ClassVar[bool] = False
+    """Whether kernels of the tile's dialect write to their arguments."""
 
     def is_whole(self) -> bool:
         """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.

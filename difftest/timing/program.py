@@ -11,6 +11,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
+from difftest.timing.evidence import Evidence
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 
@@ -59,10 +61,12 @@ class LoweredInstruction:
     times: dict[Engine, Timed] = field(default_factory=dict)
     matmul: Matmul | None = None
     transfer: Transfer | None = None
+    modelled: Evidence = Evidence.ASSUMED
+    """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
     data: tuple[int, ...] = ()
-    """Instructions whose results it reads."""
+    """Instructions whose results it reads; join ``j`` of the program as ``~j``."""
     order: tuple[int, ...] = ()
-    """Instructions that must be over before it writes."""
+    """Instructions, and joins, that must be over before it writes."""
     tensors: tuple[int, ...] = ()
     """On-chip tensors that it touches, by their numbers."""
     opens: tuple[Allocation, ...] = ()
@@ -93,6 +97,8 @@ class Program:
     allocations: dict[int, Allocation]
     removed: int
     """Events that the compiler drops."""
+    joins: list[tuple[int, ...]] = field(default_factory=list)
+    """What stands for many instructions, and joins before it, that others wait for together."""
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
@@ -105,9 +111,15 @@ class Program:
         ]
 
 
-def lower(trace: Trace, machine: Machine) -> Program:
-    """The program that ``trace`` is on ``machine``."""
-    return _Builder(machine).build(trace)
+Progress = Callable[[int, int], None]
+"""Called now and then with (how much is done, how much there is in all)."""
+STEP = 2000
+"""Instructions between two calls of progress."""
+
+
+def lower(trace: Trace, machine: Machine, progress: Progress | None = None) -> Program:
+    """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
+    return _Builder(machine).build(trace, progress)
 
 
 class _Builder:
@@ -123,7 +135,7 @@ class _Builder:
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[str, Allocation] = {}
 
-    def build(self, trace: Trace) -> Program:
+    def build(self, trace: Trace, progress: Progress | None) -> Program:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
@@ -131,7 +143,9 @@ class _Builder:
         }
         removed = 0
         self._load_identities(trace)
-        for event in trace.events:
+        for number, event in enumerate(trace.events, 1):
+            if progress and number % STEP == 0:
+                progress(number, len(trace.events))
             if _clears(event, accumulated):
                 removed += 1
                 continue
@@ -144,6 +158,7 @@ class _Builder:
             self.users,
             self.allocations,
             removed,
+            self.dependences.joins,
         )
 
     def _load_identities(self, trace: Trace) -> None:
@@ -167,8 +182,10 @@ class _Builder:
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
+            one.modelled = self.clockwork.descriptor.evidence
         elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
             one.matmul = matmul(event, self.machine)
+            one.modelled = self.clockwork.row_overhead.evidence
             if event.opcode == "nc_transpose":
                 identity = self.identities[event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))

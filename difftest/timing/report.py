@@ -229,8 +229,9 @@ def weakest(spans: Iterable[Span]) -> Evidence:
     for span in spans:
         timed = span.instruction.times.get(span.engine)
         if timed is None:
-            continue
-        own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
+            own = span.instruction.modelled
+        else:
+            own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
         if own is not found and own.rank > found.rank:
             found = own
     return found

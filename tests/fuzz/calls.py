@@ -1,8 +1,8 @@
 """Drawn calls of every function of the API, legal or not: each gives a value or an NkiError.
 
 The arguments are drawn without regard to what a function takes, from tiles, tensors, numbers,
-operators, indices and things that have no business there. What is looked for is a crash: an error
-of Python or NumPy from inside the simulator.
+names, operators, indices and things that have no business there. What is looked for is a crash: an
+error of Python or NumPy from inside the simulator.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import numpy as np
 
 from difftest.simulator import LaunchResult, NkiError, NotModelledError, RuleWarning, launch
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
+from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from tests.fuzz.program import DRAWN, Output, Program
 
 MODES = {"fast": {}, "plain": {"plain": True}}
@@ -60,6 +61,7 @@ def run(program: Program, mode: str) -> Outcome:
     """Run a program in one mode, with arrays of its own."""
     arrays = tuple(each.array() for each in program.inputs)
     with program.compiled() as kernel, warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccumulationWarning)  # the values are compared
         try:
             warnings.simplefilter("ignore", RuleWarning)
             result = launch(

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.core import entering
+from difftest.simulator.core import PlainMode, entering
 from difftest.simulator.errors import KernelError
 from difftest.simulator.strictness import note
 
@@ -20,8 +20,13 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, or in a launch in plain mode what that has under ``name``."""
+    signature = inspect.signature(function)
+
+    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return plain.call(name, signature, args, kwargs)
+
     return functools.update_wrapper(
-        entering(function, name, _refitting(name, inspect.signature(function))),
+        entering(function, in_plain_mode, _refitting(name, signature)),
         function,
         updated=() if isinstance(function, type) else ("__dict__",),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.instructions.alu import AluOp, kept_bits
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     DST,
@@ -46,6 +46,8 @@ from difftest.simulator.trace import Engine
 
 _ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
 """The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""
+AVERAGE = AluOp(name="average", compute=np.add)
+"""``nl.average``, an operator of tensor_partition_reduce alone (v2.32.0)."""
 _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (AWS: nisa.tensor_scalar_reduce)."""
 
@@ -172,6 +174,15 @@ def _reduced(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(data.dtype))
 
 
+def _carries(call: Call, missing: Array) -> Array | None:
+    """In today's dialect, where of what is reduced into one element all or nothing was written."""
+    axes = tuple(call["axes"])
+    none = missing.all(axis=axes)
+    if not call.into_existing or not np.array_equal(none, missing.any(axis=axes)):
+        return None
+    return none.reshape(call.result.shape)
+
+
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
@@ -179,6 +190,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
+    carries=_carries,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )
@@ -198,12 +210,12 @@ def tensor_reduce(call: Call, data: Array) -> Array:
 
 def _across_partitions(call: Call) -> None:
     op: AluOp = call["op"]
-    if op.name not in _ACROSS_PARTITIONS:
+    if op.name not in _ACROSS_PARTITIONS and op is not AVERAGE:
         raise KernelError(
             "tensor_partition_reduce takes few operators",
             happened=f"tensor_partition_reduce was to reduce with {op.name}",
             received=op.name,
-            limit="add, max, bitwise_or, bitwise_and",
+            limit=f"add, {'average, ' * call.into_existing}max, bitwise_or, bitwise_and",
         )
     if op.bitvec:
         need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
@@ -222,6 +234,9 @@ def _across_partitions(call: Call) -> None:
 )
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
+    if call["op"] is AVERAGE:
+        total = reduce_array(ALU_OPS["add"], data, (0,), keepdims=True)
+        return np.asarray(total / np.float32(len(data)))
     result = reduce_array(call["op"], data, (0,), keepdims=True)
     return kept_bits(call["op"], result, call.result.dtype)
 

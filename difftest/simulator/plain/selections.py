@@ -380,12 +380,15 @@ def nc_stream_shuffle(
     if not kept.any():
         return
     chosen = kept.reshape(target.shape)
-    values = source.read()
+    whole = np.ones(source.shape, dtype=np.bool_)
+    gone = ~whole if dst.storage.masked else source.holes(whole)
+    values = source.read(~gone)
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
-            line = target.at(target.positions[p : p + 1], 0)
-            line.write(values[wanted : wanted + 1], chosen[p : p + 1])
+            line, lost = target.at(target.positions[p : p + 1], 0), gone[wanted : wanted + 1]
+            line.write(values[wanted : wanted + 1], chosen[p : p + 1] & ~lost)
+            line.forget(chosen[p : p + 1] & lost)
 
 
 @means(

@@ -90,6 +90,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         for span in schedule.spans
         if span.instruction.transfer is None
         and span.instruction.matmul is None
+        and span.instruction.event.writes  # a load of a register writes no tensor
         and 0 < free_elements(span.instruction.event) <= FEW
     ]
     for spans in by_line(small).values():

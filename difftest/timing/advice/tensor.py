@@ -76,17 +76,22 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     for span in spans:
         one = span.instruction
         if one.opcode == "tensor_copy":
-            for producer in one.data:
+            for producer in _apart(one):
                 if spans[producer].instruction.opcode == "nc_transpose":
                     found.setdefault(producer, []).append(span)
         elif one.opcode == "nc_transpose":
-            for producer in one.data:
+            for producer in _apart(one):
                 made = spans[producer].instruction
                 if made.opcode == "tensor_copy":
                     source = made.event.reads[0].allocation
                     if source.space is Space.SBUF:
                         found.setdefault(one.index, []).append(spans[producer])
     return found
+
+
+def _apart(one: LoweredInstruction) -> list[int]:
+    """The instructions whose results it reads, but for those of which there are very many."""
+    return [producer for producer in one.data if producer >= 0]
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -196,7 +201,7 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
     narrow: set[int] = set()
     for one in instructions:
-        if one.matmul or not one.event.reads:
+        if one.matmul or not one.event.reads or not one.event.writes:
             continue
         source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
         if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):

@@ -7,6 +7,9 @@ from difftest.analysis.finding import Severity
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nki_isa
+from difftest.simulator.frontend.nki import language as newer
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.advice.worth import Advice, numbers, ranked
@@ -330,3 +333,21 @@ def test_helpers_of_a_kernel_without_source():
     namespace = {}
     exec("def kernel(x):\n    return x\n", namespace)
     assert unused_helpers(namespace["kernel"]) == []
+
+
+def test_what_writes_no_tensor_is_no_finding():
+    """A load of a register reads a tensor and writes none, and is issued for each element."""
+
+    @jit
+    def kernel(x):
+        places = newer.ndarray((1, 256), newer.int32)
+        nki_isa.memset(places, 1)
+        register = nki_isa.register_alloc(0)
+        for k in range(256):
+            nki_isa.register_load(register, places[:, k : k + 1])
+        nki_isa.register_store(places[:, 0:1], register)
+        out = newer.ndarray((1, 256), newer.int32, buffer=newer.shared_hbm)
+        nki_isa.dma_copy(out, places)
+        return out
+
+    assert "element-by-element" not in advice(kernel, X)

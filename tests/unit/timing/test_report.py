@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from difftest.simulator import TRN2
+from difftest.simulator import TRN1, TRN2, TRN3
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
 from difftest.timing.memory_usage import memory_usage
@@ -118,6 +118,15 @@ def test_evidence_is_carried_along():
         "dma_copy (dma)": "measured",
         "reciprocal (vector)": "documented",
     }
+
+
+@pytest.mark.parametrize("machine", [TRN1, TRN3])
+def test_a_dma_of_a_machine_without_traces_is_assumed(machine):
+    build = Builder()
+    tile = build.load((128, 512))
+    build.emit("nc_matmul", Engine.TENSOR, [whole(build.psum((128, 128)))], [whole(tile)] * 2)
+    report = Report(predict(build.trace, machine, dge=True))
+    assert set(report.evidence()) == {"assumed"}
 
 
 def test_an_unknown_cost_leaves_no_total():

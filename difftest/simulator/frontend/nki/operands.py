@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
@@ -11,9 +11,17 @@ from difftest.simulator.tile import Tile
 
 
 class OperatorName(NamedTuple):
-    """An operator that a signature has as its default: ``nl.maximum``, and ``nl.equal``."""
+    """An operator by name: a signature's default, or one of ``nl`` that is no function."""
 
     nki_name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise KernelError(
+            f"nl.{self.nki_name} is an operator for instructions, and no function",
+            happened=f"nl.{self.nki_name} was called",
+            received=", ".join(f"{value!r:.60}" for value in args),
+            remedy=f"pass it to an instruction that takes it: op=nl.{self.nki_name}",
+        )
 
 
 def operator_of(op: object, where: str) -> AluOp:

@@ -13,17 +13,18 @@ from difftest.simulator.errors import not_modelled
 
 
 class Unmodelled:
-    """A documented function, operator or dtype that is not modelled."""
+    """A documented function, operator or dtype that is not modelled, and why if there is more."""
 
-    __slots__ = ("name", "nki_name")
+    __slots__ = ("name", "nki_name", "why")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, why: str | None = None) -> None:
+        self.name, self.why = name, why
         self.nki_name = name.rpartition(".")[2]
         """As instructions know operators; they refuse this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise not_modelled(self.name, "its use")
+        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        raise not_modelled(self.name, ", ".join(f"{one:.60}" for one in given) or "()", self.why)
 
     def __repr__(self) -> str:
         return f"{self.name} (not modelled)"

@@ -52,9 +52,8 @@ def tensor_partition_reduce(
     dst: Any, op: Any, data: Any, name: str | None = None
 ) -> NkiInstruction:
     """``dst = op-reduction of data`` across partitions."""
-    if getattr(op, "nki_name", None) == "average":
-        raise not_modelled("tensor_partition_reduce with nl.average", "op=nl.average")
-    operator = operator_of(op, "tensor_partition_reduce")
+    averages = getattr(op, "nki_name", None) == "average"
+    operator = instructions.AVERAGE if averages else operator_of(op, "tensor_partition_reduce")
     return issue(instructions.tensor_partition_reduce, dst, (data,), (operator,))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
@@ -78,16 +77,3 @@ def nonzero_with_count(
     """Indices of what is not 0, padding, and their count; in each 16th partition."""
     options = (as_integer(index_offset, "index_offset"), as_integer(padding_val, "padding_val"))
     return issue(gather.nonzero_with_count, dst, (src,), options)
-
-
-@public
-def topk(val_dst: Any, idx_dst: Any, src: Any, n: int, name: str | None = None) -> NkiInstruction:
-    """The K largest values of each partition and their indices: not modelled."""
-    raise not_modelled(
-        "nisa.topk",
-        f"val_dst = {val_dst!r}, src = {src!r}, n={n!r:.20}",
-        "AWS's pages contradict each other on its result: the stub of nki.isa.topk has K ascending "
-        "values in each partition, nki/library/api/gpsimd-topk.rst has them in a layout over 16 "
-        "partitions, in an order that is not relied upon (both v2.32.0). Take 8 at a time with "
-        "nisa.max8, nisa.nc_find_index8 and nisa.nc_match_replace8",
-    )

@@ -19,7 +19,7 @@ from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
-from difftest.simulator.frontend.nki.unmodelled import unmodelled
+from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -89,9 +89,13 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
 def _binary(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
-        return elementwise(name, x, y, dtype)
+        made = elementwise(name, x, y, dtype)
+        return ComparedTensor.whole(made.storage) if name in _COMPARISONS else made
 
     return _named(function, name, f"``{name}(x, y)``, element by element.")
 
@@ -123,12 +127,12 @@ def _activation(name: str) -> Function:
     return _named(function, name, f"``{name}(x)``, element by element, on the Scalar Engine.")
 
 
-_ABSENT = ("average", "prelu", "bypass")
+TOKENS = {name: OperatorName(name) for name in ("average", "prelu", "bypass")}
+"""Operators of single instructions (tensor_partition_reduce, activate2) that are no functions."""
 
 BINARY = {name: _binary(name) for name, op in NKI_OPS.items() if not op.unary}
 UNARY = {name: _unary(name) for name in ("invert", "logical_not")}
 ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
-ABSENT = unmodelled("nki.language", _ABSENT)
 
 
 def _copied(x: Any, dtype: object = None) -> Any:
@@ -193,5 +197,5 @@ OTHERS = {
     "cos": _named(_cos, "cos", "``cos(x)``, in radians of any size, element by element."),
     "negative": _named(_negated, "negative", "``-x``, element by element."),
 }
-FUNCTIONS: dict[str, Any] = {**ABSENT, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
+FUNCTIONS: dict[str, Any] = {**TOKENS, **ACTIVATION, **UNARY, **BINARY, **OTHERS}
 """The functions that are operators too, by name."""

@@ -346,3 +346,20 @@ def test_what_got_different_values_counts_as_never_written():
 def test_what_got_one_value_often_is_written():
     ones = np.ones((4, 8), np.float32)
     np.testing.assert_array_equal(on_nki_tiles(lambda x: thrown_away(x, True), ones), ones[:, :1])
+
+
+def test_tensor_partition_reduce_averages():
+    data = values(6, 8)
+    counts = np.array([[1, 2], [2, 4], [2, 7]], np.int32)
+
+    def compute(x, n):
+        mean, rounded = nl.ndarray((1, 8), nl.float32), nl.ndarray((1, 2), nl.int32)
+        nisa.tensor_partition_reduce(mean, nl.average, x)
+        nisa.tensor_partition_reduce(rounded, nl.average, n)
+        return mean, rounded
+
+    mean, rounded = on_nki_tiles(compute, data, counts)
+    np.testing.assert_allclose(mean[0], data.astype(np.float64).mean(0), rtol=1e-6, atol=1e-7)
+    assert rounded.tolist() == [[2, 4]]  # 5/3 and 13/3
+    with pytest.raises(KernelError, match="takes an operator of nki"):
+        on_nki_tiles(lambda x: nisa.tensor_reduce(tile((6, 1)), nl.average, x, axis=1), data)
