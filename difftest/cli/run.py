@@ -6,17 +6,34 @@ import click
 
 from difftest.cli.kernel_run import level_option
 from difftest.host.script import run_script
+from difftest.simulator import Strictness, strictness
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", metavar="SCRIPT.py", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", metavar="ARGS...", nargs=-1, type=click.UNPROCESSED)
 @level_option
+@click.option(
+    "--strictness",
+    "judged",
+    type=click.Choice([one.value for one in Strictness]),
+    default=Strictness.SEEN.value,
+    show_default=True,
+    help="Which broken rules are warnings and not errors.",
+)
 @click.pass_context
-def run(context: click.Context, script: str, arguments: tuple[str, ...], level: str | None) -> None:
+def run(
+    context: click.Context,
+    script: str,
+    arguments: tuple[str, ...],
+    level: str | None,
+    judged: str,
+) -> None:
     """Run SCRIPT.py as `python SCRIPT.py ARGS...` would, on the embedded simulator.
 
     `import neuronxcc.nki` and its submodules in the script give the simulator, whether or not
     the Neuron SDK is installed. The exit code is the script's.
     """
-    context.exit(run_script(script, arguments, level))
+    with strictness(judged):
+        code = run_script(script, arguments, level)
+    context.exit(code)

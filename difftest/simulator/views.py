@@ -77,6 +77,7 @@ def broadcast(tile: Tile, shape: Shape) -> Pattern:
     ShapeError : a dimension of another size differs, or partitions would move.
     """
     moved = len(shape) > tile.ndim and not tile.in_hbm and tile.shape[0] != 1
+    moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile.pattern.broadcast_to(shape)
     if pattern is None:
         raise ShapeError(

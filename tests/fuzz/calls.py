@@ -59,10 +59,6 @@ DIALECTS = (
 )
 
 
-class CallError(AssertionError):
-    """A drawn call that died of an error that is not the simulator's own."""
-
-
 class Drawer:
     """Draws arguments for the calls of one launch."""
 

@@ -18,7 +18,8 @@ def _operands(scene: Scene) -> tuple[Operand, Operand, Quality] | None:
     moving_shape: Shape = (depth, columns)
     if choices.chance(20):
         moving_shape = (depth, columns, 2)
-    left = operand(scene, (depth, rows), spaces=("sbuf",), dtypes=FLOATS, exact=True)
+    spaces = ("sbuf",) if choices.chance(80) else ("sbuf", "psum")
+    left = operand(scene, (depth, rows), spaces=spaces, dtypes=FLOATS, exact=True)
     right = operand(scene, moving_shape, spaces=("sbuf",), dtypes=FLOATS, exact=True)
     quality = total(product(left.quality, right.quality), depth)
     return (left, right, quality) if quality.exact else None
@@ -117,7 +118,7 @@ def transpose(scene: Scene) -> Operand:
             opcode=name,
         )
     extra, space = "", "psum" if data.space == "sbuf" else "sbuf"
-    if choices.chance(25) and max(shape) <= 32:
+    if choices.chance(25) and max(shape) <= 128:
         extra, space = ", engine=nisa.vector_engine", "sbuf"
     masked = maybe(scene, data.shape)
     return Operand(

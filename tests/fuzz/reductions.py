@@ -54,6 +54,8 @@ def tensor_reduce(scene: Scene) -> Operand | None:
     ndim = len(data.shape)
     first = choices.integer(1, ndim - 1)
     axes = tuple(range(first, ndim))
+    if choices.chance(25):  # a note: a device reduced other axes too
+        axes = tuple(sorted({choices.integer(1, ndim - 1) for _ in range(choices.integer(1, 2))}))
     if scene.spoil():
         axes = (choices.integer(0, ndim),)
     keepdims = choices.chance(40)

@@ -40,7 +40,7 @@ def where(scene: Scene) -> Operand:
 
 def affine_select(scene: Scene) -> Operand:
     choices = scene.choices
-    data = operand(scene, spaces=("sbuf",))
+    data = operand(scene)  # of PSUM the compiler makes a copy, with a note
     grid = scene.grid_index(data.shape)
     axis = choices.integer(0, len(data.shape) - 1)
     other = choices.integer(0, len(data.shape) - 1)

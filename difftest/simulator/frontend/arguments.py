@@ -117,6 +117,25 @@ def as_engine(value: object, where: str) -> Engine:
     )
 
 
+def as_flag(value: object, name: str) -> bool:
+    """Whether an argument that switches something is on.
+
+    Raises
+    ------
+    KernelError : its truth is not one (an array of several elements).
+    """
+    if isinstance(value, bool):
+        return value
+    try:
+        return bool(value)
+    except (TypeError, ValueError):
+        raise KernelError(
+            f"{name} is True or False",
+            happened=f"{name} is neither true nor false",
+            received=f"{name}={value!r:.60}",
+        ) from None
+
+
 def same_dtype(dtype: object, dst: Any, where: str) -> None:
     """Raise unless ``dtype`` is left out or is that of a ``dst`` that exists.
 

@@ -52,6 +52,24 @@ def _refitting(
     return refit
 
 
+def _fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with an error of ours for arguments that do not fit it."""
+    signature = inspect.signature(function)
+    refit = _refitting(name, signature)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if type(error) is not TypeError:
+                raise
+            args, kwargs = refit(error, args, kwargs)
+            return function(*args, **kwargs)
+
+    return call
+
+
 def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     try:
         signature.bind(*args, **kwargs)
@@ -105,5 +123,7 @@ def make_dispatching(short: str, names: dict[str, Any], public: list[str]) -> No
         value = names[name]
         if name == "mgrid":
             names[name] = _Grid(value)
-        elif name == "ds" or (inspect.isfunction(value) and name not in UNMODED):
+        elif name in UNMODED:
+            names[name] = _fitting(f"{short}.{name}", value)
+        elif name == "ds" or inspect.isfunction(value):
             names[name] = dispatching(f"{short}.{name}", value)

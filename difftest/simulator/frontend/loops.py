@@ -20,7 +20,8 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     """The integers of ``range(*args)``; while they last the launch knows of the loop."""
     core = current()
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    if not known or (len(args) == 3 and int(args[2]) == 0):
+    numbers = tuple(as_integer(a, f"nl.{kind.value}_range of") for a in args) if known else ()
+    if not known or numbers[2:] == (0,):
         raise KernelError(
             f"nl.{kind.value}_range takes integers: ([start,] stop[, step])",
             happened=f"nl.{kind.value}_range got a step of 0, or what is not an integer",
@@ -31,7 +32,7 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     core.loop_count += 1
     outer = core.loops
     try:
-        for number, value in enumerate(range(*(int(a) for a in args))):
+        for number, value in enumerate(range(*numbers)):
             core.loops = (*outer, Iteration(loop, number, value))
             yield value
     finally:

@@ -22,6 +22,8 @@ from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine, Space
 
+MOST_ROWS = 2**15
+"""Of an identity matrix: 4 GiB of float32."""
 ANYWHERE = rules.view(*rules.HBM, *rules.ON_CHIP)
 
 
@@ -171,7 +173,7 @@ def _constant_tensor(array: Array, dtype: np.dtype[Any]) -> PlainTensor:
 @means("nl.shared_identity_matrix", n=rules.whole, dtype=rules.dtype)
 def shared_identity_matrix(n: int, dtype: Any) -> PlainTensor:
     """An identity matrix in HBM."""
-    rules.require(n > 0, "an identity matrix has at least one row", n)
+    rules.require(0 < n <= MOST_ROWS, "an identity matrix has rows, and not too many", n)
     return shared_constant(np.identity(n, dtype=np.float32), dtype)
 
 
@@ -259,13 +261,14 @@ def ds(start: Any, size: Any) -> indices.Slice:
 def loop(args: tuple[Any, ...] = ()) -> Iterator[int]:
     """Python's range: iterations run in order."""
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    if not known or (len(args) == 3 and int(args[2]) == 0):
+    numbers = tuple(integer(value, "a loop's argument") for value in args) if known else ()
+    if not known or numbers[2:] == (0,):
         raise KernelError(
             "a loop takes integers: ([start,] stop[, step])",
             happened="a loop got a step of 0, or what is not an integer",
             received=f"{args}",
         )
-    return iter(range(*(int(value) for value in args)))
+    return iter(range(*numbers))
 
 
 def _axis(axis: Any) -> int:

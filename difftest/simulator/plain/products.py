@@ -110,6 +110,8 @@ def nc_matmul(
         moving,
         error=DtypeError,
     )
+    if mask is not None:
+        raise not_modelled("nc_matmul's mask beside perf_mode", f"{mask!r:.60}")
     undocumented_argument("nisa.nc_matmul", "perf_mode", perf_mode)
     total = _product(stationary[:, 0], moving[:, 0].tile(), mask)
     second = _product(stationary[:, 1], moving[:, 1].tile(), mask)

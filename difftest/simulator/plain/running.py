@@ -18,7 +18,7 @@ from difftest.simulator.errors import (
     kernel_location,
     not_modelled,
 )
-from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.arguments import as_flag, no_extras
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
@@ -29,6 +29,8 @@ from difftest.simulator.trace import Space
 
 _CURRENT: contextvars.ContextVar[Run] = contextvars.ContextVar("difftest_plain")
 
+FLAGS = frozenset({"keepdims", "negate", "reverse0", "reverse1", "reverse_pred", "transpose_x"})
+"""Arguments that switch something."""
 EXTRA = {"nisa.nc_matmul": ("perf_mode",)}
 """Arguments beyond the signature that a meaning takes."""
 
@@ -78,6 +80,8 @@ class Run:
                 arguments[extra] = value
             else:
                 no_extras(name, {extra: value})
+        for flag in FLAGS & arguments.keys():
+            arguments[flag] = as_flag(arguments[flag], flag)
         return MEANINGS[name](name, arguments)
 
     def allocate(

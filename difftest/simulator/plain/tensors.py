@@ -404,9 +404,13 @@ class PlainTensor(Operators, AnyTensor):
         whole = self.tile()
         whole.check_bounds()
         missing = len(wanted) - whole.ndim
-        fits = missing >= 0 and all(
-            have in (1, want)
-            for have, want in zip(whole.shape, wanted[max(missing, 0) :], strict=False)
+        fits = (
+            missing >= 0
+            and min(wanted, default=1) > 0
+            and all(
+                have in (1, want)
+                for have, want in zip(whole.shape, wanted[max(missing, 0) :], strict=False)
+            )
         )
         if not fits or (missing and not self.in_hbm and whole.shape[0] != 1):
             raise ShapeError(

@@ -61,3 +61,31 @@ def test_another_level_is_refused(script):
     result = CliRunner().invoke(main, ["run", "--level", "0.8", script(NEW_LOOP)])
     assert result.exit_code == 2
     assert "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'" in result.stderr
+
+
+STRICT = """
+import numpy as np
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray((128, 8), nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, nisa.max8(nl.load(x)))
+    return out
+
+kernel(np.zeros((128, 64), np.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("strictness", "code", "said"),
+    [("documented", 1, "KernelError"), ("seen", 0, "RuleWarning"), ("relaxed", 0, "RuleWarning")],
+)
+def test_what_a_script_may_do_is_a_setting(script, strictness, code, said):
+    path = script(STRICT)
+    command = [*COMMAND, "--strictness", strictness, path]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == code, ended.stderr
+    assert said in ended.stderr

@@ -45,10 +45,22 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
     return stationary.storage.allocation.writes, moving.storage.allocation.writes
 
 
-def product(stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object) -> Any:
+def product(
+    stationary: Any,
+    moving: Any,
+    placement: tuple[Any, ...],
+    mask: object,
+    *,
+    double_row: bool = False,
+) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
+    placement = (*placement, double_row)
     chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
+<<<<<<< HEAD
     tile = issue(nc_matmul, (stationary, moving), (False, *placement, "none"), chosen=chosen)
+=======
+    tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
+>>>>>>> classic
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 
@@ -80,7 +92,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     missing = target.unwritten()
     adds = missing is None or not missing.all()
     call = gate.prepare(
-        core, nc_matmul, operands, (adds, *made.placement, False), target, (), None, Engine.UNKNOWN
+        core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
     )
     product, where = added.engine_values(), written(added)
     if core.shadow is not None:

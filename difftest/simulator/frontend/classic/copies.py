@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_engine, engine, no_extras, same_dtype
+from difftest.simulator.frontend.arguments import as_engine, as_flag, engine, no_extras, same_dtype
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -88,7 +88,7 @@ def tensor_copy_predicated(
     no_extras("nisa.tensor_copy_predicated", kwargs)
     target = on_chip(dst, "tensor_copy_predicated", "dst")
     same_dtype(dtype, target, "tensor_copy_predicated")
-    options = (bool(reverse_pred),)
+    options = (as_flag(reverse_pred, "reverse_pred"),)
     issue(instructions.tensor_copy_predicated, (src, predicate), options, dst=target, mask=mask)
 
 

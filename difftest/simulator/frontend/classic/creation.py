@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
@@ -23,6 +23,8 @@ from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 ANYWHERE = (*HBM, *ON_CHIP)
+MOST_ROWS = 2**15
+"""Of an identity matrix."""
 
 
 def ndarray(
@@ -141,6 +143,13 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
             "nl.shared_identity_matrix has at least one row",
             happened=f"nl.shared_identity_matrix was asked for {size} rows",
             received=f"n={size}",
+        )
+    if size > MOST_ROWS:
+        raise LimitError(
+            "nl.shared_identity_matrix is made by the host",
+            happened=f"nl.shared_identity_matrix was to have {size} rows",
+            received=f"n={size}",
+            limit=f"{MOST_ROWS} rows, 4 GiB of float32",
         )
     return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
+from difftest.simulator.frontend.arguments import as_engine, as_flag, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import one_rank
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -61,7 +61,12 @@ def tensor_scalar(
     result: Tensor = issue(
         instructions.tensor_scalar,
         (data, operand0, operand1),
-        (alu_op(op0, "tensor_scalar"), bool(reverse0), second, bool(reverse1)),
+        (
+            alu_op(op0, "tensor_scalar"),
+            as_flag(reverse0, "reverse0"),
+            second,
+            as_flag(reverse1, "reverse1"),
+        ),
         dtype=dtype,
         engine=as_engine(engine, "tensor_scalar"),
         mask=mask,
@@ -88,7 +93,7 @@ def scalar_tensor_tensor(
     result: Tensor = issue(
         instructions.scalar_tensor_tensor,
         (data, operand0, operand1),
-        (ops[0], bool(reverse0), ops[1], bool(reverse1)),
+        (ops[0], as_flag(reverse0, "reverse0"), ops[1], as_flag(reverse1, "reverse1")),
         dtype=dtype,
         mask=mask,
     )
@@ -114,7 +119,7 @@ def tensor_tensor_scan(
     result: Tensor = issue(
         scan.tensor_tensor_scan,
         (data0, data1, initial),
-        (*ops, bool(reverse0), bool(reverse1)),
+        (*ops, as_flag(reverse0, "reverse0"), as_flag(reverse1, "reverse1")),
         dtype=dtype,
         mask=mask,
     )

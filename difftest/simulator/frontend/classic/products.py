@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import FLOAT8_E4M3, FLOAT8_E5M2, name_of
-from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
+from difftest.simulator.errors import ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_engine,
+    as_flag,
     engine,
     no_extras,
     undocumented_argument,
 )
-from difftest.simulator.frontend.classic.accumulation import accumulate_product, product
+from difftest.simulator.frontend.classic.accumulation import product
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import (
@@ -27,7 +27,6 @@ from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.trace import Space
 
 DOUBLE_ROW = "double_row_gen3"
-DOUBLE_ROW_DTYPES = (FLOAT8_E4M3, FLOAT8_E5M2)
 
 
 def nc_matmul(
@@ -67,7 +66,7 @@ def nc_matmul(
 def _double_row(
     stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object, mode: object
 ) -> Tensor:
-    """Both rows of a contraction of 8-bit floats, the second added to the first."""
+    """A contraction of 8-bit floats with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
         raise not_modelled(
@@ -75,19 +74,10 @@ def _double_row(
             f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
             f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
         )
-    if any(tile.dtype not in DOUBLE_ROW_DTYPES for tile in tiles):
-        raise DtypeError(
-            f"{DOUBLE_ROW} multiplies 8-bit floats",
-            happened="a double row of other dtypes was to be multiplied",
-            received=f"{tiles[0]!r} and {tiles[1]!r}",
-            limit=", ".join(map(name_of, DOUBLE_ROW_DTYPES)),
-        )
+    if mask is not None:
+        raise not_modelled("nc_matmul's mask beside perf_mode", f"{mask!r:.60}")
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
-    total, added = (
-        product(tiles[0][:, row], tiles[1][:, row], placement, mask) for row in range(2)
-    )
-    accumulate_product(total, added)
-    result: Tensor = total
+    result: Tensor = product(*tiles, placement, None, double_row=True)
     return result
 
 
@@ -98,7 +88,7 @@ def matmul(
     no_extras("nl.matmul", kwargs)
     stationary = on_chip(x, "nl.matmul")
     moving = on_chip(y, "nl.matmul", "y")
-    if not transpose_x:
+    if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")

@@ -8,7 +8,13 @@ import numpy as np
 
 from difftest.simulator.dtypes import INT32
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd, same_dtype
+from difftest.simulator.frontend.arguments import (
+    as_accumulate,
+    as_flag,
+    no_extras,
+    reduce_cmd,
+    same_dtype,
+)
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import (
@@ -141,7 +147,7 @@ def select_reduce(
     into = on_chip(dst, "select_reduce", "dst")
     same_dtype(dtype, into, "select_reduce")
     options = (
-        bool(reverse_pred),
+        as_flag(reverse_pred, "reverse_pred"),
         alu_op(reduce_op, "select_reduce"),
         as_accumulate(reduce_cmd, "select_reduce"),
     )

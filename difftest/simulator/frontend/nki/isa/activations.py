@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.frontend.arguments import as_flag
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.issue import issue
@@ -85,8 +86,8 @@ def activate2(
         function,
         _stage(op0, where),
         _stage(op1, where),
-        bool(reverse0),
-        bool(reverse1),
+        as_flag(reverse0, "reverse0"),
+        as_flag(reverse1, "reverse1"),
         None if reduce_op is None else operator_of(reduce_op, where),
         command,
     )

@@ -169,7 +169,14 @@ def rand(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTe
 def shared_constant(constant: Any) -> NkiTensor:
     """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
     if isinstance(constant, (str, os.PathLike)):
-        constant = np.load(constant)
+        try:
+            constant = np.load(constant)
+        except (OSError, ValueError) as error:
+            raise KernelError(
+                "nl.shared_constant takes a NumPy array or the path of a .npy file",
+                happened="nl.shared_constant could not read a file",
+                received=f"{constant!r}: {error}",
+            ) from None
     if not isinstance(constant, np.ndarray):
         raise KernelError(
             "nl.shared_constant takes a NumPy array or the path of a .npy file",
@@ -184,6 +191,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 @public
 def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> NkiTensor:
     """The identity matrix [n, n] in SBUF, in ``dst`` if there is one."""
+    n = as_integer(n, "nl.shared_identity_matrix's n")
     if dst is None:
         tensor = _new((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):

@@ -35,6 +35,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
         the body returns a value.
     """
     values = _range(lower, upper, step, "nl.fori_loop")
+    if not callable(body_fun):
+        raise KernelError(
+            "nl.fori_loop takes a function as body_fun",
+            happened=f"nl.fori_loop got a {type(body_fun).__name__} as body_fun",
+            received=f"{body_fun!r:.60}",
+        )
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
     _check_order()
     with _turns(kernel_location()) as turn:

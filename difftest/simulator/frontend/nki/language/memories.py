@@ -111,7 +111,7 @@ shared_hbm = MemoryRegion.shared_hbm
 @public
 def is_hbm(buffer: Any) -> bool:
     """Whether a memory is HBM of either kind."""
-    return buffer in _HBM
+    return any(buffer is one for one in _HBM)
 
 
 @public
@@ -129,4 +129,4 @@ def is_psum(buffer: Any) -> bool:
 @public
 def is_on_chip(buffer: Any) -> bool:
     """Whether a memory is SBUF or PSUM."""
-    return buffer in (sbuf, psum)
+    return buffer is sbuf or buffer is psum

@@ -9,20 +9,35 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
+<<<<<<< HEAD
 from difftest.simulator.frontend.axes import last_axes
+=======
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import as_flag
+>>>>>>> classic
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.operands import need_number, need_tile
 
 
 def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
     """The reduction of ``x`` by an operator along its last axes."""
     tile = need_tile(x, "x", f"nl.{name}")
+<<<<<<< HEAD
     options = (ALU_OPS[op], last_axes(axis, tile, f"nl.{name}"), False, bool(keepdims))
+=======
+    options = (
+        ALU_OPS[op],
+        ascending(axis, tile, f"nl.{name}"),
+        False,
+        as_flag(keepdims, "keepdims"),
+        False,
+    )
+>>>>>>> classic
     wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     return gate.issue(instructions.tensor_reduce, (tile,), options, dtype=wanted)
 
@@ -112,6 +127,14 @@ def rms_norm(
 ) -> Any:
     """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
     tile = need_tile(x, "x", "nl.rms_norm")
+    for name, number in (("n", n), ("epsilon", epsilon)):
+        need_number(number, name, "nl.rms_norm")
+    if not n:
+        raise KernelError(
+            "nl.rms_norm divides by n",
+            happened="nl.rms_norm got an n of 0",
+            received=f"n={n!r}",
+        )
     work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
     squared = elementwise("multiply", tile, tile, work)
     total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)

@@ -13,7 +13,7 @@ from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.moves import dma_transpose
 from difftest.simulator.frontend.nki.language.creation import ndarray
-from difftest.simulator.index import as_integers
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate, scan, search, select
 from difftest.simulator.instructions import matmul as products
@@ -78,7 +78,7 @@ def random_seed(seed: Any) -> None:
 @public
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = None) -> Any:
     """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
-    if axis != 0:
+    if as_integer(axis, "nl.gather_flattened's axis") != 0:
         raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
     wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(search.gather_flattened, (indices, data), dtype=wanted)

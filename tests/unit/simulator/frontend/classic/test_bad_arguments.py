@@ -6,6 +6,7 @@ good for some of the arguments; then nothing is raised, which is as well.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -208,3 +209,28 @@ def test_bad_arguments(name):
             except NkiError as error:
                 refused += bool(error.rule and error.received)
     assert refused >= len(BAD) // 2
+
+
+WITHOUT_ROWS = {"nl.random_seed", "memset", "iota", "local_gather"}
+"""They walk no tile of 16 partitions in these calls."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_documented_masks_and_dtypes_are_taken(name: str) -> None:
+    """A truth value, a comparison of indices, and the dtype that is the default."""
+
+    def kernel(h: Any) -> None:
+        function, arguments = CALLS[name](nl.load(h), h)
+        taken = inspect.signature(function).parameters
+        masks = [True, False]
+        if name not in WITHOUT_ROWS:
+            masks.append(nl.arange(16)[:, None] < 8)
+        for mask in masks if "mask" in taken else ():
+            function(**{**arguments, "mask": mask})
+        if "dtype" in taken and arguments.get("dtype") is None and "dst" not in arguments:
+            integers = name in ("nl.invert", "tensor_scalar of bits", "nc_find_index8")
+            function(**{**arguments, "dtype": nl.uint32 if integers else nl.float32})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)
+        launch(kernel, [DATA.copy()], grid=(1,), record=False)

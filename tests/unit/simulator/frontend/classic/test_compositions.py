@@ -1,0 +1,127 @@
+"""The functions of ``nki.language`` that are made of several instructions; NumPy is the oracle."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.simulator.on_tiles import written
+
+HALVES = np.arange(-16, 16, dtype=np.float32).reshape(4, 8) / 4
+ANGLES = np.linspace(-20, 20, 128, dtype=np.float32).reshape(4, 32)
+modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+
+
+def run(compute, *arrays, plain=False, grid=()):
+    def kernel(*tensors):
+        return written(compute(*(nl.load(tensor) for tensor in tensors)))
+
+    return launch(kernel, arrays, plain=plain, grid=grid).outputs[0]
+
+
+@modes
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+def test_rounding_is_exact(name, plain):
+    function = getattr(nl, name)
+    assert_array_equal(run(function, HALVES, plain=plain), getattr(np, name)(HALVES))
+    integers = run(lambda x: function(x, dtype=nl.int32), HALVES, plain=plain)
+    assert_array_equal(integers, getattr(np, name)(HALVES).astype(np.int32), strict=True)
+
+
+@modes
+@pytest.mark.parametrize("name", ["cos", "tan"])
+def test_angles_of_any_size(name, plain):
+    angles = ANGLES if name == "cos" else ANGLES[np.abs(np.cos(ANGLES)) > 0.1].reshape(1, -1)
+    result = run(getattr(nl, name), angles, plain=plain)
+    assert_allclose(result, getattr(np, name)(angles.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+@modes
+def test_a_mask_on_each_of_them(plain):
+    def compute(x):
+        target = nl.zeros((4, 8), nl.float32)
+        p, i = nl.mgrid[0:4, 0:8]
+        target[...] = nl.floor(x, mask=(i < 5) & (p >= 1))
+        return target
+
+    chosen = (np.arange(8) < 5) & (np.arange(4)[:, None] >= 1)
+    assert_array_equal(run(compute, HALVES, plain=plain), np.where(chosen, np.floor(HALVES), 0))
+
+
+@modes
+def test_all(plain):
+    data = (HALVES > -2).astype(np.uint8)
+    assert_array_equal(
+        run(lambda x: nl.all(x, axis=1), data, plain=plain), data.all(axis=1, keepdims=True)
+    )
+
+
+@modes
+def test_rms_norm(plain):
+    weight = np.linspace(1, 2, 32, dtype=np.float32).reshape(4, 8)
+    result = run(lambda x, w: nl.rms_norm(x, w, 1, 8), HALVES, weight, plain=plain)
+    square = np.square(HALVES.astype(np.float64)).sum(axis=1, keepdims=True) / 8
+    assert_allclose(result, HALVES / np.sqrt(square + 1e-6) * weight, rtol=1e-5)
+    with pytest.raises(KernelError, match="n"):
+        run(lambda x: nl.rms_norm(x, x, 1, 0), HALVES, plain=plain)
+
+
+def test_dropout_is_nisas_with_a_rate():
+    def compute(x):
+        nl.random_seed(3)
+        return nl.dropout(x, 0.5)
+
+    def by_tile(x):
+        nl.random_seed(3)
+        return nl.dropout(x, nl.full((1, 1), 0.5, nl.float32))
+
+    fast, plain = (run(compute, HALVES + 9, plain=one) for one in (False, True))
+    assert_array_equal(fast, plain)
+    assert_array_equal(run(by_tile, HALVES + 9), fast)
+    assert 0 < (fast == 0).sum() < fast.size
+
+
+@modes
+def test_all_reduce_of_one_instance_is_the_tile(plain):
+    def compute(x):
+        return nl.all_reduce(x, op=np.add, program_axes=[0])
+
+    assert_array_equal(run(compute, HALVES, plain=plain), HALVES)
+    assert_array_equal(run(compute, HALVES, plain=plain, grid=(1,)), HALVES)
+    with pytest.raises(NotModelledError, match="several instances"):
+        run(compute, HALVES, plain=plain, grid=(2,))
+    with pytest.raises(KernelError):
+        run(lambda x: nl.all_reduce(x, op=np.add, program_axes=3), HALVES, plain=plain)
+
+
+@modes
+def test_static_cast_of_numbers_arrays_and_tiles(plain):
+    found = []
+
+    def kernel():
+        found.append(nl.static_cast(1.7, nl.int32))
+        found.append(nl.static_cast(np.float32([0.1, 2]), nl.bfloat16))
+        return written(nl.static_cast(nl.full((2, 2), 3.3, nl.float32), nl.int32))
+
+    assert_array_equal(launch(kernel, plain=plain).outputs[0], np.full((2, 2), 3, np.int32))
+    assert (found[0], found[0].dtype) == (1, np.int32)
+    assert_array_equal(found[1], np.array([0.1, 2], ml_dtypes.bfloat16), strict=True)
+    with pytest.raises(KernelError, match="static_cast"):
+        launch(lambda: nl.static_cast("x", nl.int32), plain=plain)
+
+
+def test_limits_of_dtypes():
+    for dtype in (np.float32, np.float16):
+        assert (nl.finfo(dtype).max, nl.finfo(dtype).eps) == (
+            float(np.finfo(dtype).max),
+            float(np.finfo(dtype).eps),
+        )
+    limits = nl.finfo(nl.bfloat16)
+    assert (limits.min, limits.bits) == (-float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), 16)
+    with pytest.raises(KernelError, match="none of floats"):
+        nl.finfo(nl.int32)
+    assert np.isneginf(nl.bfp16.min)  # the documented bit pattern, 0xff80

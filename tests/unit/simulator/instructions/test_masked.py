@@ -1,0 +1,93 @@
+"""Planted bugs in what a mask that is no box makes of an instruction: the plain mode sees each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import masked, unboxed
+from tests.unit.simulator.on_tiles import written
+
+DATA = np.random.default_rng(5).permutation(16 * 16).astype(np.float32).reshape(16, 16) + 1
+
+
+def assigned(shape, compute):
+    """A kernel that assigns a masked result to a tile of zeros."""
+
+    def kernel(tensor):
+        p, x = nl.mgrid[0:16, 0:16]
+        target = nl.zeros(shape, nl.float32)
+        target[...] = compute(nl.load(tensor), (x + 2 >= p) & (p >= 1))
+        return written(target)
+
+    return kernel
+
+
+def agree(kernel):
+    fast, plain = (launch(kernel, [DATA], plain=one).outputs[0] for one in (False, True))
+    return np.array_equal(fast, plain)
+
+
+SUM = assigned((16, 1), lambda x, mask: nisa.tensor_reduce(np.add, x, axis=1, mask=mask))
+DIFFERENCE = assigned(
+    (16, 1), lambda x, mask: nisa.tensor_reduce(np.subtract, x, axis=1, mask=mask)
+)
+STATISTICS = assigned((16, 6), lambda x, mask: nisa.bn_stats(nl.minimum(x, 9.0), mask=mask))
+COPY = assigned((16, 16), lambda x, mask: nl.copy(x, mask=mask))
+ADDED_UP = assigned((16, 16), lambda x, mask: accumulated(x, mask))
+
+
+def accumulated(x, mask):
+    """Registers that two masked instructions fill, of which the second leaves partitions out."""
+    total = nl.zeros((16, 1), nl.float32)
+    reset, reduce = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
+    nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reset)
+    nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reduce, mask=mask)
+    return nl.multiply(nl.ones((16, 16), nl.float32), total)
+
+
+@pytest.mark.parametrize("kernel", [SUM, DIFFERENCE, STATISTICS, COPY, ADDED_UP])
+def test_the_modes_agree_without_a_bug(kernel):
+    assert agree(kernel)
+
+
+def test_an_identity_that_is_none(monkeypatch):
+    monkeypatch.setitem(unboxed._IDENTITIES, "add", 1.0)
+    assert not agree(SUM)
+
+
+def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
+    monkeypatch.setattr(unboxed, "_first_to_front", lambda values, inner, axes: values * inner)
+    assert not agree(DIFFERENCE)
+
+
+def test_rows_that_keep_what_was_left_out(monkeypatch):
+    by_row = unboxed.by_row
+    monkeypatch.setattr(
+        masked, "by_row", lambda call, operands, inner: by_row(call, operands, inner | True)
+    )
+    assert not agree(STATISTICS)
+
+
+def test_a_box_that_is_one_too_small(monkeypatch):
+    def small(mask):
+        box = masked_box(mask)
+        return box and (box[0], slice(box[1].start, max(box[1].stop - 1, 1)))
+
+    masked_box = masked.mask_box
+    monkeypatch.setattr(masked, "mask_box", small)
+    assert not agree(COPY)
+
+
+def test_registers_of_other_partitions(monkeypatch):
+    registers_of = unboxed.registers_of
+
+    def first_ones(core, rows):
+        return registers_of(core, None if rows is None else np.arange(len(rows)))
+
+    monkeypatch.setattr(unboxed, "registers_of", first_ones)
+    monkeypatch.setattr(masked, "registers_of", first_ones)
+    assert not agree(ADDED_UP)
