@@ -270,7 +270,7 @@ def representable(value: Float64, dtype: DType) -> bool:
 
 def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     """Numbers as a tensor of ``dtype`` holds them, their rounding counted as ``rounding``."""
-    if dtype in (x.dtype, FLOAT32) and x.dtype is not None:
+    if dtype in (x.dtype, FLOAT32) and x.dtype in ROUNDINGS:
         return x
     value, error = x.value, x.error
     if error is None:

@@ -276,7 +276,7 @@ class Shadow:
             sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
         if not error.any():  # type: ignore[union-attr]
             error = None
-        result = Bounded(value, error, tile.dtype if is_float(tile.dtype) else None, sums)
+        result = Bounded(value, error, tile.dtype, sums)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -390,6 +390,8 @@ class Shadow:
         """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
         if made.error is None or dtype not in (*INTEGERS, BOOL):
             return None
+        if made.dtype == dtype:
+            return made
         value, low, high = (_whole(end, dtype) for end in (made.value, *ends(made)))
         if dtype == BOOL:
             error = ((np.abs(made.value) <= made.error) & (made.error > 0)).astype(np.float64)
@@ -398,7 +400,7 @@ class Shadow:
         if not error.any():
             return None
         self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
-        return Bounded(value, error)
+        return Bounded(value, error, dtype)
 
     def sure(self, *numbers: Bounded) -> None:
         """Say so where numbers that name elements, or whose bits count, may be others."""
