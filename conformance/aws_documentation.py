@@ -22,7 +22,7 @@ import numpy as np
 
 from conformance.code_blocks import Block, Page, blocks_of
 from conformance.documented_inputs import INPUTS
-from conformance.outcomes import FAILED, PASSED, Outcome
+from conformance.outcomes import FAILED, PASSED, Outcome, denial
 from conformance.running import Limit, in_front_of_path, run
 from conformance.stand_ins import TARGET
 from conformance.table import place, section
@@ -54,7 +54,8 @@ have them."""
 def examples(checkout: Path, seconds: float) -> list[Outcome]:
     """Run each script of the examples in a process of its own, at most ``seconds`` long.
 
-    A script that ends with 0 passed, and so did one of :data:`REFUSED` with its error. One that
+    A script that ends with 0 passed, if it does not print that its result is wrong, and so did one
+    of :data:`REFUSED` with its error. One that
     only defines kernels has nothing to run and passes as soon as it can be loaded.
 
     Raises
@@ -86,7 +87,7 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
         )
     except subprocess.TimeoutExpired:
         return Outcome(group, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s")
-    error = error_of(done.stderr) if done.returncode else ""
+    error = error_of(done.stderr) if done.returncode else denial(done.stdout)
     wanted = REFUSED.get(name)
     if wanted is None:
         return Outcome(group, name, FAILED if error else PASSED, error)

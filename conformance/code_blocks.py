@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from conformance.limits import limited
-from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome
+from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, denial
 from conformance.stand_ins import TARGET
 
 _DIRECTIVE = re.compile(r"( *)\.\. (?:code-block|code|sourcecode)::[ \t]*(\S*)[ \t]*$")
@@ -211,8 +211,10 @@ class Page:
     def _outcome(self, block: Block, seconds: float) -> Outcome:
         wanted = self.inputs.get(block.line, Inputs())
         try:
-            with limited(seconds, "it"), _quietly(), self._saved(block):
+            with limited(seconds, "it"), _quietly() as printed, self._saved(block):
                 self._run(block, wanted)
+            denied = denial(printed.getvalue())
+            assert not denied, denied
         except Fragment as reason:
             return Outcome(block.page, block.name, SKIPPED, str(reason))
         except (Exception, SystemExit) as error:
@@ -347,13 +349,13 @@ def _is_array(value: Any) -> bool:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """What a block prints, warns of and puts into the environment stays in here."""
-    environment = dict(os.environ)
-    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+def _quietly() -> Iterator[io.StringIO]:
+    """What a block prints, which is given, warns of and puts into the environment stays in here."""
+    environment, printed = dict(os.environ), io.StringIO()
+    with redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            yield
+            yield printed
         finally:
             os.environ.clear()
             os.environ.update(environment)

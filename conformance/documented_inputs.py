@@ -326,7 +326,6 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         92: Inputs(setup=_STEPS),
         107: Inputs(setup=_COUNT),
         116: Inputs(setup=_COUNT),
-        504: Inputs(raises="memset"),
         574: Inputs(setup="dst = nisa.register_alloc()"),
         1331: Inputs(fault=_OLD),
         1102: Inputs({"a": normal(128, 64)}),

@@ -15,6 +15,8 @@ _NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
 _OBJECTS = re.compile(r" at 0x[0-9a-f]+")
 _PATHS = re.compile(r"(?<!\w)/[^\s:'\"]*/")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_DENIAL = re.compile(r"\bdiffer\b|\bFAILED\b|\b(?:pass|matches)\? False\b")
+"""How the documentation's programs print that a result is wrong, where they assert nothing."""
 _LONGEST = 160
 """Characters of a cause that a table shows."""
 
@@ -42,6 +44,11 @@ class Count:
     def tried(self) -> int:
         """Those that ran: a skipped test did not."""
         return self.results[PASSED] + self.results[FAILED]
+
+
+def denial(printed: str) -> str:
+    """The first line of a program's output that says that its result is wrong; empty if none."""
+    return next((line.strip() for line in printed.splitlines() if _DENIAL.search(line)), "")
 
 
 def cause(text: str) -> str:

@@ -3,84 +3,48 @@
 Two instructions depend on each other if their access patterns on one tensor share an element and
 one of them writes it. What a later write covers is forgotten, for it stands for what it covered;
 a write that touches only a part of its pattern covers nothing.
+
+A tile that is loaded element by element and read by many would have as many dependences as loads
+times readers. So those that one access finds are joined, where they are many, and have one number
+from then on, for all that come later: time and memory grow with the instructions, not with their
+square. What was joined counts as one access to all that its parts touch and what lies between.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-
+from difftest.analysis.accesses import Access, Accesses
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region, Space
 
-
-class _Accesses:
-    """The accesses of one kind to one tensor, in program order."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget every access."""
-        self.marks: list[Footprint] = []
-        self.users: list[int] = []
-        self.lows: list[int] = []
-        self.highs: list[int] = []
-        self.ascending = True
-        """Whether low and high ends rise from access to access, so that they can be bisected."""
-
-    def add(self, mark: Footprint, user: int) -> None:
-        if self.ascending and self.marks:
-            self.ascending = mark.low >= self.lows[-1] and mark.high >= self.highs[-1]
-        self.marks.append(mark)
-        self.users.append(user)
-        self.lows.append(mark.low)
-        self.highs.append(mark.high)
-
-    def sharing(self, mark: Footprint) -> list[int]:
-        """Positions of the accesses that share an element with ``mark``."""
-        marks = self.marks
-        if not marks:
-            return []
-        if self.ascending:
-            near = range(bisect_right(self.highs, mark.low), bisect_left(self.lows, mark.high))
-        else:
-            near = range(len(marks))
-        return [i for i in near if marks[i].overlaps(mark)]
-
-    def forget(self, positions: list[int]) -> None:
-        """Drop the accesses at these positions."""
-        if len(positions) == len(self.marks):
-            self.clear()
-            return
-        gone = set(positions)
-        kept = [
-            access
-            for i, access in enumerate(zip(self.marks, self.users, strict=True))
-            if i not in gone
-        ]
-        self.clear()
-        for mark, user in kept:
-            self.add(mark, user)
+MOST = 32
+"""Dependences of one access on one tensor that are kept apart."""
 
 
 class _History:
     """What has been done to one tensor."""
 
     def __init__(self) -> None:
-        self.writes = _Accesses()
-        self.reads = _Accesses()
+        self.writes = Accesses()
+        self.reads = Accesses()
 
 
 class Dependences:
-    """The dependences of instructions that are given in program order."""
+    """The dependences of instructions that are given in program order.
+
+    Attributes
+    ----------
+    joins : what was joined: instructions, and joins before it. Join ``j`` is ``~j`` wherever an
+        instruction's number can be.
+    """
 
     def __init__(self) -> None:
+        self.joins: list[tuple[int, ...]] = []
         self._histories: dict[int | Space, _History] = {}
 
     def of(
         self, user: int, reads: tuple[Region, ...], writes: tuple[Region, ...]
     ) -> tuple[set[int], set[int]]:
-        """The instructions that instruction ``user`` depends on.
+        """What instruction ``user`` depends on: instructions, and joins as negative numbers.
 
         Returns
         -------
@@ -88,29 +52,47 @@ class Dependences:
         """
         data: set[int] = set()
         order: set[int] = set()
+        touched: list[tuple[Accesses, Footprint]] = []
         for region in reads:
             if _constant(region.allocation):
                 continue
             history = self._history(region.allocation)
             mark = footprint(region)
-            data.update(history.writes.users[i] for i in history.writes.sharing(mark))
-            history.reads.add(mark, user)
+            data.update(self._found(history.writes, mark, forgets=False))
+            touched.append((history.reads, mark))
         for region in writes:
             if _unread(region.allocation):
                 continue
             history = self._history(region.allocation)
             mark = footprint(region)
             for accesses in (history.reads, history.writes):
-                shared = accesses.sharing(mark)
-                order.update(accesses.users[i] for i in shared)
-                covered = [i for i in shared if mark.covers(accesses.marks[i])]
-                if covered and region.whole:
-                    accesses.forget(covered)
-            history.writes.add(mark, user)
+                order.update(self._found(accesses, mark, forgets=region.whole))
+            touched.append((history.writes, mark))
+        for accesses, mark in touched:  # once it has been asked for: nothing waits for itself
+            accesses.add(mark, user)
         order -= data
-        data.discard(user)
-        order.discard(user)
         return data, order
+
+    def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
+        """The users of what shares an element with ``mark``.
+
+        ``forgets`` says that what ``mark`` covers is over with it.
+        """
+        shared = accesses.sharing(mark)
+        if len(shared) == 1:
+            users = shared[0].users
+        else:
+            users = [user for access in shared for user in access.users]
+        if len(users) > MOST:
+            _replace(accesses, shared, mark, self._join(users))
+            shared = accesses.sharing(mark) if forgets else []
+        if forgets:
+            accesses.forget([access for access in shared if mark.covers(access.mark)])
+        return users
+
+    def _join(self, users: list[int]) -> int:
+        self.joins.append(tuple(dict.fromkeys(users)))
+        return ~(len(self.joins) - 1)
 
     def _history(self, allocation: Allocation) -> _History:
         # Tensors with addresses can overlap: they have their memory's history.
@@ -119,6 +101,32 @@ class Dependences:
         if history is None:
             history = self._histories[key] = _History()
         return history
+
+
+def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: int) -> None:
+    """Let a join stand for the accesses that ``mark`` shares an element with."""
+    if len(shared) == 1:
+        whole = shared[0].mark
+    elif all(_has(mark, access.mark) for access in shared):
+        whole = mark
+    else:
+        marks = [access.mark for access in shared]
+        whole = Footprint(
+            min(each.first for each in marks),
+            max(each.last for each in marks),
+            min(each.low for each in marks),
+            max(each.high for each in marks),
+            (),
+        )
+    accesses.forget(shared)
+    accesses.add(whole, join)
+
+
+def _has(mark: Footprint, other: Footprint) -> bool:
+    """Whether ``mark``, which shares an element with ``other``, surely has all of it."""
+    if mark.covers(other):
+        return True
+    return other.high - other.low == 1 and mark.first <= other.first and other.last <= mark.last
 
 
 def _constant(allocation: Allocation) -> bool:

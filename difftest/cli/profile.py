@@ -69,7 +69,7 @@ def profile(
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("scheduling", total=len(trace))
+        task = progress.add_task("predicting", total=len(trace))
         try:
             prediction = predict(
                 trace,

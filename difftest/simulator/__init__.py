@@ -33,6 +33,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.launch import LaunchResult, launch
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.ranks import launch_ranks
+from difftest.simulator.strictness import RuleWarning, Strictness, strictness
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.simulator.trace_json import trace_to_json
 from difftest.simulator.trace_reader import TraceFormatError, trace_from_json
@@ -56,13 +57,16 @@ __all__ = [
     "NotModelledError",
     "OutOfBoundsError",
     "Region",
+    "RuleWarning",
     "ShapeError",
     "Space",
+    "Strictness",
     "Trace",
     "TraceFormatError",
     "UnwrittenError",
     "launch",
     "launch_ranks",
+    "strictness",
     "trace_from_json",
     "trace_to_json",
 ]

@@ -79,24 +79,39 @@ class PlainMode(Protocol):
         """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
 
 
-def entering(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+InPlainMode = Callable[["PlainMode", tuple[Any, ...], dict[str, Any]], Any]
+Refit = Callable[
+    [TypeError, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]
+]
+
+
+def entering(
+    function: Callable[..., Any],
+    in_plain_mode: InPlainMode | None = None,
+    refit: Refit | None = None,
+) -> Callable[..., Any]:
     """``function`` as kernels call it: the launch knows meanwhile which frame called it.
 
     Looking for the kernel's line from within would make an object of each frame on the way, for
-    each instruction. In a launch in plain mode the call is what that has under ``name``.
+    each instruction. In a launch in plain mode the call is ``in_plain_mode(mode, args, kwargs)``.
+    ``refit`` gives other arguments for those that do not fit, or raises.
     """
-    signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
         if core is None:
             return function(*args, **kwargs)
-        if core.plain is not None:
-            return core.plain.call(name, signature, args, kwargs)
         outer = core.caller
         core.caller = _frame(1)
         try:
+            if core.plain is not None and in_plain_mode is not None:
+                return in_plain_mode(core.plain, args, kwargs)
             return function(*args, **kwargs)
+        except TypeError as error:
+            if refit is None or type(error) is not TypeError:
+                raise
+            args, kwargs = refit(error, args, kwargs)
+            return call(*args, **kwargs)
         finally:
             core.caller = outer
 
@@ -256,7 +271,7 @@ class Core:
             if address is not None:
                 self._check_alone(allocation, address[0])
             self.trace.allocations.append(allocation)
-            if self.shadow is not None and space is Space.SHARED_HBM:
+            if self.shadow is not None:
                 self.shadow.allow(dtype)
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)
@@ -307,10 +322,18 @@ class Core:
         """Whether the tensors live at one time fit this core's memories."""
         self.occupancy.check(self._on_chip)
 
-    def adopt(self, array: Array, *, name: str, mutable: bool, written: bool = True) -> Storage:
+    def adopt(
+        self,
+        array: Array,
+        *,
+        name: str,
+        mutable: bool,
+        written: bool = True,
+        space: Space = Space.SHARED_HBM,
+    ) -> Storage:
         """An argument of the kernel as an HBM tensor; its data are not copied."""
         allocation = Allocation(
-            len(self.trace.allocations), Space.SHARED_HBM, array.shape, array.dtype, 0, None, name
+            len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
         return Storage(allocation, array, unwritten=0 if written else array.size, mutable=mutable)

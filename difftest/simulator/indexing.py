@@ -6,12 +6,13 @@ dimension, and a mask may still cut it back (``frontend/classic/masking.py``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.index import DynamicSlice, Index, as_integer, broadcast_shapes, is_integer
 from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.strictness import note
 from difftest.simulator.walk import Axis, leaves, span
 
 if TYPE_CHECKING:
@@ -67,8 +68,58 @@ def within(pattern: Pattern, partition_axis: int | None, items: tuple[Any, ...])
     return _make(Pattern, (offset, tuple(counts), tuple(steps))), partition, None
 
 
+def names_two(items: tuple[Any, ...]) -> bool:
+    """Whether an index names two dimensions."""
+    return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
+
+
+class _Walks(NamedTuple):
+    """What a basic index makes of a tile: the pattern, and how it walks each of its dimensions."""
+
+    pattern: Pattern
+    partition: int | None
+    ndim: int
+    each: list[tuple[int, int, int | None, int]]
+    """Of each dimension of the tile its size, the first index, the result's axis and its step."""
+    overrun: bool
+
+
 def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
     """Integers, slices, ``nl.ds``, None and Ellipsis, in bounds or not."""
+    walks = _walks(tile, items)
+    axes = None
+    if walks.overrun:
+        axes = tuple(
+            Axis(size, start, tuple(step if k == where else 0 for k in range(walks.ndim)))
+            for size, start, where, step in walks.each
+        )
+    return walks.pattern, walks.partition, axes
+
+
+def back_inside(tile: Tile, outer: tuple[Axis, ...], items: tuple[Any, ...]) -> Named:
+    """A basic index of a tile that leaves its tensor, and of which a part may lie inside.
+
+    Raises
+    ------
+    OutOfBoundsError : the index leaves this tile too.
+    """
+    walks = _walks(tile, items)
+    if walks.overrun:
+        raise out_of_bounds(tile, outer)
+    axes = []
+    for axis in outer:
+        steps = [0] * walks.ndim
+        begin = axis.start
+        for step, (_, start, where, own) in zip(axis.steps, walks.each, strict=True):
+            begin += step * start
+            if where is not None:
+                steps[where] = step * own
+        axes.append(Axis(axis.size, begin, tuple(steps)))
+    over = any(leaves(axis, walks.pattern.shape) for axis in axes)
+    return walks.pattern, walks.partition, tuple(axes) if over else None
+
+
+def _walks(tile: Tile, items: tuple[Any, ...]) -> _Walks:
     items = expand_ellipsis(items, tile.ndim, tile)
     pattern, partition_axis = tile.pattern, tile.partition_axis
     partition: int | None = None
@@ -95,13 +146,7 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
         walks.append((size, start, at, step))
         pattern = pattern.slice(at, start, count, step)
         at += 1
-    axes = None
-    if overrun:
-        axes = tuple(
-            Axis(size, start, tuple(step if k == where else 0 for k in range(at)))
-            for size, start, where, step in walks
-        )
-    return pattern, partition, axes
+    return _Walks(pattern, partition, at, walks, overrun)
 
 
 def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
@@ -136,16 +181,43 @@ def check_advanced(tile: Tile, items: tuple[Any, ...], kinds: tuple[type, ...]) 
                 received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
                 remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
             )
-    if len(items) != tile.ndim:
-        raise ShapeError(
-            "advanced indexing names every dimension",
-            happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
-            received=f"{len(items)} indices for {tile!r}",
+    if len(items) == tile.ndim:
+        return
+    error = ShapeError(
+        "advanced indexing names every dimension",
+        happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
+        received=f"{len(items)} indices for {tile!r}",
+    )
+    affine = all(isinstance(item, Index) or is_integer(item) for item in items)
+    if not tile.in_hbm or not affine or len(items) > tile.ndim:
+        raise error
+    note(error)
+
+
+def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Whole axes for the last dimensions, which no index names: behind those of the indices."""
+    missing = tile.shape[len(items) :]
+    ndim = max(item.ndim for item in items if isinstance(item, Index))
+    named = [
+        Index(
+            (*item.shape, *(1 for _ in missing)), item.start, (*item.steps, *(0 for _ in missing))
         )
+        if isinstance(item, Index)
+        else item
+        for item in items
+    ]
+    for axis, size in enumerate(missing):
+        shape = [1] * (ndim + len(missing))
+        steps = [0] * len(shape)
+        shape[ndim + axis], steps[ndim + axis] = size, 1
+        named.append(Index(tuple(shape), 0, tuple(steps)))
+    return tuple(named)
 
 
 def advanced(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """One index expression or integer for each dimension."""
+    """One index expression or integer for each dimension; in HBM the last may be left out."""
+    if len(items) < tile.ndim:
+        items = _completed(tile, items)
     shape: Shape = ()
     for item in items:
         if isinstance(item, Index):

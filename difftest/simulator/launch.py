@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
-from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
+from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype, to_bits
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
@@ -35,9 +35,10 @@ from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import Machine
-from difftest.simulator.plain.api import Run
+from difftest.simulator.plain.api import NkiRun, Run
+from difftest.simulator.strictness import Strictness, judging, note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Space, Trace
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def launch(
     plain: bool = False,
     level: str | None = None,
     exact: bool | ExactSettings = False,
+    strictness: str | Strictness | None = None,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
@@ -113,6 +115,8 @@ def launch(
     level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
         raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
         that have ended warn.
+    strictness : "documented", "seen" or "relaxed": which broken rules are warnings and not errors.
+        By default what :func:`difftest.simulator.strictness` chose, else "seen".
     exact : whether to keep, beside what the machine computes, what it would without rounding. Not
         in plain mode.
 
@@ -121,17 +125,18 @@ def launch(
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     AssertionError, and whatever else the kernel itself raises.
     """
-    return run_kernel(
-        kernel,
-        args,
-        kwargs,
-        grid=grid,
-        machine=machine,
-        record=record,
-        plain=plain,
-        level=level,
-        exact=exact,
-    ).result()
+    with judging(strictness):
+        return run_kernel(
+            kernel,
+            args,
+            kwargs,
+            grid=grid,
+            machine=machine,
+            record=record,
+            plain=plain,
+            level=level,
+            exact=exact,
+        ).result()
 
 
 def run_kernel(
@@ -159,8 +164,6 @@ def run_kernel(
             remedy="call the other kernel directly, without a grid",
         )
     target, tensor = _target(kernel)
-    if plain and tensor is NkiTensor:
-        raise not_modelled("the plain mode of today's dialect", repr(target))
     if plain and exact:
         raise not_modelled("an exact run in plain mode", repr(target))
     function = target.function
@@ -172,11 +175,9 @@ def run_kernel(
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.trace.kernel = getattr(function, "__qualname__", "")
-    mode: _Fast | Run
+    mode: _Fast | Run = _Fast(core)
     if plain:
-        mode = core.plain = Run(chosen, grid)
-    else:
-        mode = _Fast(core)
+        mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
@@ -185,6 +186,8 @@ def run_kernel(
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
         if tensor is NkiTensor and math.prod(grid) > 1:
+            if plain:
+                raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
@@ -209,8 +212,9 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    outputs = outputs_of(launch(kernel, args, kwargs, record=False))
-    return foreign.like([args, kwargs], outputs)
+    finished = run_kernel(kernel, args, kwargs, record=False)
+    foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+    return foreign.like([args, kwargs], outputs_of(finished.result()))
 
 
 Kernel.launcher = staticmethod(_launch_kernel)
@@ -256,10 +260,17 @@ class _Fast:
         return contextlib.nullcontext()
 
     def argument(self, array: Array, name: str, mutable: bool) -> Tile:
-        """An array as an HBM tensor; it is not copied."""
-        if self.core.shadow is not None:
-            self.core.shadow.allow(array.dtype)
-        return self.core.tile.whole(self.core.adopt(array, name=name, mutable=mutable))
+        """An array as an HBM tensor; it is not copied.
+
+        In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
+        (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
+        """
+        core = self.core
+        if core.shadow is not None:
+            core.shadow.allow(array.dtype)
+        alone = core.tile is NkiTensor and math.prod(core.grid) == 1
+        space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
+        return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
@@ -290,6 +301,9 @@ class _Arguments:
         array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
         if array is not None:
             return self._tensor(name, array)
+        dtype = foreign.named_dtype(value)
+        if dtype is not None:
+            return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):
@@ -362,7 +376,10 @@ def _outputs(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
         own = value.is_whole() and storage.mutable and id(storage) not in given
         given.add(id(storage))
-        outputs.append((value.elements() if own else value.elements().copy(), missing))
+        elements = value.elements() if own else value.elements().copy()
+        if not value.holds_bits:
+            elements = to_bits(elements, value.dtype)
+        outputs.append((elements, missing))
     return tuple(outputs)
 
 
@@ -376,13 +393,16 @@ def _never_written(value: Any) -> Array | None:
             remedy="return the tensors created with buffer=nl.shared_hbm",
         )
     if not value.space.is_hbm:
-        raise KernelError(
+        error = KernelError(
             "a kernel returns tensors in HBM",
             happened="the kernel returned a tile that is on chip",
             received=repr(value),
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
             location=value.storage.allocation.location,
         )
+        if not isinstance(value, Tensor):
+            raise error
+        note(error)  # AWS's simulator gives it, and its documentation returns such tiles
     value.check_bounds()
     missing = value.unwritten()
     if missing is not None and missing.all():
@@ -394,4 +414,5 @@ def _never_written(value: Any) -> Array | None:
             "or store a default first",
             location=value.storage.allocation.location,
         )
-    return missing
+    gaps: Array | None = missing
+    return gaps

@@ -303,11 +303,9 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.masked:
+        if self.masked or not self.unwritten:
             return
         self.masked = True
-        if not self.unwritten:
-            return
         if self.written is None:
             self.data[...] = poison((), self.kept)[()]
             return

@@ -8,7 +8,7 @@ any use of it without one raises.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from difftest.simulator.errors import KernelError, NkiError, ShapeError, Unwritt
 from difftest.simulator.index import DynamicIndex, Index, as_integer, as_integers
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
 from difftest.simulator.walk import Axis
 
@@ -114,6 +115,9 @@ class Tile:
         """Bytes of one element."""
         return self.dtype.itemsize
 
+    in_place: ClassVar[bool] = False
+    """Whether kernels of the tile's dialect write to their arguments."""
+
     def is_whole(self) -> bool:
         """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.
 
@@ -197,7 +201,7 @@ class Tile:
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and (where is None or missing.any()):
-                raise unwritten_error(self, missing)
+                doubt(unwritten_error(self, missing))
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
         if dtype is BOOL and storage.holds_bits:
@@ -303,8 +307,11 @@ class Tile:
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        named = indexing.within(self.pattern, self.partition_axis, items)
+        within = indexing.within(self.pattern, self.partition_axis, items)
+        named = within if self.axes is None else None
         if named is None:
+            if indexing.names_two(items) and len(self.shape) == 1 and not self.in_hbm:
+                self = self.as_tile()  # a column or a row of a tile has two dimensions
             kinds = (Index, Tile, DynamicIndex)
             if any(isinstance(item, kinds) for item in items):
                 indexing.check_advanced(self, items, kinds)
@@ -314,6 +321,9 @@ class Tile:
                 named = indexing.advanced(self, items)
             else:
                 named = indexing.basic(self, items)
+                if isinstance(self.axes, tuple):
+                    named = indexing.back_inside(self, self.axes, items)
+                    return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
         if self.axes is not None:
             self.check_bounds()
         pattern, partition, axes = named

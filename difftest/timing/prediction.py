@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 from difftest.timing.evidence import UnknownCostError
-from difftest.timing.program import Program, lower
-from difftest.timing.schedule import MIDDLE, Progress, Schedule, schedule
+from difftest.timing.program import Program, Progress, lower
+from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
 SMALL = 20_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
@@ -115,7 +115,8 @@ def predict(
     machine : the machine that it was launched for.
     dge : True for what ``nki.benchmark`` measures (descriptors generated on the device), False for
         a profile with static descriptors.
-    progress : told how far the schedule is.
+    progress : told how far it is: half of it when each instruction has its cost and dependences,
+        all of it when they are scheduled.
 
     Raises
     ------
@@ -125,8 +126,8 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = lower(trace, machine)
-        middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=progress)
+        lowered = lower(trace, machine, _half(progress, 0))
+        middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:
             ends += [schedule(lowered, dge=dge, phase=phase).end for phase in EXTREMES]
@@ -134,6 +135,13 @@ def predict(
             quarter = lowered.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
     return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3)
+
+
+def _half(progress: Progress | None, number: int) -> Progress | None:
+    """The progress of the first or the second half, as that of the whole."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(number * total + done, 2 * total)
 
 
 @contextlib.contextmanager

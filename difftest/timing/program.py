@@ -11,6 +11,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -63,9 +64,9 @@ class LoweredInstruction:
     modelled: Evidence = Evidence.ASSUMED
     """Of a matmul or a transfer: what the time of its rows rests on, on this machine."""
     data: tuple[int, ...] = ()
-    """Instructions whose results it reads."""
+    """Instructions whose results it reads; join ``j`` of the program as ``~j``."""
     order: tuple[int, ...] = ()
-    """Instructions that must be over before it writes."""
+    """Instructions, and joins, that must be over before it writes."""
     tensors: tuple[int, ...] = ()
     """On-chip tensors that it touches, by their numbers."""
     opens: tuple[Allocation, ...] = ()
@@ -96,6 +97,8 @@ class Program:
     allocations: dict[int, Allocation]
     removed: int
     """Events that the compiler drops."""
+    joins: list[tuple[int, ...]] = field(default_factory=list)
+    """What stands for many instructions, and joins before it, that others wait for together."""
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
@@ -108,9 +111,15 @@ class Program:
         ]
 
 
-def lower(trace: Trace, machine: Machine) -> Program:
-    """The program that ``trace`` is on ``machine``."""
-    return _Builder(machine).build(trace)
+Progress = Callable[[int, int], None]
+"""Called now and then with (how much is done, how much there is in all)."""
+STEP = 2000
+"""Instructions between two calls of progress."""
+
+
+def lower(trace: Trace, machine: Machine, progress: Progress | None = None) -> Program:
+    """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
+    return _Builder(machine).build(trace, progress)
 
 
 class _Builder:
@@ -126,7 +135,7 @@ class _Builder:
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[str, Allocation] = {}
 
-    def build(self, trace: Trace) -> Program:
+    def build(self, trace: Trace, progress: Progress | None) -> Program:
         accumulated = {
             event.writes[0].allocation.id
             for event in trace.events
@@ -134,7 +143,9 @@ class _Builder:
         }
         removed = 0
         self._load_identities(trace)
-        for event in trace.events:
+        for number, event in enumerate(trace.events, 1):
+            if progress and number % STEP == 0:
+                progress(number, len(trace.events))
             if _clears(event, accumulated):
                 removed += 1
                 continue
@@ -147,6 +158,7 @@ class _Builder:
             self.users,
             self.allocations,
             removed,
+            self.dependences.joins,
         )
 
     def _load_identities(self, trace: Trace) -> None:

@@ -8,14 +8,13 @@ wait for each other through semaphores. The same program gives the same timeline
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
 from difftest.timing.dma import DmaEngines
-from difftest.timing.program import LoweredInstruction, Program
+from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.sharing import Sharing
 from difftest.timing.tensor_engine import TensorEngine
 
@@ -24,9 +23,6 @@ MIDDLE = 0.5
 
 GENERATOR = Engine.DMA
 """Issues the DMAs whose descriptors are generated on the device."""
-
-Progress = Callable[[int, int], None]
-"""Called now and then with (instructions scheduled, instructions in all)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -120,6 +116,31 @@ class _Queue:
         return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
 
 
+class _Join:
+    """Instructions that others wait for together."""
+
+    __slots__ = ("followers", "last", "missing")
+
+    def __init__(self, missing: int) -> None:
+        self.missing = missing
+        self.followers: list[tuple[int, bool]] = []
+        self.last: dict[tuple[Engine, bool], Span] = {}
+        """Of each engine, the span that starts last and the one that ends last: all that a follower
+        can wait for."""
+
+    def take(self, span: Span) -> None:
+        """Count one that has been issued."""
+        engine = _producer(span)
+        for by_end in (False, True):
+            known = self.last.get((engine, by_end))
+            if (
+                known is None
+                or (by_end and span.end > known.end)
+                or (not by_end and span.start > known.start)
+            ):
+                self.last[engine, by_end] = span
+
+
 _ENGINES = (
     Engine.SYNC,
     Engine.TENSOR,
@@ -130,8 +151,6 @@ _ENGINES = (
 )
 _FREE = len(_ENGINES)
 """The event that a tensor's place is free, after the engines' numbers."""
-_STEP = 2000
-"""Instructions between two calls of progress."""
 
 
 class _Scheduler:
@@ -162,6 +181,9 @@ class _Scheduler:
         self.waited_for = [-1] * count
         self.for_buffer = [False] * count
         self.followers: list[list[tuple[int, bool]]] = [[] for _ in range(count)]
+        self.joins = [_Join(len(members)) for members in program.joins]
+        self.joined_in: dict[int, list[int]] = {}
+        """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
         self.opener: dict[int, int] = {}
         self.users = dict(program.users)
         self.last_use: dict[int, tuple[float, int]] = {}
@@ -198,12 +220,15 @@ class _Scheduler:
 
     def _wire(self) -> None:
         self._prefetch_table()
+        for number, members in enumerate(self.program.joins):
+            for member in members:
+                self.joined_in.setdefault(member, []).append(number)
         for one in self.instructions:
             self.missing[one.index] = len(one.data) + len(one.order) + len(one.opens) + 1
             for producer in one.data:
-                self.followers[producer].append((one.index, True))
+                self._followers(producer).append((one.index, True))
             for producer in one.order:
-                self.followers[producer].append((one.index, False))
+                self._followers(producer).append((one.index, False))
             for allocation in one.opens:
                 self.opener[allocation.id] = one.index
                 self.buffers.enter(allocation)
@@ -219,6 +244,9 @@ class _Scheduler:
                 self.tables.add(_table(one))
                 self.units[Engine.SCALAR].free = self.clockwork.table_load.value
                 return
+
+    def _followers(self, producer: int) -> list[tuple[int, bool]]:
+        return self.followers[producer] if producer >= 0 else self.joins[~producer].followers
 
     # Readiness
 
@@ -351,6 +379,9 @@ class _Scheduler:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
         for index, is_data in self.followers[one.index]:
             self._follow(index, is_data, one, span)
+            self._less(index)
+        if one.index in self.joined_in:
+            self._join(one.index, [span])
         use = (span.end, one.index)
         for tensor in one.tensors:
             last = self.last_use.get(tensor)
@@ -360,11 +391,11 @@ class _Scheduler:
             if not self.users[tensor]:
                 heapq.heappush(self.events, (last[0], _FREE, tensor))
         self.scheduled += 1
-        if self.progress and self.scheduled % _STEP == 0:
+        if self.progress and self.scheduled % STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
 
     def _follow(self, index: int, is_data: bool, one: LoweredInstruction, span: Span) -> None:
-        producer = Engine.DMA if one.transfer is not None else span.engine
+        producer = _producer(span)
         consumer = self.instructions[index].engine
         if producer is consumer and producer is not Engine.DMA:
             in_order = producer is Engine.TENSOR or not is_data
@@ -378,12 +409,32 @@ class _Scheduler:
             self.ready_at[index] = max(ready, self.ready_at[index])
             self.waited_for[index] = one.index
             self.for_buffer[index] = False
-        self._less(index)
+
+    def _join(self, member: int, spans: list[Span]) -> None:
+        """Tell the joins of which ``member`` is a part; those that are complete, their followers.
+
+        ``spans`` are the last ones of what ended.
+        """
+        ended = [(member, spans)]
+        while ended:
+            member, spans = ended.pop()
+            for number in self.joined_in.get(member, ()):
+                join = self.joins[number]
+                for span in spans:
+                    join.take(span)
+                join.missing -= 1
+                if join.missing:
+                    continue
+                last = list(join.last.values())
+                for index, is_data in join.followers:
+                    for span in last:
+                        self._follow(index, is_data, span.instruction, span)
+                    self._less(index)
+                ended.append((~number, last))
 
     def _second_wait(self, index: int, producer: Engine, target: Engine) -> float:
         """A second engine's semaphore takes a wait instruction of its own."""
-        other = self._span(self.waited_for[index])
-        earlier = Engine.DMA if other.instruction.transfer is not None else other.engine
+        earlier = _producer(self._span(self.waited_for[index]))
         return WAITS[target] if earlier is not producer and earlier is not target else 0.0
 
     # After the last instruction
@@ -403,6 +454,11 @@ class _Scheduler:
         for span in sorted(self.store_spans, key=lambda span: span.end)[-waits:]:
             now = max(now, span.end) + wait
         return max(end, now)
+
+
+def _producer(span: Span) -> Engine:
+    """The engine whose semaphore says that an instruction is over."""
+    return Engine.DMA if span.instruction.transfer is not None else span.engine
 
 
 def _table(one: LoweredInstruction) -> str:

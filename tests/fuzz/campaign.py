@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
@@ -15,7 +16,13 @@ from tests.fuzz.comparison import MODES, Disagreement, check
 from tests.fuzz.program import Program
 from tests.fuzz.reduction import reduced
 from tests.fuzz.strategies import programs
+from tests.fuzz.todays import todays_programs
 
+DIALECTS: dict[str, Callable[[int], Any]] = {
+    "classic": programs,
+    "nki": todays_programs,
+}
+"""The programs of each dialect of NKI."""
 ROUND = 2000
 """Programs drawn for one seed; Hypothesis keeps no more than that in memory."""
 
@@ -55,10 +62,12 @@ class Campaign:
         *,
         modes: tuple[str, ...] = tuple(MODES),
         longest: int = 8,
+        dialect: str = "classic",
         report: Callable[[Disagreement], None] = lambda failure: None,
     ) -> None:
         self.modes = modes
         self.longest = longest
+        self.drawn = DIALECTS[dialect]
         self.report = report
         self.statistics = Statistics()
 
@@ -101,7 +110,7 @@ class Campaign:
             report_multiple_bugs=False,
         )
         try:
-            settled(hypothesis.seed(seed)(hypothesis.given(programs(self.longest))(test)))()
+            settled(hypothesis.seed(seed)(hypothesis.given(self.drawn(self.longest))(test)))()
         except (Disagreement, hypothesis.errors.Flaky):
             failure = reduced(smallest[0], self.modes)
             self.statistics.failures[failure.signature] = failure

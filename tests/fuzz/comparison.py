@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator import LaunchResult, NkiError, NotModelledError, launch
+from difftest.simulator import LaunchResult, NkiError, NotModelledError, RuleWarning, launch
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
+from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from tests.fuzz.program import DRAWN, Output, Program
 
 MODES = {
@@ -64,8 +66,10 @@ class Outcome:
 def run(program: Program, mode: str) -> Outcome:
     """Run a program in one mode, with arrays of its own."""
     arrays = tuple(each.array() for each in program.inputs)
-    with program.compiled() as kernel:
+    with program.compiled() as kernel, warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccumulationWarning)  # the values are compared
         try:
+            warnings.simplefilter("ignore", RuleWarning)
             result = launch(
                 kernel,
                 arrays,

@@ -24,6 +24,17 @@ import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 """
 """What a kernel's text needs before it; ``neuronxcc`` is the embedded simulator."""
+HEADERS = {
+    "classic": HEADER,
+    "nki": """\
+import ml_dtypes
+import numpy as np
+import nki
+import nki.isa as nisa
+import nki.language as nl
+""",
+}
+"""The same for each dialect; the classic one is ``neuronxcc``'s."""
 
 DRAWN = "<drawn kernel"
 """How the file name of a compiled kernel starts."""
@@ -55,6 +66,7 @@ class Input:
 
     @property
     def parameter(self) -> str:
+        """As the classic dialect spells it; in today's every parameter may be written."""
         return f"{self.name}: nt.mutable_tensor" if self.mutable else self.name
 
     def array(self) -> np.ndarray[Any, Any]:
@@ -127,6 +139,7 @@ class Program:
     zero_sign: bool = True
     """Whether zeros are compared with their signs: a maximum of 0.0 and -0.0 may be either."""
     name: str = field(default="kernel", repr=False)
+    dialect: str = "classic"
 
     @property
     def statements(self) -> int:
@@ -138,7 +151,9 @@ class Program:
         """The kernel's text, without imports."""
         lines = [line for statement in self.body for line in statement.lines()]
         lines.append(f"return {', '.join(output.name for output in self.outputs)}".rstrip())
-        head = f"@nki.jit\ndef {self.name}({', '.join(each.parameter for each in self.inputs)}):\n"
+        classic = self.dialect == "classic"
+        parameters = [each.parameter if classic else each.name for each in self.inputs]
+        head = f"@nki.jit\ndef {self.name}({', '.join(parameters)}):\n"
         return head + textwrap.indent("\n".join(lines), "    ") + "\n"
 
     def script(self) -> str:
@@ -147,7 +162,7 @@ class Program:
         return (
             "from difftest.simulator import MACHINES, launch\n"
             "from difftest.simulator.frontend.install import embedded\n\n"
-            "embedded().install()\n" + HEADER + "\n" + self.kernel_source() + "\n"
+            "embedded().install()\n" + HEADERS[self.dialect] + "\n" + self.kernel_source() + "\n"
             f"arguments = [\n    {arguments}\n]\n"
             "for plain in (False, True):\n"
             "    arrays = [array.copy() for array in arguments]\n"
@@ -159,7 +174,7 @@ class Program:
 
     def compiled(self) -> CompiledKernel:
         """The kernel as a function; its text is known to ``linecache`` until it is closed."""
-        return CompiledKernel(HEADER + "\n" + self.kernel_source(), self.name)
+        return CompiledKernel(HEADERS[self.dialect] + "\n" + self.kernel_source(), self.name)
 
     @property
     def machine_record(self) -> Any:

@@ -47,7 +47,9 @@ def _smaller(program: Program) -> Iterator[Program]:
         yield replace(program, body=body)
     for number, given in enumerate(program.inputs):
         if not any(re.search(rf"\b{given.name}\b", t) for s in program.body for t in s.lines()):
-            yield replace(program, inputs=program.inputs[:number] + program.inputs[number + 1 :])
+            inputs = program.inputs[:number] + program.inputs[number + 1 :]
+            mutated = tuple(one for one in program.mutated if one.name != given.name)
+            yield replace(program, inputs=inputs, mutated=mutated)
 
 
 def _without(body: tuple[Statement, ...], name: re.Pattern[str]) -> tuple[Statement, ...]:

@@ -185,7 +185,8 @@ class Shadow:
         if computes is None:
             self._pending = [lambda: self._unruled(call, (dst, *others), operands)]
             return
-        values = [self.take(op) if isinstance(op, Tile) else op for op in operands]
+        floats = is_float(dst.dtype)
+        values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
         if call.reads_dst:
             values.append(self.take(dst))
         made = computes(self, call, *values)
@@ -241,11 +242,15 @@ class Shadow:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def take(self, tile: Tile) -> Bounded:
-        """A tile's numbers as an engine reads them: the partition axis first."""
+    def take(self, tile: Tile, *, computed: bool = False) -> Bounded:
+        """A tile's numbers as an engine reads them: the partition axis first.
+
+        ``computed`` says that floats come of them, so that wide integers are rounded to float32.
+        """
         held = self.held(tile)
         if held is None:
-            return as_bounded(tile.engine_values(unwritten=True), tile.dtype)
+            values = tile.engine_values(unwritten=True)
+            return as_bounded(values, tile.dtype, computed=computed)
         if tile.storage.in_hbm or (tile.partition_axis == 0 and len(tile.shape) > 1):
             return held
         shape = tile.tile_shape()

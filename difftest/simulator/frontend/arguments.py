@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, not_modelled
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine
 
 Kind = TypeVar("Kind", bound=IntEnum)
@@ -77,9 +78,27 @@ def absent(module: str, documented: frozenset[str]) -> Callable[[str], NoReturn]
     return __getattr__
 
 
+HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule"})
+"""Arguments that AWS does not document, that public kernels pass, and that change no value."""
+
+
+def undocumented_argument(where: str, name: str, value: object) -> None:
+    """Note an argument that AWS does not document at v2.26.0 and that changes no value here."""
+    error = KernelError(
+        f"{where} takes the arguments that AWS documents",
+        happened=f"{where} got the undocumented argument {name!r}",
+        received=f"{name}={value!r:.80}",
+        remedy=f"leave {name} out, if nothing needs it",
+    )
+    note(error)
+
+
 def no_extras(where: str, extras: Mapping[str, object]) -> None:
-    """Raise for keyword arguments that the simulator does not honour."""
+    """Note hints, and raise for keyword arguments that the simulator does not honour."""
     for name, value in extras.items():
+        if name in HINTS:
+            undocumented_argument(where, name, value)
+            continue
         raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
 
 

@@ -9,8 +9,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
+from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.frontend.annotations import Annotation
+from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of, say_files
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
@@ -59,6 +63,14 @@ class BenchmarkResult:
         self.nc_latency = nc_latency
 
 
+def as_array(value: Any) -> Any:
+    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
+    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
+        return value
+    shape, dtype = value.shape
+    return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
+
+
 class Benchmark:
     """A kernel under ``nki.benchmark``; calling it simulates the kernel and predicts its latency.
 
@@ -75,20 +87,19 @@ class Benchmark:
         self.options = options
         functools.update_wrapper(self, kernel.function)
 
+    def __getitem__(self, key: Any) -> Benchmark:
+        return Benchmark(self.kernel[key], self.predictor, self.options)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for name in ("save_neff_name", "save_trace_name"):
-            if self.options.get(name):
-                raise not_modelled(
-                    "saving a NEFF or a device trace",
-                    f"{name}={self.options[name]!r}",
-                    "leave the option out: there is no compiler and no device here",
-                )
+        say_files(self.options)
         if self.predictor is None:
             raise not_modelled(
                 "nki.benchmark without a timing model",
                 "a latency",
                 "use difftest run, or embedded(predictor=...); a Trainium instance measures",
             )
+        args = tuple(map(as_array, args))
+        kwargs = {name: as_array(value) for name, value in kwargs.items()}
         result = Kernel.launcher(self.kernel, args, kwargs, True)
         dge = NO_DGE not in (self.options.get("additional_compile_opt") or "")
         latency = NcLatency(self.predictor(result.trace, self.kernel.machine, dge))

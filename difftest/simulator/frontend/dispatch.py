@@ -11,16 +11,78 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.core import entering
+from difftest.simulator.core import PlainMode, entering
+from difftest.simulator.errors import KernelError
+from difftest.simulator.strictness import note
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, or in a launch in plain mode what that has under ``name``."""
+    signature = inspect.signature(function)
+
+    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return plain.call(name, signature, args, kwargs)
+
     return functools.update_wrapper(
-        entering(function, name),
+        entering(function, in_plain_mode, _refitting(name, signature)),
         function,
         updated=() if isinstance(function, type) else ("__dict__",),
     )
+
+
+def _refitting(
+    name: str, signature: inspect.Signature
+) -> Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]:
+    """What a call is made with that the function's signature does not fit; or the error of it."""
+
+    def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if _fits(signature, args, kwargs):
+            raise error
+        given = _by_name(name, signature, args, kwargs)
+        if given is None:
+            raise KernelError(
+                f"{name} takes {signature}",
+                happened=f"{name} was called with arguments that do not fit it",
+                received=f"{error}",
+            ) from None
+        return given
+
+    return refit
+
+
+def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _by_name(
+    where: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments | None:
+    """The arguments with those in place that the documentation has by name alone; None if other."""
+    parameters = signature.parameters.values()
+    placed = sum(1 for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+    needed = [
+        one.name
+        for one in parameters
+        if one.kind is one.KEYWORD_ONLY and one.default is one.empty and one.name not in kwargs
+    ]
+    beyond = args[placed:]
+    given = dict(zip(needed, beyond, strict=False)) | kwargs
+    if not beyond or len(beyond) > len(needed) or not _fits(signature, args[:placed], given):
+        return None
+    error = KernelError(
+        f"{where} takes {', '.join(needed)} by name",
+        happened=f"{where} got arguments in place that the documentation has by name",
+        received=f"{len(args)} arguments in place",
+        remedy=", ".join(f"{name}=..." for name in needed),
+    )
+    note(error)
+    return args[:placed], given
 
 
 class _Grid:

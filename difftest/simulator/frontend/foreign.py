@@ -14,7 +14,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import DtypeError
+from difftest.simulator.frontend.nki.objects import is_record
 
 _BITS = {1: "uint8", 2: "int16"}
 """A dtype of both NumPy and torch of as many bytes."""
@@ -31,20 +33,52 @@ def as_array(value: Any) -> Array | None:
     """A framework's tensor as an array; None for anything else.
 
     A torch tensor on the CPU shares its memory with the array, so that what a kernel writes into an
-    argument is in the tensor; JAX arrays are read-only.
+    argument is in the tensor; copies of those on devices are read-only, and JAX arrays are.
     """
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and isinstance(value, torch.Tensor):
         tensor = value.detach().cpu()
         narrow = _NARROW.get(str(tensor.dtype).removeprefix("torch."))
         if narrow is None:
-            return np.asarray(tensor.numpy())
-        bits = tensor.view(getattr(torch, _BITS[narrow.itemsize]))
-        array: Array = bits.numpy().view(narrow)
+            array: Array = np.asarray(tensor.numpy())
+        else:
+            bits = tensor.view(getattr(torch, _BITS[narrow.itemsize]))
+            array = bits.numpy().view(narrow)
+        if value.device.type != "cpu":
+            array.flags.writeable = False
         return array
     if jax is not None and isinstance(value, jax.Array):
         return np.asarray(value)
     return None
+
+
+def named_dtype(value: Any) -> str | None:
+    """The name of one of torch's dtypes; None for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.dtype):
+        return None
+    return str(value).rpartition(".")[2]
+
+
+def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
+    """Raise unless outputs can be what the arguments were.
+
+    Raises
+    ------
+    DtypeError : the arguments are torch's, and torch has no dtype for an output.
+    """
+    convert = next(filter(None, map(_converter, _leaves(arguments))), None)
+    if convert is not _as_torch:
+        return
+    for array in arrays:
+        name = name_of(array.dtype)
+        if not hasattr(sys.modules["torch"], name):
+            raise DtypeError(
+                "a kernel that is called with torch tensors returns dtypes that torch has",
+                happened="torch has no dtype for an output",
+                received=f"an output in {name}",
+                remedy="call the kernel with NumPy arrays, or return another dtype",
+            )
 
 
 def like(arguments: Iterable[Any], outputs: Any) -> Any:
@@ -74,6 +108,8 @@ def _leaves(values: Iterable[Any]) -> Iterable[Any]:
             yield from _leaves(value)
         elif isinstance(value, Mapping):
             yield from _leaves(value.values())
+        elif is_record(value):
+            yield from _leaves(vars(value).values())
         else:
             yield value
 

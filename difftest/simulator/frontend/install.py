@@ -23,6 +23,8 @@ from difftest.simulator.frontend.nki import modules as newer
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)
 """The packages that the embedded modules stand for."""
+TILE_SIZE = language.tile_size
+"""What kernels' modules may set, and find unchanged the next time."""
 LEVEL = "OFF"
 """A level that importing the SDK adds to ``logging``, above all others: the course's starter code
 (stanford-cs149/asst4-trainium2, ``part2/test_harness.py``) uses it."""
@@ -38,8 +40,8 @@ def _package(name: str, doc: str) -> ModuleType:
 
 def _nki(predictor: Predictor | None) -> ModuleType:
     module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
-    module.__getattr__ = absent("nki", frozenset({"FrameworkKernel", "profile"}))  # type: ignore[method-assign]
-    for name in ("jit", "trace", "simulate_kernel", "baremetal"):
+    module.__getattr__ = absent("nki", frozenset({"FrameworkKernel"}))  # type: ignore[method-assign]
+    for name in ("jit", "trace", "simulate_kernel", "baremetal", "profile"):
         setattr(module, name, getattr(kernel, name))
     module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]
     module.tensor = AnyTensor  # type: ignore[attr-defined]
@@ -51,6 +53,33 @@ def _nki(predictor: Predictor | None) -> ModuleType:
 _PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_typing}
 
 
+def _inner_modules() -> dict[str, ModuleType]:
+    """The modules inside the documented ones that kernels import from."""
+    made = {}
+    for where, source in _INNER.items():
+        module = types.ModuleType(f"{ROOT}.nki.{where}", "Names of the module that it lies in.")
+        for name in source:
+            setattr(module, name, source[name])
+        made[f"{ROOT}.nki.{where}"] = module
+    return made
+
+
+_INNER: dict[str, dict[str, object]] = {
+    "language.constants": {
+        **{name: getattr(language, name) for name in ("fp32", "bfp16", "finfo", "tile_size")},
+        "sbuf_min_align": language.tile_size.sbuf_min_align,
+        "psum_min_align": language.tile_size.psum_min_align,
+    },
+    "isa.constants": {
+        "engine": isa.engine,
+        "dge_mode": isa.dge_mode,
+        "oob_mode": isa.oob_mode,
+        "reduce_cmd": isa.reduce_cmd,
+        "nc_version": isa.nc_version,
+    },
+}
+
+
 def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
     """The embedded modules by the names under which kernels import them."""
     nki = _nki(predictor)
@@ -59,6 +88,7 @@ def modules(predictor: Predictor | None = None, level: str | None = None) -> dic
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     for name, part in _PARTS.items():
         names[f"{ROOT}.nki.{name}"] = part
+    names |= _inner_modules()
     names |= newer.modules(level)
     for package in ROOTS:
         names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
@@ -130,6 +160,8 @@ class embedded:
         sys.modules.update(self._saved)
         if self._added_level:
             delattr(logging, LEVEL)
+        language.tile_size = TILE_SIZE
+        TILE_SIZE.reset()
         self._saved = None
         self._placed = {}
 

@@ -10,12 +10,18 @@ from typing import Any, ClassVar, Protocol
 from difftest.simulator.core import is_running
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.machine import MACHINES, TRN2, Machine
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Trace
 
-MODES = ("auto", "simulation", "baremetal")
-"""Modes of ``nki.jit`` that run here; the frameworks' modes need their frameworks."""
+MODES = ("auto", "simulation", "baremetal", "benchmark")
+"""Modes of ``nki.jit`` that run here, all on the simulator."""
+FRAMEWORKS = ("jax", "torchxla")
+"""Modes that need a framework; their kernels take NumPy arrays here."""
+JIT_HINTS = ("kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb")
+"""Arguments that AWS does not document, that public kernels pass, and that change no value."""
 
 
 class Launched(Protocol):
@@ -107,10 +113,22 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     target = kwargs.pop("platform_target", "trn2")
     kwargs.pop("additional_compile_opt", None)
     for name, value in kwargs.items():
-        raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
-    if mode not in MODES:
+        if name not in JIT_HINTS:
+            raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
+        undocumented_argument("nki.jit", name, value)
+    if mode in FRAMEWORKS:
+        error = KernelError(
+            "a framework's mode needs the framework",
+            happened=f"nki.jit got mode={mode!r} on the simulator",
+            received=f"mode={mode!r}",
+            remedy=f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}",
+        )
+        note(error)
+    elif mode not in MODES:
         raise not_modelled(
-            f"nki.jit(mode={mode!r})", f"mode={mode!r}", f"use one of {', '.join(MODES)}"
+            f"nki.jit(mode={mode!r})",
+            f"mode={mode!r}",
+            f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
         )
     if target not in MACHINES:
         raise KernelError(
@@ -158,28 +176,59 @@ def outputs_of(result: Launched) -> Any:
     return result.outputs[0] if len(result.outputs) == 1 else result.outputs
 
 
-FILE_OPTIONS = ("save_neff_name", "save_trace_name", "artifacts_dir")
-"""Options of ``nki.baremetal`` that name files which only a compiler and a device can write."""
+FILE_OPTIONS = ("save_neff_name", "save_trace_name", "artifacts_dir", "working_directory")
+"""Options that name files which only a compiler and a device can write."""
+PROFILE_OPTIONS = ("overwrite", "profile_nth")
+
+
+def say_files(options: dict[str, Any]) -> None:
+    """Note the files that were asked for and are not written."""
+    files = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
+    if files:
+        error = KernelError(
+            "a compiler writes a NEFF, a device a trace",
+            happened="files were asked for that the simulator cannot write",
+            received=", ".join(f"{name}={value!r}" for name, value in files.items()),
+            remedy="difftest trace and difftest profile write what the simulator knows",
+        )
+        note(error)
+
+
+class OnDevice:
+    """A kernel under ``nki.baremetal`` or ``nki.profile``: here it runs on the simulator."""
+
+    def __init__(self, kernel: Kernel, options: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self.options = options
+        functools.update_wrapper(self, kernel.function)
+
+    def __getitem__(self, key: Any) -> OnDevice:
+        return OnDevice(self.kernel[key], self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        say_files(self.options)
+        return self.kernel(*args, **kwargs)
+
+
+def _on_device(where: str, known: tuple[str, ...], kernel: Any, options: dict[str, Any]) -> Any:
+    for name, value in options.items():
+        if name not in (*known, "additional_compile_opt"):
+            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
+    return OnDevice(as_kernel(kernel), options)
 
 
 def baremetal(kernel: Any = None, **options: Any) -> Any:
     """``nki.baremetal``: here the kernel runs on the simulator, with NumPy arrays in and out.
 
-    Calling the result raises :class:`NotModelledError` if an option names a file to save.
+    Files that an option names are not written; a warning says so when the kernel is called.
     """
-    for name, value in options.items():
-        if name not in (*FILE_OPTIONS, "additional_compile_opt"):
-            raise not_modelled(f"nki.baremetal's argument {name!r}", f"{name}={value!r}")
     if kernel is None:
         return functools.partial(baremetal, **options)
-    wrapped = as_kernel(kernel)
-    files = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
+    return _on_device("nki.baremetal", FILE_OPTIONS, kernel, options)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        raise not_modelled(
-            "saving a NEFF or a device trace",
-            ", ".join(f"{name}={value!r}" for name, value in files.items()),
-            "leave the option out: there is no compiler and no device here",
-        )
 
-    return functools.update_wrapper(run, wrapped.function) if files else wrapped
+def profile(func: Any = None, **options: Any) -> Any:
+    """``nki.profile``: as :func:`baremetal`; ``difftest profile`` profiles by the timing model."""
+    if func is None:
+        return functools.partial(profile, **options)
+    return _on_device("nki.profile", (*FILE_OPTIONS, *PROFILE_OPTIONS), func, options)

@@ -80,7 +80,11 @@ def operand_values(
             continue
         held = operand.engine_values(unwritten=True)
         lost = _carried(call, missing.reshape(held.shape))
-        if lost is None or (lost if where is None else lost[_spread(where, lost.shape)]).all():
+        if (
+            lost is None
+            or missing.all()
+            or (lost if where is None else lost[_spread(where, lost.shape)]).all()
+        ):
             raise unwritten_error(operand, missing)
         values.append(np.where(missing.reshape(held.shape), _some_written(held, missing), held))
         if carried is None:

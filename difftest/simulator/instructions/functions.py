@@ -15,6 +15,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
+from difftest.simulator.strictness import doubt
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _SQRT_HALF = math.sqrt(0.5)
@@ -145,7 +146,7 @@ def activation_name(op: object) -> str:
 
 
 def check_range(name: str, values: Array) -> None:
-    """Raise :class:`KernelError` if the function is not valid for some of the values."""
+    """Doubt a call whose function is not valid for some of the values."""
     if name not in VALID_RANGES:
         return
     low, high = VALID_RANGES[name]
@@ -155,7 +156,7 @@ def check_range(name: str, values: Array) -> None:
         outside &= values != 0
     if outside.any():
         worst = float(values[outside].flat[0])
-        raise KernelError(
+        error = KernelError(
             f"the Scalar Engine computes {name} in a limited range",
             happened=f"{name} got {worst!r}, which is outside its range",
             received=f"{int(outside.sum())} of {values.size} inputs outside it, e.g. {worst!r}",
@@ -163,3 +164,4 @@ def check_range(name: str, values: Array) -> None:
             remedy="scale or clamp the input first; outside the range the hardware's result "
             "is invalid",
         )
+        doubt(error)

@@ -19,6 +19,7 @@ from difftest.simulator.instructions.carrying import Carried, may_carry, operand
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -227,6 +228,8 @@ def prepare(
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call
+    for remark in call.remarks:
+        note(remark())
     return call
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, INT32, Array
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, kernel_location
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -92,18 +92,27 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     """``dst`` = indices of what is not 0, padding, their count; each 16th partition only.
 
     Each GpSimd core reads and writes the first of its partitions; the others are neither read nor
-    written. NeuronCore-v3 on.
+    written. What a core makes of a partition that is not all written counts as never written.
+    NeuronCore-v3 on.
     """
     check_destination(dst)
     shape = dst.tile_shape()
     chosen = np.zeros((shape[0], call["src"].free_size + 1), dtype=np.bool_)
     values = np.zeros(chosen.shape, dtype=np.int32)
-    for p in range(0, shape[0], call.machine.gpsimd_core_partitions):
+    gone = np.zeros(chosen.shape, dtype=np.bool_)
+    firsts = range(0, shape[0], call.machine.gpsimd_core_partitions)
+    for p in firsts:
+        if src[p : p + 1].unwritten() is not None and not src.storage.masked:
+            gone[p] = True
+            continue
         found = np.flatnonzero(rows(src[p : p + 1].engine_values())[0])
         values[p] = call["padding_val"]
         values[p, : found.size] = found + call["index_offset"]
         values[p, -1] = found.size
         chosen[p] = True
-    chosen = chosen.reshape(shape)
-    write(dst, values.reshape(shape), chosen)
-    return chosen
+    if not chosen.any():
+        src[0:1].read()  # raises: nothing that any core reads was written
+    write(dst, values.reshape(shape), chosen.reshape(shape))
+    origin = f"{src!r} by nonzero_with_count at {kernel_location()}"
+    dst.forget_written(gone.reshape(dst.shape), origin)
+    return (chosen | gone).reshape(shape)

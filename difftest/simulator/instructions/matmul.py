@@ -270,8 +270,12 @@ def _transposable(call: Call) -> None:
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
         raise wrong_buffer(data, "data", "nc_transpose on the Tensor Engine", SBUF_ONLY)
     limit = machine.partitions if engine is Engine.TENSOR else machine.vector_transpose_max
-    if data.free_size > limit or data.partitions > limit:
-        raise LimitError(
+    largest = max(data.free_size, data.partitions)
+    if largest <= limit:
+        return
+
+    def too_large() -> LimitError:
+        return LimitError(
             f"a transpose on the {engine.value} engine takes at most {limit} x {limit} elements",
             happened=f"{call.name} got {data.partitions} x {data.free_size} elements",
             received=f"data {list(data.shape)}: {data.partitions} partitions, "
@@ -279,6 +283,10 @@ def _transposable(call: Call) -> None:
             limit=f"{limit} partitions, {limit} elements each",
             remedy="transpose tile by tile",
         )
+
+    if call.into_existing or largest > machine.partitions:
+        raise too_large()
+    call.remark(too_large)  # a device ran one of 128 x 128 on the Vector Engine
 
 
 def _tensor_engine_writes_psum(call: Call) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.dtypes import DType as DType
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, NkiError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Attributes, Engine, Space
@@ -127,6 +127,7 @@ class Call:
         "places",
         "read_places",
         "reads_dst",
+        "remarks",
         "result",
         "roles",
     )
@@ -157,6 +158,8 @@ class Call:
         """Which of a simple call's operands are tiles."""
         self.roles: tuple[str, ...] = ()
         """Of a simple call's destination, then of what it reads."""
+        self.remarks: list[Callable[[], NkiError]] = []
+        """What the documentation does not promise of it: the errors that it would be."""
         self.places: Array | None = None
         """Which elements of a row a mask leaves, for the few that count them; None for all."""
 
@@ -186,6 +189,13 @@ class Call:
     def into_existing(self) -> bool:
         """Whether the kernel names a ``dst``, as calls of today's dialect do."""
         return "dst" in self.destinations
+
+    def remark(self, error: Callable[[], NkiError]) -> None:
+        """Note that the call does what the documentation does not promise: the error it could be.
+
+        It is made anew for each use of the call, with the kernel's line.
+        """
+        self.remarks.append(error)
 
     def wanted_dtype(self, default: DType) -> DType:
         """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""

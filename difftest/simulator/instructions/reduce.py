@@ -174,6 +174,15 @@ def _reduced(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(data.dtype))
 
 
+def _carries(call: Call, missing: Array) -> Array | None:
+    """In today's dialect, where of what is reduced into one element all or nothing was written."""
+    axes = tuple(call["axes"])
+    none = missing.all(axis=axes)
+    if not call.into_existing or not np.array_equal(none, missing.any(axis=axes)):
+        return None
+    return none.reshape(call.result.shape)
+
+
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
@@ -181,6 +190,7 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axes"]),
+    carries=_carries,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axes": call["axes"]},
 )

@@ -338,10 +338,15 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
+    carries=lambda call, missing: _moved_partitions(call, missing).values,
     reach=Reach.TILE,
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:
     """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
+    return _moved_partitions(call, src)
+
+
+def _moved_partitions(call: Call, src: Array) -> Masked:
     order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
     partitions = call.result.shape[0]
     values = np.zeros((partitions, lines.shape[1]), lines.dtype)

@@ -127,7 +127,14 @@ def fit(values: Array, dst: Tile) -> Array:
 
 
 def immutable(tile: Tile) -> KernelError:
-    """The error for writing to a kernel's parameter."""
+    """The error for writing to a kernel's parameter, or to what else is constant."""
+    if tile.in_place:
+        return KernelError(
+            "a kernel writes to arrays that are writeable, and to no constants",
+            happened="an instruction was to write to a read-only array or a constant",
+            received=f"a write to {tile!r}",
+            remedy="pass a copy, which can be written: array.copy()",
+        )
     return KernelError(
         "a kernel does not write to its parameters",
         happened="an instruction was to write to a parameter",

@@ -11,11 +11,11 @@ from difftest.simulator.errors import BufferError, KernelError, LimitError, Shap
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
-from difftest.simulator.plain.indices import PlainIndex, PlainMask, mask_over
+from difftest.simulator.plain.indices import PlainIndex, PlainMask, bytes_of, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, is_number, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.tensors import Indirect, PlainTensor, bytes_of
+from difftest.simulator.plain.tensors import Indirect, PlainTensor
 from difftest.simulator.trace import Space
 
 

@@ -16,7 +16,14 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.arguments import dge_mode, oob_mode
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import each_element
-from difftest.simulator.plain.indices import PlainIndex, Shape, elements_of, integers, mask_over
+from difftest.simulator.plain.indices import (
+    PlainIndex,
+    Shape,
+    elements_of,
+    integers,
+    mask_over,
+    walks_by_strides,
+)
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import operator_of
 from difftest.simulator.plain.rounding import (
@@ -32,7 +39,6 @@ from difftest.simulator.plain.tensors import (
     Indirect,
     PlainStorage,
     PlainTensor,
-    walks_by_strides,
 )
 from difftest.simulator.trace import Engine, Space
 

@@ -19,6 +19,7 @@ from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, host_dtype, rounded
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine, Space
 
 ANYWHERE = rules.view(*rules.HBM, *rules.ON_CHIP)
@@ -36,18 +37,31 @@ def space(value: Any, name: str, where: str) -> Space:
     return found
 
 
+def _size(value: Any, where: str) -> int:
+    """An integer, or a float that is a whole number, which compilers take."""
+    if isinstance(value, float) and value.is_integer():
+        error = ShapeError(
+            f"{where} takes a shape of integers",
+            happened=f"{where} got a whole number as a float",
+            received=f"{value!r}",
+        )
+        note(error)
+        return int(value)
+    return int(value.__index__())
+
+
 def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     """A role: a shape of positive sizes, and the axis that ``nl.par_dim`` marks, else 0."""
     given = value if isinstance(value, (tuple, list)) else (value,)
-    if not given or not all(is_integer(size) for size in given):
+    if not given or not all(is_integer(size) or isinstance(size, float) for size in given):
         raise ShapeError(
             f"{where} takes a shape of integers",
             happened=f"{where} got a shape that is not made of integers",
             received=f"{value!r:.80}",
         )
     try:
-        shape = tuple(int(size.__index__()) for size in given)
-    except TypeError:
+        shape = tuple(_size(size, where) for size in given)
+    except (AttributeError, TypeError):
         raise ShapeError(
             f"{where} takes a shape of integers",
             happened=f"{where} got a shape that is not made of integers",
@@ -80,7 +94,13 @@ def full(
     shape: tuple[Shape, int], fill_value: Any, dtype: Any, buffer: Space, name: str
 ) -> PlainTensor:
     """A new tensor on chip, filled with a number."""
-    rules.require(not buffer.is_hbm, "HBM is not created with a value", buffer, error=KernelError)
+    if buffer.is_hbm:
+        error = KernelError(
+            "a tensor in HBM is written by DMA",
+            happened="a tensor in HBM was created with a value",
+            received=buffer.value,
+        )
+        note(error)
     tensor = ndarray(shape, dtype, buffer, name)
     tensor.put(np.full(tensor.shape, constant(fill_value, dtype)))
     return tensor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import BufferError, KernelError
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.indices import Shape, common_shape, mask_over
@@ -46,6 +46,7 @@ from difftest.simulator.plain.rounding import (
 )
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine, Space
 
 OPERAND = rules.number_or(rules.tile())
@@ -141,6 +142,7 @@ def tensor_tensor(
     So v2.32.0 has it: all of them, the result too, are int32 or uint32; else float32 math is used.
     """
     result = dtype or promoted(data1.dtype, data2.dtype)
+    data1, data2 = rules.one_rank(data1, data2)
     return _tensor_tensor("tensor_tensor", data1, data2, op, engine, result, mask)
 
 
@@ -394,7 +396,8 @@ def reciprocal(data: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
 # -- nl.add and kin, and Python's operators -------------------------------------------------------
 
 
-def _dtype_of(value: Any) -> np.dtype[Any]:
+def dtype_of(value: Any) -> np.dtype[Any]:
+    """The dtype of a tile, or of a number."""
     return value.dtype if isinstance(value, PlainTensor) else dtype_of_number(value)
 
 
@@ -402,7 +405,7 @@ def _default_dtype(op: str, x: Any, y: Any) -> np.dtype[Any]:
     """Bool for comparisons, float32 for a quotient of integers, else the promoted dtype."""
     if op in COMPARING:
         return BOOL
-    result = promoted(_dtype_of(x), _dtype_of(y))
+    result = promoted(dtype_of(x), dtype_of(y))
     return FLOAT32 if op == "divide" and result.kind in "iub" else result
 
 
@@ -417,6 +420,7 @@ def binary(
             y = y.spread((x.shape[0], *(1,) * (x.ndim - y.ndim), *y.shape[1:]))
         elif y.ndim >= x.ndim and x.shape[0] == 1:
             x = x.spread((y.shape[0], *(1,) * (y.ndim - x.ndim), *x.shape[1:]))
+        x, y = rules.one_rank(x, y)
         if x.space is y.space is Space.PSUM:
             y = copy_to_sbuf(y)
         return _tensor_tensor(where, x, y, op, Engine.UNKNOWN, result, mask, dst)
@@ -429,6 +433,25 @@ def binary(
     )
     data, step = (x, (op, y, False)) if isinstance(x, PlainTensor) else (y, (op, x, True))
     return _tensor_scalar(where, data, [step], Engine.UNKNOWN, result, mask, dst)
+
+
+def copied_from_psum(where: str, *spaces: Space, dtypes: Any = ()) -> rules.Role:
+    """A role: a tile in SBUF, or a copy there of one in PSUM, as the compiler makes it."""
+    checked = rules.tile(*(spaces or (Space.SBUF,)), dtypes=dtypes)
+
+    def role(value: Any, name: str, called: str) -> PlainTensor:
+        if isinstance(value, PlainTensor) and value.space is Space.PSUM:
+            error = BufferError(
+                f"{where} takes {name} in sbuf",
+                happened=f"{where} got {name} in psum",
+                received=repr(value),
+            )
+            note(error)
+            value = copy_to_sbuf(value.tile())
+        tile: PlainTensor = checked(value, name, called)
+        return tile
+
+    return role
 
 
 def copy_to_sbuf(tile: PlainTensor) -> PlainTensor:
@@ -467,28 +490,3 @@ def logical_not(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
 def negative(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     """``-x``: a product with -1."""
     return binary("multiply", x, -1.0, dtype or x.dtype, mask)
-
-
-@means("nl.where", condition=rules.tile(), x=OPERAND, y=OPERAND, dtype=rules.dtype)
-def where(condition: PlainTensor, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
-    """``condition ? x : y``; of one dtype bit by bit, else through float32."""
-    tiles = tuple(side for side in (x, y) if isinstance(side, PlainTensor))
-    rules.require(
-        all(tile.ndim == condition.ndim for tile in tiles), "nl.where: one rank", condition, *tiles
-    )
-    shape = common_shape(condition.shape, *(tile.shape for tile in tiles))
-    dtypes = [_dtype_of(side) for side in (tiles if len(tiles) == 1 else (x, y))]
-    result = dtype or promoted(*dtypes)
-    exact = len(tiles) == 2 and all(tile.dtype == result for tile in tiles)
-
-    def compute(chosen: Array, *parts: Array) -> Array:
-        given = iter(parts)
-        sides = [
-            next(given) if isinstance(side, PlainTensor) else number_as_float32(side)
-            for side in (x, y)
-        ]
-        if not exact:
-            sides = [to_float32(side) for side in sides]
-        return np.where(chosen != 0, *sides)
-
-    return each_element(shape, result, (condition, *tiles), compute, mask, carries=False)

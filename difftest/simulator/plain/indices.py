@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.frontend.classic.conjunction import awaits_other, joined
 from difftest.simulator.plain.rounding import Array
+from difftest.simulator.strictness import note
 
 Shape = tuple[int, ...]
 
@@ -165,7 +167,7 @@ class PlainIndex:
         difference = self._with(other, -1)
         if difference is NotImplemented:
             return NotImplemented
-        return PlainMask(*(comparison(difference.values, 0) for _ in range(parts)))
+        return joined(PlainMask(*(comparison(difference.values, 0) for _ in range(parts))))
 
     def __le__(self, other: Any) -> Any:
         return self._compare(other, np.less_equal)
@@ -225,6 +227,14 @@ class PlainMask:
         )
 
     def __bool__(self) -> bool:
+        if awaits_other(self):
+            error = KernelError(
+                "comparisons of indices are joined with &",
+                happened="two masks were joined with 'and'",
+                received="a mask on the left of 'and'",
+            )
+            note(error)
+            return True
         raise KernelError(
             "control flow cannot depend on a mask",
             happened="a mask was used as a condition",
@@ -305,3 +315,37 @@ def mask_over(mask: Any, shape: Shape) -> Array:
 def elements_of(shape: Shape) -> int:
     """How many elements a shape has."""
     return math.prod(shape)
+
+
+def bytes_of(positions: Array, itemsize: int) -> Array:
+    """The positions of the bytes of elements, along a new last axis."""
+    return positions[..., None] * itemsize + np.arange(itemsize)
+
+
+def with_whole_axes(items: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+    """Whole axes for the dimensions that no item names, behind those of the indices."""
+    rest = shape[len(items) :]
+    named = [
+        PlainIndex(item.values.reshape(*item.shape, *(1,) * len(rest)))
+        if isinstance(item, PlainIndex)
+        else item
+        for item in items
+    ]
+    whole = [
+        PlainIndex(np.arange(size).reshape(-1, *(1,) * (len(rest) - axis - 1)))
+        for axis, size in enumerate(rest)
+    ]
+    return (*named, *whole)
+
+
+def walks_by_strides(positions: Array) -> bool:
+    """Whether each axis steps through memory by one number."""
+    expected = np.full(positions.shape, positions.reshape(-1)[0])
+    for axis, size in enumerate(positions.shape):
+        if size > 1:
+            corner = [0] * positions.ndim
+            corner[axis] = 1
+            step = positions[tuple(corner)] - positions.reshape(-1)[0]
+            line = np.arange(size).reshape(-1, *(1,) * (positions.ndim - axis - 1))
+            expected = expected + line * step
+    return bool((expected == positions).all())

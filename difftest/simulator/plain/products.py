@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, FLOATS
-from difftest.simulator.errors import KernelError, LimitError
+from difftest.simulator.errors import DtypeError, KernelError, LimitError, not_modelled
+from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, copy
-from difftest.simulator.plain.elementwise import copy_to_sbuf
+from difftest.simulator.plain.elementwise import copied_from_psum, copy_to_sbuf
 from difftest.simulator.plain.indices import PlainMask, Shape, integers, mask_over
-from difftest.simulator.plain.meanings import means
+from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.rounding import Array, to_float32
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine, Space
 
-OPERAND = rules.tile(Space.SBUF, dtypes=FLOATS)
+OPERAND = copied_from_psum("nc_matmul", dtypes=FLOATS)
 
 
 def _mask_over_product(mask: Any, depth: int, rows: int, columns: Shape) -> Array:
@@ -88,6 +90,7 @@ def nc_matmul(
     tile_position: Any,
     tile_size: Any,
     mask: Any,
+    perf_mode: Any = None,
     **hints: bool,
 ) -> PlainTensor:
     """See :func:`_product`; the hints change no value."""
@@ -95,7 +98,23 @@ def nc_matmul(
     position, size = integers(tile_position, "tile_position"), integers(tile_size, "tile_size")
     if position or size:
         _check_pe_tile(position, size, stationary.rows().shape)
-    return _product(stationary, moving, mask)
+    if perf_mode is None:
+        return _product(stationary, moving, mask)
+    rows = (stationary.ndim > 2, stationary.shape[1] == 2, moving.ndim > 2, moving.shape[1] == 2)
+    if perf_mode != "double_row_gen3" or not all(rows):
+        raise not_modelled("nc_matmul's perf_mode", f"{perf_mode!r} of {stationary} and {moving}")
+    rules.require(
+        stationary.dtype.itemsize == moving.dtype.itemsize == 1,
+        "a double row multiplies 8-bit floats",
+        stationary,
+        moving,
+        error=DtypeError,
+    )
+    undocumented_argument("nisa.nc_matmul", "perf_mode", perf_mode)
+    total = _product(stationary[:, 0], moving[:, 0].tile(), mask)
+    second = _product(stationary[:, 1], moving[:, 1].tile(), mask)
+    updated: PlainTensor = meant("in place", target=total, op="add", other=second)
+    return updated
 
 
 def _check_pe_tile(
@@ -126,7 +145,14 @@ def _transpose(
     machine = current().machine
     most = machine.partitions if on_tensor else machine.vector_transpose_max
     rows = data.rows()
-    rules.require(max(rows.shape) <= most, f"at most {most} x {most}", data, error=LimitError)
+    large = max(rows.shape)
+    fits = large <= machine.partitions
+    rules.require(fits, f"at most {most} x {most}", data, error=LimitError)
+    if large > most:
+        error = LimitError(
+            f"at most {most} x {most}", happened=f"a transpose of {large}", received=repr(data)
+        )
+        note(error)
     dst = current().allocate(rows.shape[::-1], dtype, Space.PSUM if on_tensor else Space.SBUF)
     where = mask_over(mask, data.shape).reshape(rows.shape)
     dst.leave_out(where.T)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
-from difftest.simulator.errors import KernelError, LimitError
+from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
@@ -29,6 +29,7 @@ from difftest.simulator.plain.operators import (
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 
@@ -46,15 +47,12 @@ def fold(op: str, lanes: Array, where: Array) -> Array:
     return total
 
 
-def _free_axes(
-    axis: Any, data: PlainTensor, where: str, *, trailing: bool = False
-) -> tuple[int, ...]:
-    """The reduced axes, ascending: free ones, and the last consecutive ones if ``trailing``."""
+def _free_axes(axis: Any, data: PlainTensor, where: str) -> tuple[int, ...]:
+    """The reduced axes, ascending: free ones."""
     given = integers(axis, f"{where}'s axis")
     axes = sorted(number + data.ndim if number < 0 else number for number in given)
     fits = all(0 < one < data.ndim for one in axes) and len(set(axes)) == len(axes)
-    last = axes == list(range(data.ndim - len(axes), data.ndim))
-    rules.require(fits and (last or not trailing), f"{where} reduces free axes", axis, data)
+    rules.require(fits, f"{where} reduces free axes", axis, data)
     return tuple(axes)
 
 
@@ -108,7 +106,14 @@ def tensor_reduce(
     op: str, data: PlainTensor, axis: Any, mask: Any, dtype: Any, negate: bool, keepdims: bool
 ) -> PlainTensor:
     """A reduction of the last free axes."""
-    axes = _free_axes(axis, data, "tensor_reduce", trailing=True)
+    axes = _free_axes(axis, data, "tensor_reduce")
+    if axes != tuple(range(data.ndim - len(axes), data.ndim)):
+        error = ShapeError(
+            "tensor_reduce reduces the last consecutive axes of the tile",
+            happened=f"tensor_reduce was to reduce axes {list(axes)}",
+            received=repr(data),
+        )
+        note(error)
     result = dtype or data.dtype
     if op in BITVEC:
         rules.integers_only("tensor_reduce", data.dtype, result)

@@ -25,6 +25,7 @@ from difftest.simulator.frontend.arguments import as_engine
 from difftest.simulator.plain.indices import PlainMask, integer, mask_over
 from difftest.simulator.plain.rounding import is_number
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine, Space
 
 Role = Callable[[Any, str, str], Any]
@@ -218,3 +219,18 @@ def one_element_each(value: Any, data: PlainTensor, where: str) -> Any:
     fits = value.shape[0] == value.size == data.shape[0]
     require(fits, f"{where} takes a scalar or one element in each partition", value, data)
     return value.rows()
+
+
+def one_rank(x: PlainTensor, y: PlainTensor) -> tuple[PlainTensor, PlainTensor]:
+    """Of operands of different rank one with one element a partition gets the other's rank."""
+    short, rank = (x, y.ndim) if x.ndim < y.ndim else (y, x.ndim)
+    if x.ndim == y.ndim or x.shape[0] != y.shape[0] or short.size != short.shape[0]:
+        return x, y
+    error = ShapeError(
+        "the operands of an instruction have the same number of dimensions",
+        happened=f"operands of {x.ndim} and {y.ndim} dimensions met",
+        received=f"{x} and {y}",
+    )
+    note(error)
+    longer = short.at(short.positions.reshape(short.shape[0], *(1,) * (rank - 1)), 0)
+    return (longer, y) if short is x else (x, longer)

@@ -18,17 +18,19 @@ from difftest.simulator.errors import (
     kernel_location,
     not_modelled,
 )
+from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.machine import Machine
 from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 _CURRENT: contextvars.ContextVar[Run] = contextvars.ContextVar("difftest_plain")
 
-HINTS = ("lazy_initialization",)
-"""Arguments that change no value."""
+EXTRA = {"nisa.nc_matmul": ("perf_mode",)}
+"""Arguments beyond the signature that a meaning takes."""
 
 
 class Run:
@@ -72,8 +74,10 @@ class Run:
         bound.apply_defaults()
         arguments = {key: inside(value) for key, value in bound.arguments.items()}
         for extra, value in arguments.pop("kwargs", {}).items():
-            if extra not in HINTS:
-                raise not_modelled(f"{name}'s argument {extra!r}", f"{value!r:.80}")
+            if extra in EXTRA.get(name, ()):
+                arguments[extra] = value
+            else:
+                no_extras(name, {extra: value})
         return MEANINGS[name](name, arguments)
 
     def allocate(
@@ -164,12 +168,13 @@ class Run:
             )
         made = value.storage.location
         if not value.in_hbm:
-            raise KernelError(
+            error = KernelError(
                 "a kernel returns tensors in HBM",
                 happened="the kernel returned a tile that is on chip",
                 received=repr(value),
                 location=made,
             )
+            note(error)
         value.check_bounds()
         missing = value.missing()
         if missing.all():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, INT32, TFLOAT32
+from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, FLOATS, INT32, TFLOAT32
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -16,8 +16,8 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.elementwise import OPERAND, each_element
-from difftest.simulator.plain.indices import PlainMask, integers, mask_over
+from difftest.simulator.plain.elementwise import OPERAND, copied_from_psum, dtype_of, each_element
+from difftest.simulator.plain.indices import PlainMask, common_shape, integers, mask_over
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import (
     apply,
@@ -27,9 +27,10 @@ from difftest.simulator.plain.operators import (
 )
 from difftest.simulator.plain.reductions import check_length
 from difftest.simulator.plain.registers import accumulate
-from difftest.simulator.plain.rounding import WIDE, Array, to_float32
+from difftest.simulator.plain.rounding import WIDE, Array, promoted, to_float32
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
@@ -53,7 +54,7 @@ def _maximum(op: Any, name: str, where: str) -> str:
 
 @means(
     "nisa.affine_select",
-    on_true_tile=rules.tile(Space.SBUF, dtypes=AFFINE),
+    on_true_tile=copied_from_psum("affine_select", dtypes=AFFINE),
     on_false_value=rules.number,
     dtype=rules.dtype,
 )
@@ -379,12 +380,15 @@ def nc_stream_shuffle(
     if not kept.any():
         return
     chosen = kept.reshape(target.shape)
-    values = source.read()
+    whole = np.ones(source.shape, dtype=np.bool_)
+    gone = ~whole if dst.storage.masked else source.holes(whole)
+    values = source.read(~gone)
     for p in range(target.shape[0]):
         wanted = p - p % quadrant + order[p % quadrant]
         if order[p % quadrant] != KEEP and wanted < len(values):
-            line = target.at(target.positions[p : p + 1], 0)
-            line.write(values[wanted : wanted + 1], chosen[p : p + 1])
+            line, lost = target.at(target.positions[p : p + 1], 0), gone[wanted : wanted + 1]
+            line.write(values[wanted : wanted + 1], chosen[p : p + 1] & ~lost)
+            line.forget(chosen[p : p + 1] & lost)
 
 
 @means(
@@ -409,3 +413,47 @@ def sequence_bounds(segment_ids: PlainTensor, dtype: Any) -> PlainTensor:
     dst = current().allocate((1, 2, *segment_ids.shape[1:]), result)
     dst.put(bounds.reshape(dst.shape))
     return dst
+
+
+# -- nl.where --------------------------------------------------------------------------------------
+
+
+def condition_of_where(value: Any, name: str, where: str) -> Any:
+    """A role: a tile, or a comparison of indices."""
+    return value if isinstance(value, PlainMask) else rules.tile()(value, name, where)
+
+
+@means("nl.where", condition=condition_of_where, x=OPERAND, y=OPERAND, dtype=rules.dtype)
+def where(condition: Any, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
+    """``condition ? x : y``; of one dtype bit by bit, else through float32."""
+    tiles = tuple(side for side in (x, y) if isinstance(side, PlainTensor))
+    if isinstance(condition, PlainMask):
+        error = KernelError(
+            "nl.where takes a tile as condition",
+            happened="nl.where got a comparison of indices",
+            received=f"{condition.values.shape}",
+        )
+        note(error)
+        held = condition.values
+        extent = common_shape(held.shape, tiles[0].shape if tiles else held.shape)
+        condition = current().allocate(extent, BOOL)
+        condition.put(np.broadcast_to(held, extent))
+    rules.require(
+        all(tile.ndim == condition.ndim for tile in tiles), "nl.where: one rank", condition, *tiles
+    )
+    shape = common_shape(condition.shape, *(tile.shape for tile in tiles))
+    dtypes = [dtype_of(side) for side in (tiles if len(tiles) == 1 else (x, y))]
+    result = dtype or promoted(*dtypes)
+    exact = len(tiles) == 2 and all(tile.dtype == result for tile in tiles)
+
+    def compute(chosen: Array, *parts: Array) -> Array:
+        given = iter(parts)
+        sides = [
+            next(given) if isinstance(side, PlainTensor) else number_as_float32(side)
+            for side in (x, y)
+        ]
+        if not exact:
+            sides = [to_float32(side) for side in sides]
+        return np.where(chosen != 0, *sides)
+
+    return each_element(shape, result, (condition, *tiles), compute, mask, carries=False)

@@ -22,15 +22,19 @@ from difftest.simulator.plain.indices import (
     Offset,
     PlainIndex,
     Shape,
+    bytes_of,
     common_shape,
     elements_of,
     inside,
     integer,
     integers,
     is_integer,
+    walks_by_strides,
+    with_whole_axes,
 )
 from difftest.simulator.plain.rounding import Array, host_dtype, poison, rounded
 from difftest.simulator.plain.syntax import Operators
+from difftest.simulator.strictness import doubt, note
 from difftest.simulator.trace import Space
 
 OUTSIDE = -1
@@ -163,11 +167,12 @@ class PlainTensor(Operators, AnyTensor):
         inside = np.where(self.positions == OUTSIDE, 0, self.positions)
         missing = ~self.storage.written_elements(self.dtype)[inside]
         if (missing if where is None else missing & where).any() and not self.storage.masked:
-            raise UnwrittenError(
+            error = UnwrittenError(
                 "an instruction reads only what was written before",
                 happened="an instruction read what nothing had written",
                 received=f"{self!r}: {int(missing.sum())} elements were never written",
             )
+            doubt(error)
         found = self.storage.elements(self.dtype)[inside]
         return np.array(found.view(np.uint8) != 0 if self.dtype == BOOL else found)
 
@@ -271,16 +276,21 @@ class PlainTensor(Operators, AnyTensor):
         if key is Ellipsis:
             return self
         items = tuple(map(inside, key if isinstance(key, tuple) else (key,)))
+        named = sum(1 for item in items if item is not None and item is not Ellipsis)
+        if named == 2 and self.ndim == 1 and not self.in_hbm:
+            return self.tile()[key]  # a column or a row of a tile has two dimensions
         if any(isinstance(item, (PlainIndex, PlainTensor, Offset)) for item in items):
+            self.check_bounds()
             return self._advanced(items)
         return self._basic(items)
 
     def _pick(self, indices: list[Array], partition: int | None) -> PlainTensor:
         """The elements at ``indices`` (one array for each dimension, which broadcast)."""
-        self.check_bounds()
         inside = np.ones((), dtype=np.bool_)
         for index, size in zip(indices, self.shape, strict=True):
             inside = inside & (index >= 0) & (index < size)
+        if not np.all(inside):
+            self.check_bounds()  # a part of what leaves its tensor lies inside what it named
         within = [
             np.clip(index, 0, size - 1) for index, size in zip(indices, self.shape, strict=True)
         ]
@@ -316,13 +326,18 @@ class PlainTensor(Operators, AnyTensor):
                     happened="a tensor was indexed with slices and index expressions at once",
                     received=f"{item!r} on {self!r}",
                 )
+        dynamic = any(isinstance(item, (PlainTensor, Offset)) for item in items)
         if len(items) != self.ndim:
-            raise ShapeError(
+            error = ShapeError(
                 "advanced indexing names every dimension",
                 happened=f"a tensor of {self.ndim} dimensions got {len(items)} advanced indices",
                 received=repr(self),
             )
-        if any(isinstance(item, (PlainTensor, Offset)) for item in items):
+            if not self.in_hbm or dynamic or len(items) > self.ndim:
+                raise error
+            note(error)
+            items = with_whole_axes(items, self.shape)
+        if dynamic:
             return Indirect(self, items)
         arrays = [
             item.values if isinstance(item, PlainIndex) else np.array(int(item)) for item in items
@@ -427,11 +442,6 @@ class PlainTensor(Operators, AnyTensor):
         return self
 
 
-def bytes_of(positions: Array, itemsize: int) -> Array:
-    """The positions of the bytes of elements, along a new last axis."""
-    return positions[..., None] * itemsize + np.arange(itemsize)
-
-
 class Indirect:
     """A tensor indexed with a tile: which elements, is known when the kernel runs."""
 
@@ -483,16 +493,3 @@ def _indirect_values(item: Any, where: Array) -> Any:
     repeats = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
     kept = where.any(axis=repeats).reshape(item.shape)
     return item.read(kept).astype(np.int64).reshape(have)
-
-
-def walks_by_strides(positions: Array) -> bool:
-    """Whether each axis steps through memory by one number."""
-    expected = np.full(positions.shape, positions.reshape(-1)[0])
-    for axis, size in enumerate(positions.shape):
-        if size > 1:
-            corner = [0] * positions.ndim
-            corner[axis] = 1
-            step = positions[tuple(corner)] - positions.reshape(-1)[0]
-            line = np.arange(size).reshape(-1, *(1,) * (positions.ndim - axis - 1))
-            expected = expected + line * step
-    return bool((expected == positions).all())

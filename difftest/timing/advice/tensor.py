@@ -76,17 +76,22 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     for span in spans:
         one = span.instruction
         if one.opcode == "tensor_copy":
-            for producer in one.data:
+            for producer in _apart(one):
                 if spans[producer].instruction.opcode == "nc_transpose":
                     found.setdefault(producer, []).append(span)
         elif one.opcode == "nc_transpose":
-            for producer in one.data:
+            for producer in _apart(one):
                 made = spans[producer].instruction
                 if made.opcode == "tensor_copy":
                     source = made.event.reads[0].allocation
                     if source.space is Space.SBUF:
                         found.setdefault(one.index, []).append(spans[producer])
     return found
+
+
+def _apart(one: LoweredInstruction) -> list[int]:
+    """The instructions whose results it reads, but for those of which there are very many."""
+    return [producer for producer in one.data if producer >= 0]
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:

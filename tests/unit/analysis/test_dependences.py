@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.analysis.dependences import Dependences
+from difftest.analysis import dependences
+from difftest.analysis.dependences import MOST, Dependences
 from difftest.simulator.trace import Allocation, Region, Space
 
 WIDTH = 6
@@ -113,19 +114,71 @@ accesses = st.lists(
 )
 
 
-@given(accesses)
-def test_each_conflict_is_ordered_and_nothing_else_waits(drawn):
+def apart(known, numbers):
+    """The instructions among dependences, and those that were joined."""
+    found, left = set(), list(numbers)
+    while left:
+        number = left.pop()
+        if number >= 0:
+            found.add(number)
+        else:
+            left.extend(known.joins[~number])
+    return found
+
+
+@given(accesses, st.sampled_from([1, 2, dependences.MOST]))
+def test_each_conflict_is_ordered_and_nothing_else_waits(drawn, most):
     """Whatever the order, conflicting accesses are ordered, if not directly then through others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dependences, "MOST", most)
+        check_conflicts(drawn, exact=most == MOST)
+
+
+def check_conflicts(drawn, *, exact):
     one, known = tile(), Dependences()
     done, waits = [], []
     for user, (writes, low, size) in enumerate(drawn):
         region = (columns(one, low, min(low + size, WIDTH)),)
         data, order = known.of(user, () if writes else region, region if writes else ())
-        waits.append(data | order)
+        waits.append(apart(known, data | order))
         done.append((writes, set(range(low, min(low + size, WIDTH)))))
     before = []
     for user, direct in enumerate(waits):
         before.append(set(direct).union(*(before[other] for other in direct)))
         for other in range(user):
             conflict = bool(done[user][1] & done[other][1]) and (done[user][0] or done[other][0])
-            assert other in before[user] if conflict else other not in direct
+            assert other in before[user] if conflict else not exact or other not in direct
+
+
+SIDE, READERS = 64, 200
+
+
+def loaded_by_elements():
+    """How many dependences a tile has that is loaded by elements and read whole, many times."""
+    one = Allocation(0, Space.SBUF, (SIDE, SIDE), np.dtype("float32"), 0, None)
+    one.reads = one.writes = 1
+    whole = Region(one, 0, (SIDE, SIDE), (SIDE, 1))
+    known, count = Dependences(), 0
+    for turn in range(2):
+        elements = [Region(one, k, (1, 1), (SIDE, 1)) for k in range(SIDE * SIDE)]
+        accesses = [((), (each,)) for each in elements] + [((whole,), ())] * READERS
+        for user, (reads, writes) in enumerate(accesses):
+            found = known.of(turn * len(accesses) + user, reads, writes)
+            count += sum(map(len, found))
+        last = [apart(known, data) for data in [known.of(10**6 + turn, (whole,), ())[0]]]
+        loads = set(range(turn * len(accesses), turn * len(accesses) + SIDE * SIDE))
+        assert loads <= last[0]  # each reader waits for all loads of its turn
+    return count + sum(map(len, known.joins)), 2 * len(accesses)
+
+
+def test_dependences_grow_with_the_instructions():
+    """Not with loads times readers: every reader of a tile that was loaded by elements."""
+    count, instructions = loaded_by_elements()
+    assert count < 8 * instructions
+
+
+def test_dependences_that_are_never_joined_are_seen(monkeypatch):
+    """Planted: the test above must see them grow with the square."""
+    monkeypatch.setattr(dependences, "MOST", 10**9)
+    count, instructions = loaded_by_elements()
+    assert count > 100 * instructions

@@ -61,6 +61,18 @@ def test_a_script_of_a_misuse_must_be_refused(tmp_path):
         assert recipe(tmp_path).returncode == code
 
 
+@pytest.mark.parametrize(
+    ("printed", "code"), [("NKI and Torch match", 0), ("NKI and Torch differ", 1)]
+)
+def test_a_script_that_prints_that_it_is_wrong_failed(tmp_path, printed, code):
+    script = tmp_path / "nki" / "examples" / "script.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"print({printed!r})\n")
+    done = recipe(tmp_path)
+    assert done.returncode == code
+    assert f"`{printed}`" in done.stdout or not code
+
+
 def test_scripts_find_the_device_frameworks(tmp_path):
     script = tmp_path / "nki" / "examples" / "script.py"
     script.parent.mkdir(parents=True)

@@ -130,6 +130,11 @@ def test_a_misuse_must_raise(text, result):
     assert outcome(text, Inputs(raises="exceeds maximum 128"))[0] == result
 
 
+def test_a_block_that_prints_that_it_is_wrong_failed():
+    assert outcome("print('FAILED: Kernel computed output off from expected')\n")[0] == FAILED
+    assert outcome("print('a different output')\n")[0] == PASSED
+
+
 def test_a_block_that_does_not_end_is_ended():
     block = Block("p.rst", 1, "while True:\n    pass\n")
     (ended,) = Page([block], {}, prelude).outcomes(0.2)

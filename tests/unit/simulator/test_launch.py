@@ -346,7 +346,7 @@ def test_an_output_that_was_never_written():
 )
 def test_what_no_kernel_returns(returned, rule):
     with pytest.raises(NkiError, match=rule):
-        launch(returned)
+        launch(returned, strictness="documented")
 
 
 # -- the launch's own state --------------------------------------------------------------------

@@ -390,16 +390,6 @@ def index_that_is_not_affine(x):
 
 
 @breaks(
-    "a tensor in HBM cannot be created with a value",
-    "buffer=nl.shared_hbm",
-    None,
-    "create it with nl.ndarray and write it with nl.store",
-)
-def hbm_with_a_value(x):
-    nl.zeros(x.shape, nl.float32, buffer=nl.shared_hbm)  # the line
-
-
-@breaks(
     "tensor_reduce reduces free axes",
     "axis=0 of tile [128, 512] float32 in sbuf",
     "axes 1 to 1",

@@ -125,3 +125,13 @@ def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     spans = [[(s.start, s.end, s.engine) for s in p.schedule.spans] for p in (again, expected)]
     assert spans[0] == spans[1]
     assert advise(again.schedule) == advise(expected.schedule)
+
+
+def test_progress_is_told_of_both_halves():
+    """Costs and dependences, then the timeline: from nothing to all, never back."""
+    build, told = Builder(), []
+    tile = build.load((128, 8))
+    for _ in range(2500):
+        build.store(tile)
+    predict(build.trace, TRN2, dge=False, progress=lambda done, total: told.append((done, total)))
+    assert told == [(2000, 5002), (4501, 5002)]

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from difftest.simulator.trace import Engine, Space
+from difftest.analysis import dependences
+from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import program as program_module
+from difftest.timing import schedule as schedule_module
 from difftest.timing.clockwork import SAME_ENGINE
 from difftest.timing.schedule import schedule
 from tests.unit.timing.programs import Builder, whole
@@ -185,17 +187,26 @@ def builders(draw):
     return build
 
 
+def apart(program, numbers):
+    """The instructions among dependences, and those that were joined."""
+    for number in numbers:
+        if number >= 0:
+            yield number
+        else:
+            yield from apart(program, program.joins[~number])
+
+
 def violations(timeline):
     """What no timeline may do: start before its operands stand, or two at once on an engine."""
     found = []
     for span in timeline.spans:
         one = span.instruction
-        for producer in one.data:
+        for producer in apart(timeline.program, one.data):
             other = timeline.spans[producer]
             same = other.engine is span.engine and one.matmul is not None
             if span.start < (other.start if same else other.end):
                 found.append(f"{one.index} reads before {producer} is done")
-        for earlier in one.order:
+        for earlier in apart(timeline.program, one.order):
             other = timeline.spans[earlier]
             in_order = other.engine is span.engine and other.instruction.transfer is None
             if span.start < (other.start if in_order else other.end):
@@ -225,18 +236,48 @@ def conflicts(timeline):
     return found
 
 
-@given(builders(), st.booleans())
+@given(builders(), st.booleans(), st.sampled_from([1, dependences.MOST]))
 @settings(max_examples=60)
-def test_nothing_starts_too_early(build, dge):
-    timeline = schedule(build.program(), dge=dge)
+def test_nothing_starts_too_early(build, dge, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dependences, "MOST", most)
+        timeline = schedule(build.program(), dge=dge)
     assert violations(timeline) == []
     assert conflicts(timeline) == []
+
+
+def loaded_by_columns():
+    """Two tiles that copies of another fill, column by column, and that are read whole twice."""
+    build = Builder()
+    for _ in range(2):
+        source, target = build.load((128, 64)), build.tensor((128, 64))
+        for column in range(64):
+            part = [Region(each, column, (128, 1), (64, 1)) for each in (target, source)]
+            engine = ENGINES[column % 2]
+            build.emit("tensor_copy", engine, part[:1], part[1:])
+        build.add(target, target)
+        build.add(target, target)
+    return build.program()
+
+
+def test_a_join_is_over_when_all_of_it_is():
+    timeline = schedule(loaded_by_columns(), dge=False)
+    assert timeline.program.joins
+    assert violations(timeline) == []
+
+
+def test_a_join_that_is_not_waited_for_is_seen(monkeypatch):
+    """Planted: who waits for many instructions together is told nothing of them."""
+    monkeypatch.setattr(schedule_module._Join, "take", lambda join, span: None)
+    assert violations(schedule(loaded_by_columns(), dge=False)) != []
 
 
 def test_an_ignored_dependence_is_seen(monkeypatch):
     """Planted: no instruction waits for another. The check above must find it."""
 
     class Blind:
+        joins = ()
+
         def of(self, user, reads, writes):
             return set(), set()
 

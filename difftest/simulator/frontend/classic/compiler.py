@@ -7,11 +7,9 @@ from typing import Any
 
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic.memories import psum, sbuf
+from difftest.simulator.index import as_integer
 
-__getattr__ = absent(
-    "nki.compiler",
-    frozenset({"allocation_scope", "force_auto_alloc", "multi_buffer", "no_reorder"}),
-)
+__getattr__ = absent("nki.compiler", frozenset())
 
 
 def skip_middle_end_transformations(func: Any = None) -> Any:
@@ -25,9 +23,55 @@ def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
     return _marked(func, enable_stack_allocator)
 
 
+def force_auto_alloc(func: Any = None) -> Any:
+    """Mark a kernel whose direct allocations the compiler ignores; they change no value."""
+    return _marked(func, force_auto_alloc)
+
+
+class Directive:
+    """What the ``directives`` of a range and a ``with`` take; it changes no value here."""
+
+    def __init__(self, name: str, **settings: int) -> None:
+        self.name = name
+        self.settings = settings
+
+    def __repr__(self) -> str:
+        return f"ncc.{self.name}({', '.join(f'{k}={v}' for k, v in self.settings.items())})"
+
+    def __enter__(self) -> Directive:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
+
+
+def no_reorder() -> Directive:
+    """Keep instructions in order, as the simulator always does."""
+    return Directive("no_reorder")
+
+
+def allocation_scope() -> Directive:
+    """A scope of allocations."""
+    return Directive("allocation_scope")
+
+
+def multi_buffer(factor: int = 2) -> Directive:
+    """Several buffers in turn."""
+    return Directive("multi_buffer", factor=as_integer(factor, "ncc.multi_buffer's factor"))
+
+
 def _marked(func: Any, decorator: Callable[..., Any]) -> Any:
     """The kernel itself, or the decorator where it was called with brackets only."""
     return decorator if func is None else func
 
 
-__all__ = ["enable_stack_allocator", "psum", "sbuf", "skip_middle_end_transformations"]
+__all__ = [
+    "allocation_scope",
+    "enable_stack_allocator",
+    "force_auto_alloc",
+    "multi_buffer",
+    "no_reorder",
+    "psum",
+    "sbuf",
+    "skip_middle_end_transformations",
+]

@@ -11,18 +11,18 @@ from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, roun
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.memories import Buffer, memory_of
+from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
 from difftest.simulator.frontend.classic.shapes import as_shape
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.instructions.record import HBM, ON_CHIP
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 ANYWHERE = (*HBM, *ON_CHIP)
-HINTS = frozenset({"lazy_initialization"})
-"""Arguments that AWS does not document, that public kernels pass, and that change no value."""
 
 
 def ndarray(
@@ -30,12 +30,20 @@ def ndarray(
 ) -> Tensor:
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
     if kwargs:
-        no_extras("nl.ndarray", {name: kwargs[name] for name in kwargs if name not in HINTS})
+        no_extras("nl.ndarray", kwargs)
     space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
     sizes, axis = as_shape(shape, "nl.ndarray")
-    storage = current().allocate(
-        sizes, as_dtype(dtype), space, partition_axis=0 if space.is_hbm else axis, name=name
+    core, wanted = current(), as_dtype(dtype)
+    places = (
+        buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
+        if isinstance(buffer, Placed)
+        else []
     )
+    storage = core.allocate(
+        sizes, wanted, space, partition_axis=0 if space.is_hbm else axis, name=name
+    )
+    if len(places) == 1:
+        storage.allocation.address = places[0]
     return Tensor.whole(storage)
 
 
@@ -49,15 +57,20 @@ def full(
     **kwargs: object,
 ) -> Tensor:
     """A new on-chip tensor filled with a constant."""
-    if memory_of(buffer, "nl.full").is_hbm:
-        raise KernelError(
-            "a tensor in HBM cannot be created with a value",
-            happened="a tensor in HBM was to be created with a value",
+    constant = need_number(fill_value, "fill_value", "nl.full")
+    tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
+    if tensor.in_hbm:
+        error = KernelError(
+            "a tensor in HBM is written by DMA",
+            happened="a tensor in HBM was created with a value",
             received=f"buffer={buffer!r}",
             remedy="create it with nl.ndarray and write it with nl.store",
         )
-    constant = need_number(fill_value, "fill_value", "nl.full")
-    tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
+        note(error)
+        small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
+        row = tensor.reshape((1, tensor.size))
+        issue(dma_copy, (small.broadcast_to(row.shape),), (None, "unknown"), dst=row)
+        return tensor
     issue(copies.memset, (constant,), (None,), dst=tensor)
     return tensor
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
 from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import one_rank
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions import elementwise as instructions
 from difftest.simulator.instructions import scan
 from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.tile import Tile
 
 
 def tensor_tensor(
@@ -25,6 +27,8 @@ def tensor_tensor(
     """``data1 <op> data2``; the same partitions, free dimensions broadcast."""
     if kwargs:
         no_extras("nisa.tensor_tensor", kwargs)
+    if isinstance(data1, Tile) and isinstance(data2, Tile):
+        data1, data2 = one_rank(data1, data2)
     result: Tensor = issue(
         instructions.tensor_tensor,
         (data1, data2),

@@ -12,6 +12,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.frontend.classic.conjunction import awaits_other, joined
 from difftest.simulator.index import (
     Index,
     Shape,
@@ -19,6 +20,7 @@ from difftest.simulator.index import (
     broadcast_shapes,
     is_integer,
 )
+from difftest.simulator.strictness import note
 
 Operand = Union["IndexExpression", SupportsIndex]
 
@@ -131,22 +133,22 @@ class IndexExpression(Index):
         )
 
     def __le__(self, other: Operand) -> Mask:
-        return Mask((other - self,)) if _is_affine(other) else NotImplemented
+        return joined(Mask((other - self,))) if _is_affine(other) else NotImplemented
 
     def __lt__(self, other: Operand) -> Mask:
-        return Mask((other - self - 1,)) if _is_affine(other) else NotImplemented
+        return joined(Mask((other - self - 1,))) if _is_affine(other) else NotImplemented
 
     def __ge__(self, other: Operand) -> Mask:
-        return Mask((self - other,)) if _is_affine(other) else NotImplemented
+        return joined(Mask((self - other,))) if _is_affine(other) else NotImplemented
 
     def __gt__(self, other: Operand) -> Mask:
-        return Mask((self - other - 1,)) if _is_affine(other) else NotImplemented
+        return joined(Mask((self - other - 1,))) if _is_affine(other) else NotImplemented
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
         if not _is_affine(other):
             return NotImplemented
         difference = self._combine(other, -1)  # type: ignore[arg-type]
-        return Mask((difference, -difference))
+        return joined(Mask((difference, -difference)))
 
     def __ne__(self, other: object) -> Mask:  # type: ignore[override]
         raise self._not_affine("!=")
@@ -181,6 +183,15 @@ class Mask:
         )
 
     def __bool__(self) -> bool:
+        if awaits_other(self):
+            error = KernelError(
+                "comparisons of indices are joined with &",
+                happened="two masks were joined with 'and'",
+                received="a mask on the left of 'and'",
+                remedy="write (a < b) & (c < d)",
+            )
+            note(error)
+            return True
         raise KernelError(
             "control flow cannot depend on nl.arange or nl.mgrid",
             happened="a mask was used as a condition",

@@ -62,7 +62,13 @@ vector_engine = engine.vector
 scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
-constants = types.SimpleNamespace(engine=engine)
+constants = types.SimpleNamespace(
+    engine=engine,
+    dge_mode=dge_mode,
+    oob_mode=oob_mode,
+    reduce_cmd=reduce_cmd,
+    nc_version=nc_version,
+)
 
 __getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}))
 

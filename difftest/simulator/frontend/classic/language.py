@@ -13,6 +13,15 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic.activations import ACTIVATION
 from difftest.simulator.frontend.classic.arithmetic import BINARY, UNARY, negative, reciprocal
+from difftest.simulator.frontend.classic.compositions import (
+    COMPOSED,
+    all,
+    all_reduce,
+    dropout,
+    finfo,
+    rms_norm,
+    static_cast,
+)
 from difftest.simulator.frontend.classic.copies import broadcast_to, copy, expand_dims
 from difftest.simulator.frontend.classic.creation import (
     empty_like,
@@ -77,45 +86,45 @@ class fp32:
     min = float(np.finfo(np.float32).min)
 
 
+class bfp16:
+    """Constants of bfloat16: AWS documents the bit pattern, which is that of minus infinity."""
+
+    min = float(np.array(0xFF80, np.uint16).view(BFLOAT16))
+
+
 globals().update(BINARY)
 globals().update(UNARY)
 globals().update(ACTIVATION)
 globals().update(REDUCTION)
+globals().update(COMPOSED)
 
 __getattr__ = absent(
     "nki.language",
     frozenset(
         {
-            "all",
-            "all_reduce",
-            "bfp16",
-            "ceil",
-            "cos",
-            "dropout",
-            "finfo",
-            "floor",
             "gemm_grid",
             "gemm_stationary_grid",
-            "rms_norm",
-            "static_cast",
-            "tan",
-            "trunc",
         }
     ),
 )
 
 __all__ = [
     "affine_range",
+    "all",
+    "all_reduce",
     "arange",
     "atomic_rmw",
     "bfloat16",
+    "bfp16",
     "bool_",
     "broadcast_to",
     "copy",
     "device_print",
+    "dropout",
     "ds",
     "empty_like",
     "expand_dims",
+    "finfo",
     "float8_e4m3",
     "float8_e5m2",
     "float16",
@@ -146,6 +155,7 @@ __all__ = [
     "rand",
     "random_seed",
     "reciprocal",
+    "rms_norm",
     "sbuf",
     "sequential_range",
     "shared_constant",
@@ -153,6 +163,7 @@ __all__ = [
     "shared_identity_matrix",
     "softmax",
     "spmd_dim",
+    "static_cast",
     "static_range",
     "store",
     "tfloat32",
@@ -169,6 +180,7 @@ __all__ = [
     *UNARY,
     *ACTIVATION,
     *REDUCTION,
+    *COMPOSED,
 ]
 
 make_dispatching("nl", globals(), __all__)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
 from difftest.simulator.core import current, is_running
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.machine import TRN2, Machine
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
+
+Place = tuple[int, int]
+"""The first partition of a block, and its first byte in each."""
 
 
 class Buffer:
@@ -22,13 +32,108 @@ class Buffer:
         """``nki.compiler.sbuf.auto_alloc()``: the compiler places the tensor."""
         return self
 
-    def alloc(self, *args: object, **kwargs: object) -> Buffer:
-        """Direct allocation: not modelled."""
-        raise not_modelled(f"direct allocation in {self.space.value}", "alloc(...)")
+    def alloc(self, func: Any) -> Placed:
+        """``nki.compiler.sbuf.alloc(func)``: ``func`` says where each block of a tensor lies."""
+        if not callable(func):
+            raise KernelError(
+                "alloc takes a function of a block's index, its partitions and its bytes",
+                happened=f"{self.space.value}.alloc got no function",
+                received=f"{func!r:.80}",
+            )
+        return Placed(self.space, func)
 
-    def mod_alloc(self, *args: object, **kwargs: object) -> Buffer:
-        """Modulo allocation: not modelled."""
-        raise not_modelled(f"direct allocation in {self.space.value}", "mod_alloc(...)")
+    def mod_alloc(
+        self,
+        *,
+        base_addr: int = 0,
+        base_bank: int = 0,
+        base_partition: int = 0,
+        num_bank_tiles: Any = (),
+        num_par_tiles: Any = (),
+        num_free_tiles: Any = (),
+    ) -> Placed:
+        """Modulo allocation: so many physical tiles, which the blocks take in turn."""
+        tiles = {"num_bank_tiles": num_bank_tiles, "num_par_tiles": num_par_tiles}
+        tiles["num_free_tiles"] = num_free_tiles
+        counts = {name: as_integers(value, name) for name, value in tiles.items()}
+        start = as_integer(base_addr, "base_addr"), as_integer(base_bank, "base_bank")
+        partition = as_integer(base_partition, "base_partition")
+
+        def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
+            low = partition + _turn(index, counts["num_par_tiles"]) * partitions
+            byte = start[0] + _turn(index, counts["num_free_tiles"]) * size
+            if self.space is Space.PSUM:
+                return (start[1] + _turn(index, counts["num_bank_tiles"]), low, byte)
+            return (low, byte)
+
+        return Placed(self.space, place)
+
+
+def _turn(index: Shape, tiles: Shape) -> int:
+    """The number of the physical tile of a block, in row-major order of the tiles."""
+    shape = tiles or (1,) * len(index)
+    if len(shape) != len(index) or min(shape, default=1) < 1:
+        raise ShapeError(
+            "modulo allocation has a number of tiles for each block dimension",
+            happened=f"{len(index)} block dimensions got {len(shape)} numbers of tiles",
+            received=f"{tiles} for blocks numbered by {len(index)} indices",
+        )
+    number = 0
+    for place, size in zip(index, shape, strict=True):
+        number = number * size + place % size
+    return number
+
+
+class Placed(Buffer):
+    """A memory in which the kernel places the blocks of a tensor itself.
+
+    Blocks that take the same place share nothing here: a kernel that is correct has finished with
+    one before it writes the next.
+    """
+
+    def __init__(self, space: Space, func: Callable[..., Any]) -> None:
+        super().__init__(space)
+        self.func = func
+
+    def addresses(self, shape: Shape, axis: int, itemsize: int, machine: Machine) -> list[Place]:
+        """The first partition and byte of each block of a tensor.
+
+        Raises
+        ------
+        KernelError, LimitError : the function gives no place, or one outside the memory.
+        """
+        partitions, size = shape[axis], math.prod(shape[axis + 1 :]) * itemsize
+        return [
+            self._address(index, partitions, size, machine)
+            for index in itertools.product(*(range(extent) for extent in shape[:axis]))
+        ]
+
+    def _address(self, index: Shape, partitions: int, size: int, machine: Machine) -> Place:
+        place = as_integers(self.func(index, partitions, size), "a place")
+        in_psum = self.space is Space.PSUM
+        if len(place) != 3 if in_psum else len(place) != 2:
+            raise KernelError(
+                "alloc's function gives (bank, partition, byte) in PSUM, (partition, byte) in SBUF",
+                happened=f"a function of {self.space.value}.alloc gave {len(place)} numbers",
+                received=f"{place} for block {index}",
+            )
+        bank, (low, byte) = (place[0] if in_psum else 0), place[-2:]
+        rows = next(n for n in (32, 64, machine.partitions) if partitions <= n)
+        most = machine.psum_bank_bytes if in_psum else machine.sbuf_usable_bytes
+        fits = (
+            0 <= bank < machine.psum_banks
+            and low in range(0, machine.partitions, rows)
+            and 0 <= byte <= most - size
+        )
+        if not fits:
+            raise LimitError(
+                "a placed block lies in its memory, from a partition where so many can begin",
+                happened=f"a block was placed outside {self.space.value}",
+                received=f"{place} for {partitions} partitions of {size} bytes",
+                limit=f"partitions {', '.join(map(str, range(0, machine.partitions, rows)))}; "
+                f"bytes 0 to {most - size}",
+            )
+        return low, bank * machine.psum_bank_bytes + byte
 
 
 sbuf = Buffer(Space.SBUF)
@@ -54,6 +159,30 @@ def memory_of(buffer: object, where: str) -> Space:
 
 class TileSize:
     """``nl.tile_size``: the running launch's machine, trn2 where no kernel runs."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(getattr(type(self), name, None), property):
+            raise KernelError(
+                "nl.tile_size has the sizes that AWS documents",
+                happened=f"nl.tile_size.{name} was set",
+                received=f"nl.tile_size.{name} = {value!r:.60}",
+            )
+        error = KernelError(
+            "nl.tile_size is the machine's",
+            happened=f"nl.tile_size.{name} was set",
+            received=f"nl.tile_size.{name} = {value!r:.60}",
+            remedy="give the kernel a parameter instead",
+        )
+        note(error)
+        self.__dict__.setdefault("own", {})[name] = as_integer(value, f"nl.tile_size.{name}")
+
+    def __getattribute__(self, name: str) -> Any:
+        own = object.__getattribute__(self, "__dict__").get("own", {})
+        return own[name] if name in own else object.__getattribute__(self, name)
+
+    def reset(self) -> None:
+        """Forget what kernels' modules have set."""
+        self.__dict__.clear()
 
     @property
     def _machine(self) -> Machine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.index import Shape
@@ -13,9 +13,10 @@ from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
 from difftest.simulator.instructions.masked import Mask
-from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.operands import is_number, need_tile, wrong_buffer
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
-from difftest.simulator.instructions.record import ON_CHIP, Number
+from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Number
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -100,7 +101,7 @@ def _issue(
 ) -> Any:
     """tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
-        left, right = _spread_partitions(left, right)
+        left, right = one_rank(*_spread_partitions(left, right))
         if left.space is right.space is Space.PSUM:
             right = copy_to_sbuf(right)
         return issue(tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
@@ -119,6 +120,36 @@ def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     if a[0] == 1 and len(a) <= len(b):
         return left.broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
     return left, right
+
+
+def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
+    """Operands of different rank of which one has one element a partition, as of one rank.
+
+    A device ran such a kernel; the documentation promises it of operands of one rank alone.
+    """
+    a, b = left.tile_shape(), right.tile_shape()
+    if len(a) == len(b) or a[0] != b[0]:
+        return left, right
+    short, rank = (left, len(b)) if len(a) < len(b) else (right, len(a))
+    if short.size != a[0]:
+        return left, right
+    error = ShapeError(
+        "the operands of an instruction have the same number of dimensions",
+        happened=f"operands of {len(a)} and {len(b)} dimensions met",
+        received=f"{left!r} and {right!r}",
+        remedy="insert dimensions of size 1 behind the partitions: tile[:, :, None]",
+    )
+    note(error)
+    longer: Tile = short.as_tile().reshape((a[0], *(1,) * (rank - 1)))
+    return (longer, right) if short is left else (left, longer)
+
+
+def copied_from_psum(tile: Any, where: str, name: str) -> Any:
+    """An operand in PSUM copied to SBUF, as the compiler does for an author who did not."""
+    if not isinstance(tile, Tile) or tile.space is not Space.PSUM:
+        return tile
+    note(wrong_buffer(tile, name, where, SBUF_ONLY))
+    return copy_to_sbuf(tile)
 
 
 def copy_to_sbuf(tile: Tile) -> Any:

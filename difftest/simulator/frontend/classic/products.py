@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import BufferError, ShapeError
-from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
-from difftest.simulator.frontend.classic.accumulation import product
+from difftest.simulator.dtypes import FLOAT8_E4M3, FLOAT8_E5M2, name_of
+from difftest.simulator.errors import DtypeError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import (
+    as_engine,
+    engine,
+    no_extras,
+    undocumented_argument,
+)
+from difftest.simulator.frontend.classic.accumulation import accumulate_product, product
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.classic.operators import (
+    copied_from_psum,
+    copy_to_sbuf,
+    on_chip,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.trace import Space
+
+DOUBLE_ROW = "double_row_gen3"
+DOUBLE_ROW_DTYPES = (FLOAT8_E4M3, FLOAT8_E5M2)
 
 
 def nc_matmul(
@@ -31,10 +44,13 @@ def nc_matmul(
 ) -> Tensor:
     """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
-    The three ``is_...`` arguments are hints about speed and change no value.
+    The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
+    documented; AWS's own test of it has [K, 2, M] and [K, 2, ...N], two rows of the contraction.
     """
-    if kwargs:
-        no_extras("nisa.nc_matmul", kwargs)
+    mode = kwargs.pop("perf_mode", None)
+    no_extras("nisa.nc_matmul", kwargs)
+    stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
+    moving = copied_from_psum(moving, "nc_matmul", "moving")
     if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
         placement: tuple[Any, ...] = ((), ())
     else:
@@ -42,7 +58,36 @@ def nc_matmul(
             as_integers(tile_position, "tile_position"),
             as_integers(tile_size, "tile_size"),
         )
+    if mode is not None:
+        return _double_row(stationary, moving, placement, mask, mode)
     result: Tensor = product(stationary, moving, placement, mask)
+    return result
+
+
+def _double_row(
+    stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object, mode: object
+) -> Tensor:
+    """Both rows of a contraction of 8-bit floats, the second added to the first."""
+    tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
+    if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
+        raise not_modelled(
+            "nc_matmul's perf_mode",
+            f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
+            f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
+        )
+    if any(tile.dtype not in DOUBLE_ROW_DTYPES for tile in tiles):
+        raise DtypeError(
+            f"{DOUBLE_ROW} multiplies 8-bit floats",
+            happened="a double row of other dtypes was to be multiplied",
+            received=f"{tiles[0]!r} and {tiles[1]!r}",
+            limit=", ".join(map(name_of, DOUBLE_ROW_DTYPES)),
+        )
+    undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
+    total, added = (
+        product(tiles[0][:, row], tiles[1][:, row], placement, mask) for row in range(2)
+    )
+    accumulate_product(total, added)
+    result: Tensor = total
     return result
 
 
@@ -55,13 +100,8 @@ def matmul(
     moving = on_chip(y, "nl.matmul", "y")
     if not transpose_x:
         stationary = transpose(stationary)
-    if moving.space is Space.PSUM:
-        raise BufferError(
-            "nl.matmul reads its operands from SBUF",
-            happened="nl.matmul got y in psum",
-            received=f"y = {moving!r}",
-            remedy="copy it first (nl.copy)",
-        )
+    stationary = copied_from_psum(stationary, "nl.matmul", "x")
+    moving = copied_from_psum(moving, "nl.matmul", "y")
     tile: Tensor = product(stationary, moving, ((), ()), mask)
     return tile
 

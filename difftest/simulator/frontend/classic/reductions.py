@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import as_dtype, name_of
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
@@ -16,6 +16,7 @@ from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 
@@ -103,11 +104,23 @@ def tensor_reduce(
 ) -> Tensor:
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
     no_extras("nisa.tensor_reduce", kwargs)
-    axes = ascending(axis, on_chip(data, "tensor_reduce", "data"), "tensor_reduce")
+    tile = on_chip(data, "tensor_reduce", "data")
+    axes = ascending(axis, tile, "tensor_reduce")
+    ndim = len(tile.tile_shape())
+    reorders = set(axes) < set(range(1, ndim)) and axes != tuple(range(ndim - len(axes), ndim))
+    if reorders:
+        error = ShapeError(
+            "tensor_reduce reduces the last consecutive axes of the tile",
+            happened=f"tensor_reduce was to reduce axes {list(axes)} of {ndim} dimensions",
+            received=f"{tile!r}",
+            limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+            remedy="index the tile with nl.mgrid so that the axes to reduce come last",
+        )
+        note(error)
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), False),
+        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims), reorders),
         dtype=dtype,
         mask=mask,
     )

@@ -6,16 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.dtypes import INT32
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_accumulate, no_extras, reduce_cmd, same_dtype
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.operators import on_chip, tile_or_number
+from difftest.simulator.frontend.classic.operators import (
+    binary,
+    copied_from_psum,
+    on_chip,
+    tile_or_number,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, broadcast_shapes
 from difftest.simulator.instructions import select as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.copy import iota
 from difftest.simulator.instructions.operands import need_number
+from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
 
 _FP32_MIN = float(np.finfo(np.float32).min)
 
@@ -25,9 +34,30 @@ def where(
 ) -> Any:
     """``condition ? x : y``, element by element."""
     no_extras("nl.where", kwargs)
-    test = on_chip(condition, "nl.where", "condition")
     sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
+    if isinstance(condition, Mask):
+        condition = _predicate(condition, sides)
+    test = on_chip(condition, "nl.where", "condition")
     return issue(instructions.where, (test, *sides), dtype=dtype, mask=mask)
+
+
+def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
+    """A comparison of indices as a tile of 0 and 1, which the compiler makes of it."""
+    error = KernelError(
+        "nl.where takes a tile as condition",
+        happened="nl.where got a comparison of indices",
+        received=f"indices of shape {list(condition.shape)}",
+        remedy="use nisa.affine_select, or make a tile of the indices with nisa.iota",
+    )
+    note(error)
+    shape = next((s.tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
+    result: Any = None
+    for term in condition.terms:
+        walk = term.spread(broadcast_shapes(term.shape, shape, "nl.where's condition and sides"))
+        index: Tile = issue(iota, (walk,), dtype=INT32)
+        held = binary("greater_equal", index, 0)
+        result = held if result is None else binary("logical_and", result, held)
+    return result  # type: ignore[no-any-return]
 
 
 def affine_select(
@@ -48,6 +78,7 @@ def affine_select(
             received=f"{pred!r}",
             remedy="for a more complex condition use nl.where",
         )
+    on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
     operands = (on_true_tile, pred.terms[0], on_false_value)
     options = (ALU_OPS["greater_equal"],)
     result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype, mask=mask)

@@ -7,6 +7,7 @@ from typing import Any
 
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.index import Shape
+from difftest.simulator.strictness import note
 
 
 class ParDim(int):
@@ -34,6 +35,15 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     for axis, size in enumerate(given):
         if isinstance(size, ParDim):
             marked.append(axis)
+        if isinstance(size, float) and size.is_integer():
+            error = ShapeError(
+                f"{where} takes a shape of integers",
+                happened=f"{where} got a whole number as a float",
+                received=f"{size!r} at axis {axis}",
+                remedy="use // instead of /",
+            )
+            note(error)
+            size = int(size)
         try:
             sizes.append(size.__index__())
         except (AttributeError, TypeError):

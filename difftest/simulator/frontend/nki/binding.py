@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from difftest.simulator.core import entering
+from difftest.simulator.core import PlainMode, entering
 from difftest.simulator.errors import NkiError
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
@@ -39,9 +39,11 @@ class SignatureError(NkiError, TypeError):
 def public(function: Function) -> Function:
     """``function`` with a :class:`SignatureError` for arguments that do not fit it.
 
-    Where the table of levels has rows of it, each call asks for them.
+    Where the table of levels has rows of it, each call asks for them. In a launch in plain mode a
+    function of ``nl``, ``nisa`` or ``ncc`` is what that mode has under its name.
     """
     name = _api_name(function)
+    has_modes = name.startswith(("nl.", "nisa.", "ncc.")) and name.count(".") == 1
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -55,7 +57,19 @@ def public(function: Function) -> Function:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
 
-    call: Callable[..., Any] = functools.wraps(function)(entering(checked))
+    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        signature = inspect.signature(function)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            translated = todays(name, kwargs)
+            if translated is not None:
+                return call(*args, **translated)
+            raise _misfit(function, error, kwargs) from None
+        return plain.call(name, signature, args, kwargs)
+
+    entered = entering(checked, in_plain_mode if has_modes else None)
+    call: Callable[..., Any] = functools.wraps(function)(entered)
     return cast(Function, _leveled(function, name, call))
 
 

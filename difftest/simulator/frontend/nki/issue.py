@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Region
 
 
 def issue(
@@ -47,10 +52,64 @@ def issue(
             tile for op in operands if type(op) is DynamicView for tile in op.index_tiles
         )
         operands = tuple(settle(op) if type(op) is DynamicView else op for op in operands)
+    given = (dst, *operands, *others)
+    if IndirectTensor not in map(type, given):
+        gate.issue(
+            instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices
+        )
+        return ISSUED
+    roles = ("dst", *(role.name for role in instruction.operands))
+    names = (*roles, *(role.name for role in instruction.destinations[1:]))
+    views = [one for one in given if type(one) is IndirectTensor]
+    for role, one in zip(names, given, strict=False):
+        if type(one) is IndirectTensor:
+            check_use(instruction.name, role, one.group, one)
+    indices += tuple(view.index for view in views)
+    scatters = dst if type(dst) is IndirectTensor else None
+    if scatters is not None:
+        _check_parameter(scatters)
     gate.issue(
         instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices
     )
+    if scatters is not None:
+        scatters.scatter()
+        scatters.storage.mutable = False
+    _note_owners(views)
     return ISSUED
+
+
+def _check_parameter(view: IndirectTensor) -> None:
+    """Let an instruction write to a view, unless its tensor cannot be written."""
+    check_destination(view.owner)
+    view.storage.mutable = True
+
+
+def _note_owners(views: list[IndirectTensor]) -> None:
+    """Let the last event say of indirect views which tensors they read and wrote, and where."""
+    core = current()
+    owners = {id(view.storage.allocation): view.owner for view in views}
+    for view in views:
+        counted, kept = view.storage.allocation, view.owner.storage.allocation
+        kept.reads, kept.writes = kept.reads + counted.reads, kept.writes + counted.writes
+        kept.last = max(kept.last, counted.last)
+        kept.first = counted.first if kept.first < 0 else kept.first
+        counted.reads = counted.writes = 0
+    if not core.record:
+        return
+    event = core.trace.events[-1]
+
+    def named(region: Region) -> Region:
+        owner = owners.get(id(region.allocation))
+        if owner is None:
+            return region
+        where = (owner.storage.allocation, owner.offset, owner.shape, owner.strides)
+        return Region(*where, 0, region.role, whole=False)
+
+    core.trace.events[-1] = dataclasses.replace(
+        event,
+        writes=tuple(map(named, event.writes)),
+        reads=tuple(map(named, event.reads)),
+    )
 
 
 def settle(view: DynamicView) -> Any:

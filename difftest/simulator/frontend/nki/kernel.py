@@ -197,7 +197,9 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
 def warn_of_private(returned: Iterable[Any]) -> None:
     """Warn of returned tensors in private HBM, which AWS's compiler refuses since NKI 0.3."""
     for value in returned:
-        if isinstance(value, Tile) and value.space is Space.PRIVATE_HBM:
+        if not isinstance(value, Tile) or value.space is not Space.PRIVATE_HBM:
+            continue
+        if value.storage.allocation.location is not None:  # an argument may be returned
             warnings.warn(
                 f"a kernel returns {value!r}: the compiler rejects outputs that are not in "
                 "nl.shared_hbm since NKI 0.3 (AWS's simulator does not)",

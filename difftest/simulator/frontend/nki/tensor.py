@@ -12,9 +12,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import KernelError, kernel_location, not_modelled
-from difftest.simulator.frontend.nki import patterns, views
+from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.frontend.nki import indirection, patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
@@ -25,8 +27,10 @@ from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Allocation
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -48,6 +52,7 @@ class NkiTensor(Tile, NKIObject):
     __array_ufunc__ = None
     may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
+    in_place = True
 
     # -- attributes ------------------------------------------------------------------------------
 
@@ -201,9 +206,15 @@ class NkiTensor(Tile, NKIObject):
         return self.view(dtype)
 
     @public
-    def indirect(self, index: Any, num_elem: int | None = None) -> NoReturn:
-        """Tensor indirection of NeuronCore-v4."""
-        raise not_modelled("NkiTensor.indirect", f"{self!r}", "gather with nisa.dma_copy")
+    def indirect(self, index: Any, num_elem: int | None = None) -> IndirectTensor:
+        """``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
+
+        To be read or written by the instructions of
+        :data:`difftest.simulator.frontend.nki.indirection.TAKES`, on NeuronCore-v4. The index, and
+        what is read, are those of now.
+        """
+        count = indirection.check_index(self, index, num_elem)
+        return IndirectTensor.of(self, index, count)
 
     @public
     def ap(
@@ -219,3 +230,145 @@ class NkiTensor(Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
+
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "mod": "mod",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "matmul": "matmul",
+    "neg": "negative",
+    "abs": "abs",
+    "invert": "invert",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+"""Python's operators that no stub of NkiTensor has, and the function for each."""
+
+
+def _refused(name: str) -> Any:
+    def operator(self: NkiTensor, *others: Any) -> NoReturn:
+        raise KernelError(
+            "tensors of today's dialect have no operators",
+            happened=f"an operator of Python was used on a tensor, which stands for nl.{name}",
+            received=", ".join(f"{each!r:.60}" for each in (self, *others)),
+            remedy=f"write nl.{name}(...), or an instruction of nki.isa",
+        )
+
+    return operator
+
+
+for _symbol, _name in _OPERATORS.items():
+    for _method in (f"__{_symbol}__", f"__r{_symbol}__", f"__i{_symbol}__"):
+        setattr(NkiTensor, _method, _refused(_name))
+
+
+class ComparedTensor(NkiTensor):
+    """What ``nl.equal`` and the other comparisons return.
+
+    AWS's examples assert it, so its truth value says something: whether all elements are true.
+    Only a simulator knows that, of which a :class:`TruthWarning` warns.
+    """
+
+    __slots__ = ()
+    __hash__ = NkiTensor.__hash__
+
+    def __bool__(self) -> bool:
+        warnings.warn(
+            TruthWarning(
+                f"a comparison of tensors decides in Python ({kernel_location()}): a simulator "
+                "knows its value, a device's compiler does not"
+            ),
+            stacklevel=2,
+        )
+        return bool(np.all(self.engine_values() != 0))
+
+
+class IndirectTensor(NkiTensor):
+    """A view by tensor indirection [P, N]: a tile of its own, which :meth:`scatter` writes back."""
+
+    __slots__ = ("group", "index", "owner", "places")
+
+    owner: NkiTensor
+    index: Tile
+    places: Any
+    """Which of a partition's flat elements it names, int64 [N]."""
+    group: int
+    """Partitions that share their offsets."""
+
+    @classmethod
+    def of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
+        """The view; ``group`` 0 for 16, and 32 if the index fits that alone."""
+        flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
+        if not group:
+            fits = count <= min(indirection.GROUP, index.shape[0]) * index.shape[1]
+            group = indirection.GROUP if fits else indirection.TENSOR_GROUP
+        places = indirection.offsets(owner, index, count, group)
+        allocation = flat.storage.allocation
+        made = Allocation(
+            allocation.id,
+            allocation.space,
+            (flat.shape[0], count),
+            flat.dtype,
+            0,
+            allocation.location,
+            allocation.name,
+        )
+        held = flat.elements()
+        storage = Storage(made, np.ascontiguousarray(held[:, places]), unwritten=0, mutable=False)
+        storage.holds_bits, storage.kept = flat.storage.holds_bits, held.dtype
+        missing = flat.unwritten()
+        if missing is not None:
+            pattern = Pattern.whole(made.shape)
+            storage.forget_written(pattern, missing[:, places])
+        view = cls.whole(storage)
+        view.owner, view.index, view.places, view.group = flat, index, places, group
+        return view
+
+    def grouped(self) -> IndirectTensor:
+        """The same view, its offsets in the groups of the Tensor Engine."""
+        count = len(self.places)
+        return IndirectTensor.of(self.owner, self.index, count, indirection.TENSOR_GROUP)
+
+    def scatter(self) -> None:
+        """Write what was written to the view to the tensor."""
+        missing = self.unwritten()
+        written = np.zeros(self.owner.shape, dtype=np.bool_)
+        written[:, self.places] = True if missing is None else ~missing
+        data = self.owner.elements()
+        found = self.elements()
+        for column, place in enumerate(self.places):
+            chosen = written[:, place]
+            data[chosen, place] = found[chosen, column]
+        self.owner.storage.forget_products(self.owner.pattern, written)
+        self.owner.mark_written(written)
+
+    def is_indirect(self) -> bool:
+        """Whether the view depends on an index that is known only when the kernel runs: yes."""
+        return True
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise _no_view(self, "an assignment")
+
+    def _view(self: Self, layout: Layout) -> Self:
+        raise _no_view(self, "a view")
+
+
+def _no_view(tensor: NkiTensor, what: str) -> KernelError:
+    """The error for what an indirect view does not take."""
+    return KernelError(
+        "an indirect view is for instructions, and takes no further view",
+        happened=f"{what} was asked of an indirect view",
+        received=f"{what} of {tensor!r}",
+        remedy="slice the tensor before indirect(); is_indirect() tells such views",
+    )

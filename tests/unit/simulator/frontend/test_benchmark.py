@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NotModelledError, Trace
+from difftest.simulator import KernelError, NotModelledError, RuleWarning, Trace, strictness
 from difftest.simulator.frontend.install import embedded
 
 
@@ -106,10 +106,22 @@ def test_only_documented_percentiles(nki, double):
 
 
 @pytest.mark.parametrize("option", ["save_neff_name", "save_trace_name"])
-def test_files_that_only_a_compiler_writes_are_refused_when_called(nki, double, option):
+def test_files_that_only_a_compiler_writes_are_a_note_when_called(nki, double, option):
     bench = nki.benchmark(double, **{option: "file.neff"})
-    with pytest.raises(NotModelledError, match="saving a NEFF"):
+    with pytest.warns(RuleWarning, match=option):
         bench(X)
+    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
+        bench(X)
+
+
+def test_an_annotation_stands_for_an_argument_of_its_shape(nki, double):
+    import neuronxcc.nki.language as nl
+    import neuronxcc.nki.typing as nt
+
+    bench = nki.benchmark(double)
+    result = bench(nt.tensor[[128, 64], nl.bfloat16])
+    assert (result.shape, result.dtype) == ((128, 64), np.dtype(nl.bfloat16))
+    assert bench.benchmark_result.nc_latency.get_latency_percentile(50) > 0
 
 
 def test_an_unknown_option_is_refused(nki, double):

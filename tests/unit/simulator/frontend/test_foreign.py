@@ -6,7 +6,7 @@ Neither framework is a need of this project's tests: stand-ins have what the mod
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +30,8 @@ class StandInTensor:
     def dtype(self) -> str:
         return f"torch.{self.array.dtype}"
 
+    device = SimpleNamespace(type="cpu")
+
     def detach(self) -> StandInTensor:
         return self
 
@@ -46,7 +48,8 @@ class StandInTensor:
 @pytest.fixture
 def torch(monkeypatch):
     module = ModuleType("torch")
-    module.Tensor = StandInTensor
+    module.Tensor, module.dtype = StandInTensor, type("dtype", (), {})
+    module.float32 = np.dtype(np.float32)
     module.from_numpy = StandInTensor
     module.int16, module.bfloat16 = np.dtype(np.int16), BFLOAT16
     monkeypatch.setitem(sys.modules, "torch", module)

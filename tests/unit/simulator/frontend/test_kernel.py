@@ -185,7 +185,7 @@ def test_an_output_that_is_partly_written_is_a_warning():
 
 
 REFUSED = [
-    ("another mode", lambda: nki.jit(scaled, mode="jax"), NotModelledError, "mode='jax'"),
+    ("another mode", lambda: nki.jit(scaled, mode="onnx"), NotModelledError, "mode='onnx'"),
     ("an option", lambda: nki.jit(scaled, debug=True), NotModelledError, "debug=True"),
     ("a machine", lambda: nki.jit(scaled, platform_target="inf1"), KernelError, "'inf1'"),
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
@@ -194,12 +194,6 @@ REFUSED = [
         lambda: nki.baremetal(scaled, warmup=3),
         NotModelledError,
         "warmup=3",
-    ),
-    (
-        "a file to save",
-        lambda: nki.baremetal(save_neff_name="f.neff", save_trace_name="t.ntff")(scaled)(DATA),
-        NotModelledError,
-        "save_neff_name='f.neff', save_trace_name='t.ntff'",
     ),
     ("no kernel", lambda: nki.simulate_kernel(3, DATA), KernelError, "int 3"),
     (

@@ -183,3 +183,53 @@ def test_tensors_that_share_an_address_forget_together():
         return first
 
     assert "12 of 24 elements" in raised(UnwrittenError, compute, A)
+
+
+def counted(rows, read):
+    """The nonzero elements of the first partition of each GpSimd core, of two cores."""
+
+    def compute(x):
+        source = today_nl.ndarray((32, 4), x.dtype)
+        for row in rows:
+            today.dma_copy(source[row : row + 1], x)
+        found = today_nl.zeros((32, 5), today_nl.int32)
+        today.nonzero_with_count(found, source)
+        return found[read : read + 1]
+
+    return compute
+
+
+def test_what_a_core_makes_of_nothing_counts_as_never_written():
+    row = np.array([[0, 2, 0, 3]], np.float32)
+    compute = counted([0], 0)
+    expected = [[1, 3, -1, -1, 2]]
+    np.testing.assert_array_equal(launch(copied_out, [row, compute]).outputs[0], expected)
+    with pytest.raises(UnwrittenError, match="by nonzero_with_count at"):
+        launch(copied_out, [row, counted([0], 16)])
+    with pytest.raises(UnwrittenError, match="4 of 4 elements"):
+        launch(copied_out, [row, counted([1], 0)])
+
+
+def copied_out(x, compute):
+    result = compute(x)
+    out = today_nl.ndarray(result.shape, result.dtype, buffer=today_nl.shared_hbm)
+    today.dma_copy(out, result)
+    return out
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (4, 3)])
+def test_a_reduction_carries_it_only_where_all_of_a_sum_was_never_written(rows, columns):
+    """Lanes that a kernel does not use (attention_tkg of nki-library), not a part of a sum."""
+
+    def compute(x):
+        part = today_nl.ndarray(x.shape, x.dtype)
+        today.tensor_copy(part[0:rows, 0:columns], x[0:rows, 0:columns])
+        total = today_nl.ndarray((6, 1), x.dtype)
+        today.tensor_reduce(total, today_nl.add, part, axis=1)  # the line
+        return total[0:rows]
+
+    if columns == 4:
+        expected = A[:rows].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5)
+    else:
+        assert "# the line" in raised(UnwrittenError, compute, A)

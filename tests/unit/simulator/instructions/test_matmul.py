@@ -275,13 +275,6 @@ REFUSED = [
         None,
     ),
     (
-        "an operand in PSUM",
-        lambda: nisa.nc_matmul(nl.zeros((16, 16), nl.float32, buffer=nl.psum), sbuf(16, 16)),
-        "nc_matmul takes stationary in sbuf",
-        "stationary = tile [16, 16] float32 in psum",
-        "sbuf",
-    ),
-    (
         "an operand in HBM",
         lambda: nisa.nc_matmul(sbuf(16, 16), nl.ndarray((16, 16), nl.float32, buffer=nl.hbm)),
         "nc_matmul takes moving in sbuf",
@@ -360,25 +353,11 @@ REFUSED = [
         None,
     ),
     (
-        "perf_mode",
-        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), perf_mode="double_row_gen3"),
-        "nisa.nc_matmul's argument 'perf_mode' is not modelled by the embedded simulator",
-        "perf_mode='double_row_gen3'",
-        None,
-    ),
-    (
         "a transpose of 129 elements",
         lambda: nisa.nc_transpose(sbuf(128, 129)),
         "a transpose on the tensor engine takes at most 128 x 128 elements",
         "data [128, 129]: 128 partitions, 129 elements each",
         "128 partitions, 128 elements each",
-    ),
-    (
-        "33 rows on the Vector Engine",
-        lambda: nisa.nc_transpose(sbuf(33, 32), engine=nisa.vector_engine),
-        "a transpose on the vector engine takes at most 32 x 32 elements",
-        "data [33, 32]: 33 partitions, 32 elements each",
-        "32 partitions, 32 elements each",
     ),
     (
         "PSUM on the Tensor Engine",
@@ -401,13 +380,6 @@ REFUSED = [
         lambda: nl.transpose(sbuf(16, 4, 2)),
         "nl.transpose takes two dimensions",
         "tile [16, 4, 2] float32 in sbuf",
-        None,
-    ),
-    (
-        "nl.matmul of PSUM",
-        lambda: nl.matmul(sbuf(16, 16), nl.zeros((16, 16), nl.float32, buffer=nl.psum)),
-        "nl.matmul reads its operands from SBUF",
-        "y = tile [16, 16] float32 in psum",
         None,
     ),
 ]

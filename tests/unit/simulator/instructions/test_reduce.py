@@ -315,12 +315,6 @@ REFUSED = [
     ("a letter", lambda x: nl.sum(x, axis="x"), "are integers", "nl.sum's axis 'x' (str)"),
     ("an axis before", lambda x: nl.sum(x, axis=-4), "tensor_reduce reduces free", "axis=-4 of"),
     (
-        "an inner axis",
-        lambda x: nisa.tensor_reduce(np.add, x, axis=1),
-        "reduces the last consecutive axes",
-        "axis=1 of tile [4, 3, 5] float32 in sbuf",
-    ),
-    (
         "an operator that does not reduce",
         lambda x: nisa.tensor_reduce(np.divide, x, axis=2),
         "takes an operator that can reduce",

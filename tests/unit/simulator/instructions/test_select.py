@@ -191,11 +191,6 @@ REFUSED = [
     ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "takes one comparison"),
     ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "takes one comparison"),
     (
-        "affine_select of PSUM",
-        lambda x, p: nisa.affine_select(P >= X, in_psum(x), 0),
-        "affine_select takes on_true_tile in sbuf",
-    ),
-    (
         "a predicate over more columns",
         lambda x, p: nisa.affine_select(nl.arange(99)[None, :] >= 4, x, 0),
         "affine_select takes pred of on_true_tile's shape, or one that repeats in it",

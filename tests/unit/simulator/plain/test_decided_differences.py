@@ -238,7 +238,7 @@ def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(plain, return
         return out if returned == "unwritten" else tile
 
     with pytest.raises(NkiError) as refused:
-        launch(kernel, [ROWS], plain=plain)
+        launch(kernel, [ROWS], plain=plain, strictness="documented")
     assert isinstance(refused.value, UnwrittenError) == (returned == "unwritten")
     assert "here" in refused.value.location.text
 

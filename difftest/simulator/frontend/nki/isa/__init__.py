@@ -82,17 +82,17 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 
-_DOCUMENTED = unmodelled(
-    "nki.isa",
-    ["rand_get_state", "rand_set_state", "set_rng_seed"],
-)
-_DOCUMENTED["topk"] = Unmodelled(
+_TOPK = Unmodelled(
     "nki.isa.topk",
     "AWS's pages contradict each other on its result: the stub of nki.isa.topk has K ascending "
     "values in each partition, nki/library/api/gpsimd-topk.rst has them in a layout over 16 "
     "partitions, in an order that is not relied upon (both v2.32.0). Take 8 at a time with "
     "nisa.max8, nisa.nc_find_index8 and nisa.nc_match_replace8",
 )
+_DOCUMENTED = {
+    **unmodelled("nki.isa", ["rand_get_state", "rand_set_state", "set_rng_seed"]),
+    "topk": _TOPK,
+}
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -268,7 +269,13 @@ def dma_transpose(
     dge = _dge(dge_mode, UNKNOWN, dst, src, "dma_transpose")
     if _by_rows(src):
         _check_gathered_transpose(src, dge)
-    elif dge in ("none", "swdge"):
+    elif dge == "none":
+        warnings.warn(
+            "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0); taken as unknown",
+            stacklevel=3,
+        )
+        dge = "unknown"
+    elif dge == "swdge":
         raise KernelError(
             "dma_transpose takes dge_mode.unknown or hwdge where src has no offset for each row",
             happened=f"dma_transpose got dge_mode.{dge} without an offset for each row",

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.nki.constants import engine_of, member_of
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul
 from difftest.simulator.tile import Tile
@@ -77,6 +78,11 @@ def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
         )
 
 
+def _in_groups(operand: Any) -> Any:
+    """An indirect operand with its offsets in the groups of the Tensor Engine."""
+    return operand.grouped() if isinstance(operand, IndirectTensor) else operand
+
+
 @public
 def nc_matmul(
     dst: Any,
@@ -98,6 +104,14 @@ def nc_matmul(
     guide).
     """
     double_row = member_of(_PERF, perf_mode, "nc_matmul") is _PERF.double_row
+    stationary, moving = map(_in_groups, (stationary, moving))
+    indirect = [side for side in (stationary, moving) if isinstance(side, IndirectTensor)]
+    if indirect and (tile_position or tile_size or is_transpose):
+        raise KernelError(
+            "nc_matmul with tensor indirection takes no PE tile and does not transpose",
+            happened="nc_matmul got an indirect operand beside tile_position or is_transpose",
+            received=f"{indirect[0]!r}, tile_position={tile_position!r}",
+        )
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)

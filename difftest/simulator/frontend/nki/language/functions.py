@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
+from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -88,9 +89,13 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
 def _binary(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
-        return elementwise(name, x, y, dtype)
+        made = elementwise(name, x, y, dtype)
+        return ComparedTensor.whole(made.storage) if name in _COMPARISONS else made
 
     return _named(function, name, f"``{name}(x, y)``, element by element.")
 

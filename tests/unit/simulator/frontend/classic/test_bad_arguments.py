@@ -6,12 +6,13 @@ good for some of the arguments; then nothing is raised, which is as well.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import NkiError, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 
@@ -191,7 +192,9 @@ def run(name: str, argument: str | None = None, value: Any = None) -> list[str]:
         names.extend(arguments)
         function(**(arguments if argument is None else {**arguments, argument: value}))
 
-    launch(kernel, [DATA.copy()], grid=(1,), record=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuleWarning)
+        launch(kernel, [DATA.copy()], grid=(1,), record=False)
     return names
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import NotModelledError, launch
+from difftest.simulator import launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
@@ -47,13 +47,3 @@ def test_the_compilers_own_allocation_is_the_default():
         return out
 
     assert (launch(kernel, [DATA]).outputs[0] == DATA).all()
-
-
-@pytest.mark.parametrize("memory", ["sbuf", "psum"])
-@pytest.mark.parametrize("method", ["alloc", "mod_alloc"])
-def test_direct_allocation_is_not_modelled(memory, method):
-    with pytest.raises(NotModelledError) as caught:
-        getattr(getattr(ncc, memory), method)(base_addr=0)
-    assert caught.value.happened == (
-        f"direct allocation in {memory} is not modelled by the embedded simulator"
-    )

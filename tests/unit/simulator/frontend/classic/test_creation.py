@@ -55,13 +55,6 @@ def test_a_partition_dimension_behind_block_dimensions():
     assert_array_equal(two, 2 * DATA + 3 * DATA)
 
 
-def test_a_hint_changes_no_value():
-    def compute(_):
-        return nl.zeros((4, 6), nl.float32, buffer=nl.psum, lazy_initialization=True)
-
-    assert_array_equal(on_tiles(compute, DATA), np.zeros((4, 6), np.float32))
-
-
 def test_a_name_is_in_the_errors():
     def kernel():
         nl.exp(nl.ndarray((4, 6), nl.float32, name="scores"))
@@ -104,12 +97,6 @@ REFUSED = [
         lambda: nl.zeros((4, 4), nl.float32, buffer="sbuf"),
         "takes buffer as one of NKI's memories",
         "buffer='sbuf'",
-    ),
-    (
-        "a value in HBM",
-        lambda: nl.full((4, 4), 1.0, nl.float32, buffer=nl.shared_hbm),
-        "a tensor in HBM cannot be created with a value",
-        "buffer=nl.shared_hbm",
     ),
     ("float64", lambda: nl.zeros((4, 4), np.float64), "NKI has no such dtype", "float64"),
     ("256 partitions", lambda: nl.zeros((256, 4), nl.float32), "at most 128", "256 partitions"),

@@ -302,7 +302,6 @@ def test_what_no_hardware_gathers_and_transposes(changed, text):
     [
         ({"oob_mode": SKIP}, "where src has a dynamic offset"),
         ({"dge_mode": nisa.dge_mode.swdge}, "unknown or hwdge where src has no offset"),
-        ({"dge_mode": nisa.dge_mode.none}, "unknown or hwdge where src has no offset"),
     ],
 )
 def test_what_a_direct_transpose_does_not_take(options, text):
@@ -311,6 +310,19 @@ def test_what_a_direct_transpose_does_not_take(options, text):
 
     with pytest.raises(KernelError, match=text):
         launch(kernel, (WIDE,))
+
+
+def test_a_direct_transpose_by_descriptors_of_the_runtime_warns():
+    """Its page names unknown and hwdge; mlp_tkg of aws-neuron/nki-library gives none."""
+
+    def kernel(x):
+        turned = nl.ndarray((12, 16), nl.float16)
+        nisa.dma_transpose(turned, x[0:16], dge_mode=nisa.dge_mode.none)
+        return stored(turned)
+
+    with pytest.warns(UserWarning, match="takes dge_mode.unknown or hwdge"):
+        output = launch(kernel, (WIDE,)).outputs[0]
+    np.testing.assert_array_equal(output, WIDE[:16].T)
 
 
 @pytest.mark.parametrize("mode", [nisa.dge_mode.hwdge, nisa.dge_mode.none])

@@ -1,11 +1,15 @@
 """`NkiTensor`: attributes, indexing and its rank rules, views (NKI Language Guide, v2.32.0)."""
 
+import operator
+import warnings
+
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NotModelledError, OutOfBoundsError, ShapeError, launch
+from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import simulate
 from difftest.simulator.frontend.nki.tensor import TruthWarning
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
@@ -194,7 +198,7 @@ def test_a_view_is_no_copy():
         (lambda t: t.select(1, 2), OutOfBoundsError, "index 2"),
         (lambda t: t.rearrange(("a", "b"), ("a", "b")), ShapeError, "each dimension"),
         (lambda t: t.view(nl.int8)[..., 0:3].view(nl.int32), ShapeError, "scales the last"),
-        (lambda t: t.indirect(t), NotModelledError, "indirect"),
+        (lambda t: t.indirect(t), KernelError, "NeuronCore-v4"),
         (lambda t: t.slice(1, 0), TypeError, "missing 1 required positional argument: 'end'"),
     ],
 )
@@ -225,6 +229,55 @@ def test_a_tensor_is_no_array():
     assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
 
 
+@pytest.mark.parametrize(
+    ("compare", "truth"),
+    [
+        (lambda x: nl.equal(x, nl.full((4, 2, 3, 4), 3.0, nl.float32)), False),
+        (lambda x: nl.equal(x, nl.copy(x)), True),
+        (lambda x: nl.equal(x, nl.copy(x))[0:1, 0], True),
+        (lambda x: nl.not_equal(x, 5.0), False),
+        (lambda x: nl.less(x, 1000.0), True),
+        (lambda x: nl.less_equal(x, 0.0), False),
+        (lambda x: nl.greater(x, -1.0), True),
+        (lambda x: nl.greater_equal(x, 1.0), False),
+    ],
+)
+def test_a_comparison_has_the_truth_value_that_awss_examples_assert(compare, truth):
+    def compute(x):
+        with pytest.warns(TruthWarning, match="decides in Python"):
+            assert bool(compare(x)) is truth
+        return x
+
+    on_nki_tiles(compute, DATA)
+
+
+@pytest.mark.parametrize(
+    ("use", "function"),
+    [
+        (lambda x: x + x, "nl.add"),
+        (lambda x: 1.0 - x, "nl.subtract"),
+        (lambda x: operator.imul(x, 2.0), "nl.multiply"),
+        (lambda x: -x, "nl.negative"),
+        (lambda x: x < 1.0, "nl.less"),
+        (lambda x: x @ x, "nl.matmul"),
+    ],
+)
+def test_operators_of_python_name_the_function(use, function):
+    assert function in raised(KernelError, use, DATA)
+
+
+def test_a_tensor_is_equal_to_itself_alone():
+    """So that kernels may write `x == None`, as the parser of 0.3 wanted it."""
+
+    def compute(x):
+        assert x == x
+        assert x != None  # noqa: E711
+        assert (x == 3) is False
+        return x
+
+    on_nki_tiles(compute, DATA)
+
+
 def test_a_tensor_is_true_as_an_argument_that_was_given():
     """Kernels of aws-neuron/nki-library ask so: `if params.expert_index:`."""
 
@@ -241,3 +294,21 @@ def test_a_tensor_is_true_as_an_argument_that_was_given():
         launch(kernel, (zeros, zeros))
     assert "if bias:" in str(seen[0].message)
     launch(kernel, (zeros,))
+
+
+def test_an_argument_lies_in_hbm_and_in_shared_hbm_for_two_programs():
+    """AWS's guide of the simulator; other tensors say what the kernel said."""
+    found = []
+
+    def kernel(x):
+        constant = nl.shared_constant(np.ones((2, 2), np.float32))
+        found.append([t.buffer for t in (x, x[0:1], x.reshape((4,)), constant, stored(nl.load(x)))])
+        return x
+
+    array = np.ones((2, 2), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        simulate(kernel)(array)
+        simulate(kernel)[2](array)
+    shared = nl.shared_hbm
+    assert found == [[nl.hbm, nl.hbm, nl.hbm, shared, shared], [shared] * 5, [shared] * 5]

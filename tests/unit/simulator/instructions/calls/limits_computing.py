@@ -233,11 +233,14 @@ def transposed(shape, engine, space=Space.SBUF, dst=None):
 
 for legal, illegal, engine in (
     ((128, 128), (128, 129), TENSOR),
-    ((32, 32), (32, 33), VECTOR),
-    ((32, 32), (33, 32), VECTOR),
+    ((128, 128), (128, 129), VECTOR),
 ):
     limit("nc_transpose", "_transposable", transposed(legal, engine), transposed(illegal, engine),
           LimitError, f"a transpose on the {engine.value} engine")  # fmt: skip
+for illegal in ((32, 33), (33, 32)):
+    limit("nc_transpose", "_transposable", transposed((32, 32), VECTOR, dst=tile(32, 32)),
+          transposed(illegal, VECTOR, dst=tile(*illegal[::-1])), LimitError,
+          "a transpose on the vector engine takes at most 32 x 32")  # fmt: skip
 limit(
     "nc_transpose",
     "_transposable",

@@ -1,0 +1,169 @@
+"""Tensor indirection of NeuronCore-v4: what ``tensor.indirect(index)`` names, and who takes it.
+
+Offset ``i`` of a group of partitions is ``index[i % G, i // G]``, G being 16, and 32 for the Tensor
+Engine. Whether each group of a taller tensor has offsets of its own, or all have those of the first
+one, the page does not say: groups with other offsets are refused. Source: the stubs
+``NkiTensor.indirect`` and "Tensor indirection" of ``nki.isa`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    OutOfBoundsError,
+    ShapeError,
+    not_modelled,
+)
+from difftest.simulator.index import as_integer
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+GROUP = 16
+TENSOR_GROUP = 32
+"""Partitions that share their offsets: of the Tensor Engine, and of the others."""
+_QUADRANT = 32
+
+TAKES: dict[str, tuple[str, ...]] = {
+    "activate2": ("dst", "data"),
+    "activation": ("dst", "data"),
+    "exponential": ("dst", "src"),
+    "nc_matmul": ("stationary", "moving"),
+    "tensor_copy": ("dst", "src"),
+    "tensor_copy_predicated": ("dst", "predicate"),
+    "tensor_reduce": ("dst", "data"),
+    "tensor_scalar": ("dst", "data"),
+    "tensor_scalar_cumulative": ("dst", "src"),
+    "tensor_scalar_reduce": ("dst", "data"),
+    "tensor_tensor": ("dst", "data1"),
+}
+"""By instruction: the operands that may be indirect. A dst of nc_matmul, which may be one too, and
+the MX products are not modelled."""
+
+
+def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
+    """How many elements an indirect view names in each partition.
+
+    Raises
+    ------
+    KernelError : the machine has no tensor indirection. BufferError, DtypeError, ShapeError : the
+        index is not integers in SBUF with the tensor's partitions, or begins elsewhere.
+    """
+    machine = current().machine
+    if machine.nc_version < 4:
+        raise KernelError(
+            "tensor indirection is available on NeuronCore-v4 and newer",
+            happened=f"indirect was used on {machine.name}",
+            received=f"indirect of {tensor!r} on {machine.name}",
+            remedy="gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3",
+        )
+    if tensor.in_hbm or not isinstance(index, Tile) or index.space is not Space.SBUF:
+        raise BufferError(
+            "tensor indirection takes a tensor on chip and an index in SBUF",
+            happened="indirect got a tensor in HBM, or an index that is not in SBUF",
+            received=f"indirect of {tensor!r} by {index!r:.60}",
+        )
+    if index.dtype.kind not in "iu":
+        raise DtypeError(
+            "an index of tensor indirection holds integers",
+            happened=f"indirect got an index of {name_of(index.dtype)}",
+            received=repr(index),
+            limit="uint16 and other integers",
+        )
+    if index.ndim != 2 or index.shape[0] != tensor.shape[0]:
+        raise ShapeError(
+            "an index of tensor indirection has two dimensions and the tensor's partitions",
+            happened=f"indirect got an index of {list(index.shape)}",
+            received=f"indirect of {tensor!r} by {index!r}",
+            limit=f"({tensor.shape[0]}, K)",
+        )
+    starts = [_first_partition(tile) for tile in (tensor, index)]
+    if starts[1] % _QUADRANT or starts[0] != starts[1]:
+        raise KernelError(
+            "an index of tensor indirection begins where its tensor does, on a quadrant",
+            happened=f"the tensor begins on partition {starts[0]}, its index on {starts[1]}",
+            received=f"indirect of {tensor!r} by {index!r}",
+            limit=f"the same partition, a multiple of {_QUADRANT}",
+        )
+    count = index.size if num_elem is None else as_integer(num_elem, "indirect with num_elem")
+    if count < 1:
+        raise ShapeError(
+            "indirect names at least one element",
+            happened=f"indirect got num_elem={count}",
+            received=f"num_elem={count}",
+        )
+    return count
+
+
+def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
+    """The offsets of ``count`` elements of each partition: int64, flat free elements.
+
+    Raises
+    ------
+    ShapeError : the index holds fewer. OutOfBoundsError : one leaves the tensor's partitions.
+    NotModelledError : groups of partitions have other offsets.
+    """
+    rows, columns = index.shape
+    numbers = np.arange(count)
+    if count > min(group, rows) * columns or int((numbers % group).max()) >= rows:
+        raise ShapeError(
+            "indirect names as many elements as a group of partitions has offsets",
+            happened=f"indirect names {count} elements",
+            received=f"{count} elements by {index!r}, in groups of {group} partitions",
+            limit=f"{min(group, rows) * columns}",
+            remedy="pass num_elem=",
+        )
+    held = np.asarray(index.values(), dtype=np.int64)
+    of_groups = [
+        part[numbers % group, numbers // group]
+        for part in (held[first : first + group] for first in range(0, rows, group))
+        if len(part) > int((numbers % group).max())
+    ]
+    if any((one != of_groups[0]).any() for one in of_groups[1:]):
+        raise not_modelled(
+            "tensor indirection with other offsets in each group of partitions",
+            f"{index!r}, in groups of {group}",
+            "give each group the same offsets: AWS's page does not say which it takes",
+        )
+    chosen: Array = of_groups[0]
+    size = tensor.size // tensor.shape[0]
+    if chosen.min() < 0 or chosen.max() >= size:
+        wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
+        raise OutOfBoundsError(
+            "an offset of tensor indirection stays inside its tensor",
+            happened=f"offset {wrong} leaves the {size} elements of a partition",
+            received=f"offset {wrong} of {index!r} into {tensor!r}",
+            limit=f"0 to {size - 1}",
+        )
+    return chosen
+
+
+def _first_partition(tile: Tile) -> int:
+    storage = tile.storage
+    return storage.start[0] + tile.offset // max(storage.partition_step, 1)
+
+
+def check_use(name: str, role: str, group: int, received: object) -> None:
+    """Raise unless an operand of an instruction may be indirect, in groups of this size."""
+    if role not in TAKES.get(name, ()):
+        raise KernelError(
+            f"{name} takes no indirect view as {role}",
+            happened=f"{name} got an indirect view as {role}",
+            received=f"{role} = {received!r}",
+            limit=", ".join(TAKES.get(name, ("none",))),
+            remedy="gather with nisa.tensor_copy first",
+        )
+    if (name == "nc_matmul") != (group == TENSOR_GROUP):
+        raise KernelError(
+            f"the offsets of {name} are in groups of {GROUP} partitions",
+            happened=f"{name} got an indirect view whose offsets fit groups of {group} alone",
+            received=f"{role} = {received!r}",
+            remedy="lay the offsets out as index[i % 16, i // 16]",
+        )

@@ -1,0 +1,110 @@
+"""What a rule that is broken means: an error, or a warning. One setting for a launch.
+
+Two kinds of rules can be broken by kernels that run on a device all the same:
+
+- the documentation promises less than compilers and devices were seen to accept (a *note*);
+- what breaks the rule is a value, which may lie where nobody looks: in a padded row (a *doubt*).
+
+Everything else is an error whatever the setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import warnings
+from collections.abc import Iterator
+from enum import Enum
+
+from difftest.simulator.errors import KernelError, Location, NkiError
+
+
+class Strictness(Enum):
+    """The setting: ``launch(..., strictness=...)``, ``difftest run --strictness``."""
+
+    DOCUMENTED = "documented"
+    """Notes and doubts are errors: only what the documentation promises runs."""
+    SEEN = "seen"
+    """Notes are warnings, doubts errors: what a compiler or a device was seen to accept runs."""
+    RELAXED = "relaxed"
+    """Both are warnings."""
+
+
+class RuleWarning(UserWarning):
+    """A rule is broken and the kernel goes on; the text is that of the error it could be."""
+
+
+class _Launch:
+    """What one launch said already."""
+
+    def __init__(self, strictness: Strictness) -> None:
+        self.strictness = strictness
+        self.said: set[tuple[str, Location | None]] = set()
+
+
+_CHOSEN: contextvars.ContextVar[Strictness] = contextvars.ContextVar(
+    "difftest_strictness", default=Strictness.SEEN
+)
+_RUNNING: contextvars.ContextVar[_Launch | None] = contextvars.ContextVar(
+    "difftest_said", default=None
+)
+
+
+def as_strictness(value: object) -> Strictness:
+    """The setting by its name.
+
+    Raises
+    ------
+    KernelError : there is none of that name.
+    """
+    try:
+        return Strictness(value)
+    except ValueError:
+        raise KernelError(
+            "strictness is one of three",
+            happened="an unknown strictness was asked for",
+            received=f"{value!r}",
+            limit=", ".join(one.value for one in Strictness),
+        ) from None
+
+
+@contextlib.contextmanager
+def strictness(value: str | Strictness) -> Iterator[None]:
+    """Choose the setting of the launches that say nothing else, while it lasts."""
+    token = _CHOSEN.set(as_strictness(value))
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+@contextlib.contextmanager
+def judging(value: str | Strictness | None) -> Iterator[None]:
+    """Judge one launch by this setting (None: what is chosen), and say each thing once."""
+    token = _RUNNING.set(_Launch(_CHOSEN.get() if value is None else as_strictness(value)))
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def note(error: NkiError) -> None:
+    """Say, or raise, that a kernel does what the documentation does not promise."""
+    _judge(error, Strictness.DOCUMENTED)
+
+
+def doubt(error: NkiError) -> None:
+    """Say, or raise, that a value breaks a rule."""
+    _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
+
+
+def _judge(error: NkiError, *strict: Strictness) -> None:
+    launch = _RUNNING.get()
+    if (_CHOSEN.get() if launch is None else launch.strictness) in strict:
+        raise error
+    key = (error.rule, error.location)
+    if launch is not None:
+        if key in launch.said:
+            return
+        launch.said.add(key)
+    warnings.warn(RuleWarning(str(error)), stacklevel=4)

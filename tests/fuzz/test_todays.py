@@ -1,0 +1,128 @@
+"""The comparison of modes in today's dialect can fail: planted bugs of views and accumulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from difftest.simulator.frontend.nki import accumulation, dynamic, patterns, views
+from tests.fuzz.comparison import Disagreement, check
+from tests.fuzz.program import Input, Line, Output, Program
+
+CUBE = Input("a", (4, 3, 6), "float32", "np.arange(72)", mutable=True)
+SQUARE = Input("a", (3, 4), "float32", "np.arange(12)", mutable=True)
+
+
+def program(given: Input, shape: tuple[int, ...], *lines: str) -> Program:
+    """A kernel that fills `t` by these lines and returns it."""
+    stored = [
+        f"out = nl.ndarray({shape}, nl.float32, buffer=nl.shared_hbm)",
+        "nisa.dma_copy(out, t)",
+    ]
+    body = tuple(Line(text, "nisa.dma_copy") for text in (*lines, *stored))
+    return Program((given,), body, (Output("out", False, "out"),), dialect="nki")
+
+
+def viewed(view: str, shape: tuple[int, ...]) -> Program:
+    """A view of the cube in SBUF."""
+    return program(
+        CUBE,
+        shape,
+        "s = nl.load(a)",
+        f"t = nl.ndarray({shape}, nl.float32)",
+        f"nisa.tensor_copy(t, s{view})",
+    )
+
+
+ACCUMULATED = program(
+    SQUARE,
+    (4, 6),
+    "s = nl.load(a)",
+    "p = nl.zeros((4, 6), nl.float32, buffer=nl.psum)",
+    "nisa.nc_matmul(p[:, 0:4], s, s)",
+    "nisa.memset(p[:, 3:], 2)",
+    "nisa.nc_matmul(p[:, 2:6], s, s)",
+    "t = nl.copy(p)",
+)
+GATHERED = program(
+    SQUARE,
+    (2, 4),
+    "i = nl.ndarray((2, 1), nl.int32)",
+    "nisa.iota(i, [[0, 1]], 1, 1)",
+    "t = nl.ndarray((2, 4), nl.float32)",
+    "nisa.dma_copy(t, a.vector_select(0, i))",
+)
+
+
+def changed(module: Any, name: str, after: Any) -> Any:
+    """Plant `after(result)` behind a function."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args: after(function(*args)))
+
+    return plant
+
+
+def swapped(layout: Any) -> Any:
+    return layout._replace(strides=(layout.strides[0], *layout.strides[:0:-1]))
+
+
+def shifted(layout: Any) -> Any:
+    return layout._replace(offset=layout.offset + 1)
+
+
+PLANTED = {
+    "permute": (viewed(".permute((0, 2, 1))", (4, 6, 3)), changed(views, "permute", swapped)),
+    "slice": (viewed(".slice(2, 0, 5, 2)", (4, 3, 3)), changed(views, "cut", shifted)),
+    "index": (viewed("[1:3, :, 2]", (2, 3)), changed(views, "index", shifted)),
+    "reshape": (
+        viewed(".reshape((4, 9, 2))", (4, 9, 2)),
+        changed(views, "_reshaped", lambda strides: strides[::-1]),
+    ),
+    "split": (viewed(".reshape_dim(2, (2, -1))", (4, 3, 2, 3)), changed(views, "split", swapped)),
+    "ap": (
+        viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
+        changed(patterns, "_layout", shifted),
+    ),
+    "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
+    "rows": (
+        GATHERED,
+        changed(dynamic.DynamicView, "offsets", lambda rows: rows[::-1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, plant = PLANTED[name]
+    assert all(outcome.result is not None for outcome in check(drawn))
+    plant(monkeypatch)
+    with pytest.raises(Disagreement):
+        check(drawn)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "[4]",
+        "[0:5]",
+        ".slice(1, 2, 2)",
+        ".permute((1, 0, 2))",
+        ".reshape((8, 9))",
+        ".permute((0, 2, 1)).reshape((4, 18))",
+        ".flatten_dims(0, 1)",
+        ".broadcast(1, 2)",
+        ".expand_dim(0)",
+        ".squeeze_dim(1)",
+        ".ap([[18, 5], [1, 18]])",
+        ".ap([[18, 4], [1, 19]])",
+        ".ap([[36, 2], [1, 18]])",
+        "[1:2].ap([[18, 2], [1, 18]], 0)",
+        ".view(nl.float16).slice(2, 1, 5).view(nl.float32)",
+    ],
+)
+def test_both_modes_refuse_what_is_no_view(view: str) -> None:
+    outcomes = check(viewed(view, (4, 18)))
+    assert all(outcome.refusal is not None for outcome in outcomes)

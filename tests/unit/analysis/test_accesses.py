@@ -1,0 +1,55 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.analysis import accesses as accesses_module
+from difftest.analysis.accesses import FEW, Accesses
+from difftest.analysis.footprint import Footprint
+
+
+@st.composite
+def marks(draw):
+    """Rectangles of whole elements on a small memory, and some with a stride."""
+    first, low = draw(st.integers(0, 7)), draw(st.integers(0, 40))
+    last = first + draw(st.integers(1, 8))
+    if draw(st.booleans()):
+        return Footprint(first, last, low, low + draw(st.integers(1, 40)), ())
+    count, step = draw(st.integers(2, 5)), draw(st.integers(2, 9))
+    return Footprint(first, last, low, low + (count - 1) * step + 1, ((count, step),))
+
+
+def users(found):
+    return sorted(user for access in found for user in access.users)
+
+
+@given(st.lists(marks(), max_size=3 * FEW), st.sets(st.integers(0, 3 * FEW)), marks())
+def test_those_that_share_are_found_and_no_others(added, forgotten, asked):
+    accesses = Accesses()
+    for user, mark in enumerate(added):
+        accesses.add(mark, user)
+    gone = {mark for user, mark in enumerate(added) if user in forgotten}
+    known = {access.mark: access for mark in added for access in accesses.sharing(mark)}
+    accesses.forget([known[mark] for mark in gone])
+    expected = [
+        user for user, mark in enumerate(added) if mark not in gone and mark.overlaps(asked)
+    ]
+    assert users(accesses.sharing(asked)) == expected
+
+
+def test_accesses_of_one_footprint_are_one():
+    accesses, mark = Accesses(), Footprint(0, 128, 0, 8, ())
+    for user in range(100):
+        accesses.add(mark, user)
+    (found,) = accesses.sharing(Footprint(3, 4, 7, 9, ()))
+    assert (found.mark, found.users) == (mark, list(range(100)))
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_the_index_finds_what_trying_each_finds(monkeypatch, few):
+    monkeypatch.setattr(accesses_module, "FEW", few)
+    accesses = Accesses()
+    for user in range(64 * 8):
+        row, column = divmod(user, 8)
+        accesses.add(Footprint(row, row + 1, column * 10, column * 10 + 10, ()), user)
+    asked = Footprint(5, 8, 15, 31, ())
+    assert users(accesses.sharing(asked)) == [8 * row + k for row in (5, 6, 7) for k in (1, 2, 3)]

@@ -1,0 +1,62 @@
+"""The imports of a file, read from its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: `from a import b` is a.b, whether b is a module or not."""
+
+    name: str
+    file: Path
+    line: int
+    deferred: bool  # inside a function: nothing is imported until it is called
+    typing_only: bool  # under `if TYPE_CHECKING:`: never imported
+
+    @property
+    def importer(self) -> str:
+        """Dotted name of the importing module."""
+        parts = self.file.with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def within(self, *packages: str) -> bool:
+        """Whether the name is one of `packages`, or lies in one."""
+        return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
+
+    def of_standard_library(self) -> bool:
+        return self.name.split(".")[0] in sys.stdlib_module_names
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.name}"
+
+
+def imports(root: Path, file: Path) -> Iterator[Import]:
+    """Every import of a file, wherever it stands in it."""
+    relative = file.relative_to(root)
+
+    def visit(node: ast.AST, deferred: bool, typing_only: bool) -> Iterator[Import]:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [*relative.parts[: -node.level]] if node.level else []
+            base += [node.module] if node.module else []
+            names = [".".join([*base, alias.name]) for alias in node.names]
+        for name in names:
+            yield Import(name, relative, node.lineno, deferred, typing_only)
+        for child in ast.iter_child_nodes(node):
+            in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            yield from visit(
+                child,
+                deferred or in_function,
+                typing_only or (for_types and child in node.body),
+            )
+
+    yield from visit(ast.parse(file.read_text(encoding="utf-8")), False, False)

@@ -1,0 +1,391 @@
+"""What a compiler or a device was seen to accept runs, with a warning, and can be an error.
+
+Each row breaks a stricter rule of the documentation at tag v2.26.0 than kernels that ran on devices
+keep. Both modes give the value, warn once, and refuse when only the documented is asked for.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import (
+    KernelError,
+    NkiError,
+    OutOfBoundsError,
+    RuleWarning,
+    UnwrittenError,
+    launch,
+    strictness,
+)
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.memories import tile_size
+from difftest.simulator.frontend.install import embedded
+from tests.unit.simulator.on_tiles import written
+
+DATA = np.random.default_rng(1).integers(-8, 9, (8, 16)).astype(np.float32)
+CUBE = DATA.reshape(8, 2, 4, 2)
+WIDE = np.arange(128 * 128, dtype=np.float32).reshape(128, 128) % 251
+P, X = np.mgrid[0:8, 0:16]
+IDENTITY = np.eye(8, dtype=np.float32)
+
+
+def grid():
+    return nl.mgrid[0:8, 0:16]
+
+
+def product_of_a_transpose(x):
+    """[16, 8] in PSUM, transposed once more by a product."""
+    turned = nisa.nc_transpose(x)
+    return nl.copy(nisa.nc_matmul(turned, turned))
+
+
+def masked_by_two(x):
+    p, i = grid()
+    target = nl.zeros((8, 16), nl.float32)
+    target[...] = nl.copy(x, mask=p < 4 and i >= 2 and i < 9)
+    return target
+
+
+def cut_back(x):
+    beyond = x[:, 8:24]
+    return nl.copy(beyond[:, 0:6])
+
+
+def zeros_in_hbm(x):
+    tensor = nl.zeros((8, 16), nl.float32, buffer=nl.hbm)
+    return nl.add(nl.load(tensor), x)
+
+
+def placed(x):
+    tile = nl.ndarray((8, 16), nl.float32, buffer=ncc.sbuf.mod_alloc(base_addr=64))
+    tile[...] = nl.copy(x)
+    return tile
+
+
+def in_order(x):
+    result = nl.ndarray((8, 16), nl.float32)
+    for i in nl.affine_range(2, directives=ncc.multi_buffer(2), precise_schedule=True):
+        result[:, nl.ds(8 * i, 8)] = nl.copy(x[:, nl.ds(8 * i, 8)])
+    return result
+
+
+def rows_of_hbm(x):
+    tensor = nl.ndarray((8, 16), nl.float32, buffer=nl.hbm)
+    nl.store(tensor, x)
+    return nl.load(tensor[nl.arange(4) * 2])
+
+
+def doubled(left):
+    tile = nl.copy(left, dtype=nl.float8_e5m2).reshape((8, 2, 8))
+    return nl.copy(nisa.nc_matmul(tile, tile, perf_mode="double_row_gen3"))
+
+
+EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
+NOTED = {  # name: what runs, on which array, what it gives
+    "a product of a tile in PSUM": (product_of_a_transpose, DATA, DATA @ DATA.T),
+    "nl.matmul of tiles in PSUM": (
+        lambda x: nl.copy(nl.matmul(nisa.nc_transpose(x), nisa.nc_transpose(x), transpose_x=True)),
+        DATA,
+        DATA @ DATA.T,
+    ),
+    "affine_select of a tile in PSUM": (
+        lambda x: nisa.affine_select(
+            nl.arange(16)[:, None] >= nl.arange(8)[None, :], nisa.nc_transpose(x), -1.0
+        ),
+        DATA,
+        np.where(np.arange(16)[:, None] >= np.arange(8), DATA.T, -1),
+    ),
+    "a transpose of 128 x 128 on the Vector Engine": (
+        lambda x: nisa.nc_transpose(x, engine=nisa.vector_engine),
+        WIDE,
+        WIDE.T,
+    ),
+    "tensor_reduce of inner axes": (
+        lambda x: nisa.tensor_reduce(np.add, x, axis=[1, 3]),
+        CUBE,
+        CUBE.sum(axis=(1, 3)),
+    ),
+    "operands of different rank": (
+        lambda x: nisa.tensor_tensor(x, nl.max(x, axis=[1, 2, 3]), np.subtract),
+        CUBE,
+        CUBE - CUBE.max(axis=(1, 2, 3), keepdims=True),
+    ),
+    "nl.where on indices": (
+        lambda x: nl.where((grid()[0] >= 2) & (grid()[1] < 9), x, 0.5),
+        DATA,
+        np.where((P >= 2) & (X < 9), DATA, np.float32(0.5)),
+    ),
+    "masks joined with and": (
+        masked_by_two,
+        DATA,
+        np.where((P < 4) & (X >= 2) & (X < 9), DATA, 0),
+    ),
+    "fewer indices than dimensions": (rows_of_hbm, DATA, DATA[[0, 2, 4, 6]]),
+    "zeros in private HBM": (zeros_in_hbm, DATA, DATA),
+    "a size that is a whole float": (
+        lambda x: nl.add(nl.zeros((8.0, 16), nl.float32), x),
+        DATA,
+        DATA,
+    ),
+    "max8 with positional arguments": (
+        lambda x: nisa.max8(x),
+        DATA,
+        -np.sort(-DATA, axis=1)[:, :8],
+    ),
+    "hints of a range": (in_order, DATA, DATA),
+    "a hint of a tensor": (
+        lambda x: nl.add(nl.zeros((8, 16), nl.float32, lazy_initialization=True), x),
+        DATA,
+        DATA,
+    ),
+    "a perf_mode": (doubled, DATA, np.einsum("kli,klj->ij", EIGHTS, EIGHTS)),
+}
+modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+
+
+@modes
+@pytest.mark.parametrize("name", NOTED)
+def test_what_was_seen_to_run_runs_with_a_warning(name, plain):
+    compute, data, expected = NOTED[name]
+
+    def kernel(tensor):
+        return written(compute(nl.load(tensor)))
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        (result,) = launch(kernel, [data], plain=plain).outputs
+    assert_array_equal(result, expected)
+    assert said
+    assert all(one.category is RuleWarning for one in said)
+    assert len({str(one.message) for one in said}) == len(said)
+    with pytest.raises(NkiError):
+        launch(kernel, [data], plain=plain, strictness="documented")
+
+
+def test_a_note_comes_again_in_the_next_launch_although_the_call_was_checked():
+    def kernel(tensor):
+        nisa.nc_transpose(nl.load(tensor), engine=nisa.vector_engine)
+
+    for _ in range(2):
+        with pytest.warns(RuleWarning, match="got 128 x 128 elements"):
+            launch(kernel, [WIDE])
+    with strictness("documented"), pytest.raises(NkiError, match="at most 32 x 32"):
+        launch(kernel, [WIDE])
+
+
+@pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
+def test_the_compilers_copy_is_in_the_trace():
+    def kernel(tensor):
+        nisa.nc_matmul(nisa.nc_transpose(nl.load(tensor)), nl.ones((16, 4), nl.float32))
+
+    opcodes = [event.opcode for event in launch(kernel, [DATA]).trace]
+    assert opcodes == ["dma_copy", "nc_transpose", "memset", "tensor_copy", "nc_matmul"]
+
+
+@modes
+def test_a_column_is_a_tile_of_two_dimensions_when_it_is_indexed_again(plain):
+    def kernel(tensor):
+        column = nl.load(tensor)[:, 3]
+        return written(nl.copy(column[2:6, 0:1])), written(
+            nl.copy(column[nl.arange(8)[:, None], nl.arange(1)[None, :]])
+        )
+
+    some, all_of_it = launch(kernel, [DATA], plain=plain).outputs
+    assert_array_equal(some, DATA[2:6, 3:4])
+    assert_array_equal(all_of_it, DATA[:, 3:4])
+
+
+@modes
+def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
+    def kernel(tensor):
+        return written(cut_back(nl.load(tensor)))
+
+    assert_array_equal(launch(kernel, [DATA], plain=plain).outputs[0], DATA[:, 8:14])
+
+    def outside(tensor):
+        nl.copy(nl.load(tensor)[:, 8:24][:, 4:12])
+
+    with pytest.raises(OutOfBoundsError):
+        launch(outside, [DATA], plain=plain)
+
+
+@modes
+@pytest.mark.parametrize("value", [-1.0, 0.0])
+def test_a_value_outside_a_functions_range_is_a_doubt(value, plain):
+    def kernel():
+        return written(nl.log(nl.full((4, 4), value, nl.float32)))
+
+    with pytest.raises(KernelError, match="log got"):
+        launch(kernel, plain=plain)
+    with pytest.warns(RuleWarning, match="log got"):
+        (result,) = launch(kernel, plain=plain, strictness="relaxed").outputs
+    assert not np.isfinite(result).any()
+
+
+@modes
+def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
+    def kernel():
+        tensor = nl.ndarray((4, 4), nl.float32, buffer=nl.private_hbm)
+        return written(nl.load(tensor))
+
+    with pytest.raises(UnwrittenError):
+        launch(kernel, plain=plain)
+    with pytest.warns(RuleWarning, match="nothing had written|never"):
+        (result,) = launch(kernel, plain=plain, strictness="relaxed").outputs
+    assert np.isnan(result).all()
+
+
+def test_an_unknown_strictness():
+    with pytest.raises(KernelError, match="an unknown strictness") as caught:
+        launch(lambda: None, strictness="lax")
+    assert caught.value.limit == "documented, seen, relaxed"
+
+
+@modes
+def test_a_kernel_may_return_a_tile(plain):
+    def kernel(tensor):
+        return nl.copy(nl.load(tensor), dtype=nl.bfloat16)
+
+    with pytest.warns(RuleWarning, match="returned a tile that is on chip"):
+        (result,) = launch(kernel, [DATA], plain=plain).outputs
+    assert_array_equal(result, DATA.astype(ml_dtypes.bfloat16), strict=True)
+
+
+@modes
+def test_a_list_of_tuples_of_arrays_is_an_argument(plain):
+    def kernel(pairs):
+        return [written(nl.subtract(nl.load(a), nl.load(b))) for a, b in pairs]
+
+    pairs = [(DATA, DATA + 1), (DATA * 2, DATA)]
+    first, second = launch(kernel, [pairs], plain=plain).outputs
+    assert_array_equal(first, np.full_like(DATA, -1))
+    assert_array_equal(second, DATA)
+
+
+# -- what is placed by hand ------------------------------------------------------------------------
+
+
+@modes
+def test_direct_allocation_changes_no_value(plain):
+    def kernel(tensor):
+        blocks = nl.ndarray(
+            (4, nl.par_dim(8), 4),
+            nl.float32,
+            buffer=ncc.psum.mod_alloc(base_bank=1, num_bank_tiles=(2,)),
+        )
+        x = nl.load(tensor)
+        for i in range(4):
+            blocks[i] = nl.copy(x[:, nl.ds(4 * i, 4)])
+        return written(placed(x)), written(nl.copy(blocks[3]))
+
+    first, last = launch(kernel, [DATA], plain=plain).outputs
+    assert_array_equal(first, DATA)
+    assert_array_equal(last, DATA[:, 12:])
+
+
+def test_a_placed_tensor_has_its_address_in_the_trace():
+    def kernel(tensor):
+        return written(placed(nl.load(tensor)))
+
+    places = [one.address for one in launch(kernel, [DATA]).trace.allocations]
+    assert (0, 64) in places
+
+
+@pytest.mark.parametrize(
+    ("buffer", "text"),
+    [
+        (lambda: ncc.sbuf.mod_alloc(base_addr=208 * 1024), "placed outside sbuf"),
+        (lambda: ncc.sbuf.alloc(lambda *_: (16, 0)), "placed outside sbuf"),
+        (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
+        (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "gave 2 numbers"),
+        (lambda: ncc.sbuf.alloc(3), "got no function"),
+        (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)), "got 1 numbers of tiles"),
+    ],
+)
+def test_what_cannot_be_placed(buffer, text):
+    def kernel():
+        nl.ndarray((8, 16), nl.float32, buffer=buffer())
+
+    with pytest.raises(NkiError, match=text):
+        launch(kernel)
+
+
+def test_marks_and_directives_of_the_compiler_change_nothing():
+    with ncc.no_reorder(), ncc.allocation_scope():
+        pass
+    assert repr(ncc.multi_buffer(3)) == "ncc.multi_buffer(factor=3)"
+    function = ncc.force_auto_alloc(lambda: None)
+    assert callable(ncc.force_auto_alloc()(function))
+
+
+# -- decorators and modules ------------------------------------------------------------------------
+
+
+def add_one(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x) + 1.0)
+    return out
+
+
+@pytest.mark.parametrize(
+    "hint", ["kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"]
+)
+def test_undocumented_hints_of_jit(hint):
+    with pytest.warns(RuleWarning, match=hint):
+        kernel = nki.jit(**{hint: True})(add_one)
+    assert_array_equal(kernel(DATA), DATA + 1)
+    with strictness("documented"), pytest.raises(KernelError, match=hint):
+        nki.jit(add_one, **{hint: True})
+
+
+@pytest.mark.parametrize("mode", ["jax", "torchxla"])
+def test_a_frameworks_mode_runs_on_numpys_arrays(mode):
+    with pytest.warns(RuleWarning, match=mode):
+        kernel = nki.jit(add_one, mode=mode)
+    assert_array_equal(kernel(DATA), DATA + 1)
+
+
+@pytest.mark.parametrize(
+    ("decorate", "option"),
+    [
+        (nki.baremetal, "artifacts_dir"),
+        (nki.baremetal, "save_neff_name"),
+        (nki.profile, "working_directory"),
+        (nki.profile, "save_trace_name"),
+    ],
+)
+def test_files_that_only_a_device_writes_are_a_note(decorate, option):
+    kernel = decorate(**{option: "somewhere"})(add_one)
+    with pytest.warns(RuleWarning, match="files were asked for"):
+        result = kernel[2](DATA)
+    assert_array_equal(result, DATA + 1)
+    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
+        kernel(DATA)
+
+
+def test_the_modules_inside_the_documented_ones():
+    with embedded():
+        from neuronxcc.nki.isa.constants import engine, oob_mode
+        from neuronxcc.nki.language.constants import sbuf_min_align
+        from neuronxcc.nki.language.constants import tile_size as sizes
+    assert engine.vector is nisa.engine.vector
+    assert oob_mode is nisa.oob_mode
+    assert (sbuf_min_align, sizes.pmax) == (1, 128)
+
+
+def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():
+    with embedded():
+        with pytest.warns(RuleWarning, match="pmax was set"):
+            nl.tile_size.pmax = 64
+        assert nl.tile_size.pmax == 64
+        with pytest.raises(KernelError, match="width was set"):
+            nl.tile_size.width = 3
+    assert tile_size.pmax == 128

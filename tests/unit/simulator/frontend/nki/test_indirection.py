@@ -1,0 +1,232 @@
+"""`NkiTensor.indirect` on NeuronCore-v4, against NumPy's fancy indexing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import (
+    TRN2,
+    BufferError,
+    DtypeError,
+    KernelError,
+    NotModelledError,
+    OutOfBoundsError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.indirection import TAKES
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.instructions.record import INSTRUCTIONS
+from difftest.simulator.machine import TRN3
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised
+
+RANDOM = np.random.default_rng(0)
+DATA = RANDOM.integers(-50, 50, (16, 24)).astype(np.float32)
+OFFSETS = RANDOM.permutation(24)[:20]
+
+
+def snake(offsets, partitions=16, group=16):
+    """The index that holds these offsets: `index[i % group, i // group]` of each group."""
+    columns = -(-len(offsets) // group)
+    index = np.zeros((partitions, columns), np.uint16)
+    for i, offset in enumerate(offsets):
+        for first in range(0, partitions, group):
+            index[first + i % group, i // group] = offset
+    return index
+
+
+INDEX = snake(OFFSETS)
+
+
+def run(compute, *arrays, machine=TRN3):
+    return on_nki_tiles(compute, *arrays, machine=machine)
+
+
+def gathered(x, index, num_elem=20, shape=(16, 20)):
+    made = nl.ndarray(shape, x.dtype)
+    nisa.tensor_copy(made, x.indirect(index, num_elem))
+    return made
+
+
+def test_a_gather():
+    np.testing.assert_array_equal(run(gathered, DATA, INDEX), DATA[:, OFFSETS])
+
+
+def test_all_offsets_of_an_index_are_taken_if_none_are_counted():
+    index = snake(np.arange(16) % 7)
+    result = run(lambda x, i: gathered(x, i, None, (16, 16)), DATA, index)
+    np.testing.assert_array_equal(result, DATA[:, np.arange(16) % 7])
+
+
+def test_a_gather_from_several_free_dimensions_and_a_part_of_a_tensor():
+    def compute(x, index):
+        part = x.reshape((16, 2, 12))[:, :, 0:10]
+        with pytest.raises(ShapeError):
+            part.indirect(index, 20)  # its elements are not adjacent
+        return gathered(x.reshape((16, 2, 12)), index)
+
+    np.testing.assert_array_equal(run(compute, DATA, INDEX), DATA[:, OFFSETS])
+
+
+def test_a_scatter_leaves_the_rest_as_it_was():
+    def compute(x, index, values):
+        nisa.tensor_scalar(x.indirect(index, 20), values, nl.multiply, 2.0)
+        return x
+
+    values = RANDOM.integers(-9, 9, (16, 20)).astype(np.float32)
+    expected = DATA.copy()
+    expected[:, OFFSETS] = values * 2
+    np.testing.assert_array_equal(run(compute, DATA, INDEX, values), expected)
+
+
+def test_a_scatter_writes_what_nothing_had_written():
+    def compute(x, index):
+        made = nl.ndarray((16, 20), nl.float32)
+        nisa.tensor_copy(made.indirect(index, 20), x[:, 0:20])
+        return made
+
+    order = RANDOM.permutation(20)
+    expected = np.empty((16, 20), np.float32)
+    expected[:, order] = DATA[:, :20]
+    np.testing.assert_array_equal(run(compute, DATA, snake(order)), expected)
+    with pytest.raises(UnwrittenError):
+        run(compute, DATA, snake(np.zeros(20, int)))
+
+
+def test_a_scatter_where_a_predicate_holds():
+    def compute(x, index, mask):
+        predicate = nl.ndarray((16, 20), nl.uint8)
+        nisa.tensor_copy(predicate, mask)
+        nisa.tensor_copy_predicated(x.indirect(index, 20), 7.0, predicate)
+        return x
+
+    mask = RANDOM.integers(0, 2, (16, 20)).astype(np.float32)
+    expected = DATA.copy()
+    expected[:, OFFSETS] = np.where(mask, 7.0, expected[:, OFFSETS])
+    np.testing.assert_array_equal(run(compute, DATA, INDEX, mask), expected)
+
+
+def test_both_sides_at_once_and_the_first_operand_of_two():
+    def compute(x, index):
+        nisa.tensor_tensor(x.indirect(index, 16), x.indirect(index, 16), x[:, 0:16], nl.add)
+        return x
+
+    expected = DATA.copy()
+    expected[:, OFFSETS[:16]] += DATA[:, :16]
+    np.testing.assert_array_equal(run(compute, DATA, INDEX), expected)
+
+
+def test_a_reduction_and_an_activation():
+    def compute(x, index):
+        total, positive = nl.ndarray((16, 1), nl.float32), nl.ndarray((16, 20), nl.float32)
+        nisa.tensor_reduce(total, nl.add, x.indirect(index, 20), 1)
+        nisa.activation(positive, nl.relu, x.indirect(index, 20))
+        return total, positive
+
+    total, positive = run(compute, DATA, INDEX)
+    np.testing.assert_array_equal(total[:, 0], DATA[:, OFFSETS].sum(axis=1))
+    np.testing.assert_array_equal(positive, np.maximum(DATA[:, OFFSETS], 0))
+
+
+def test_narrow_floats_keep_their_values():
+    def compute(x, index):
+        narrow = nl.copy(x, dtype=nl.bfloat16)
+        return gathered(narrow, index)
+
+    result = run(compute, DATA, INDEX)
+    np.testing.assert_array_equal(result.astype(np.float32), DATA[:, OFFSETS])
+
+
+def test_the_tensor_engine_has_groups_of_32():
+    data = RANDOM.integers(-4, 4, (32, 24)).astype(np.float32)
+
+    def compute(x, index):
+        narrow = nl.copy(x, dtype=nl.bfloat16)
+        made = nl.ndarray((20, 24), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(made, narrow.indirect(index, 20), narrow)
+        return made
+
+    index = snake(OFFSETS, 32, 32)
+    np.testing.assert_array_equal(run(compute, data, index), data[:, OFFSETS].T @ data)
+
+
+def test_groups_of_the_same_offsets_and_of_others():
+    data = RANDOM.integers(-50, 50, (32, 24)).astype(np.float32)
+    index = snake(OFFSETS, 32)
+    result = run(lambda x, i: gathered(x, i, 20, (32, 20)), data, index)
+    np.testing.assert_array_equal(result, data[:, OFFSETS])
+    index[16] += 1
+    with pytest.raises(NotModelledError, match="other offsets in each group"):
+        run(lambda x, i: gathered(x, i, 20, (32, 20)), data, np.minimum(index, 23))
+
+
+def test_the_trace_names_the_tensor_and_the_index():
+    @jit
+    def kernel(a, offsets):
+        x, index = nl.load(a), nl.load(offsets)
+        nisa.tensor_copy(x.indirect(index, 4), x[:, 0:4])
+
+    events = launch(kernel, (DATA, INDEX), machine=TRN3).trace.events
+    loaded, held = (event.writes[0].allocation for event in events[:2])
+    copy = events[-1]
+    assert [(one.allocation, one.role, one.whole) for one in copy.writes] == [
+        (loaded, "dst", False)
+    ]
+    assert {(one.allocation.id, one.role) for one in copy.reads} == {
+        (loaded.id, "src"),
+        (held.id, "index"),
+    }
+    assert copy.writes[0].shape == (16, 24)
+
+
+def test_the_table_names_instructions_and_their_operands():
+    for name, roles in TAKES.items():
+        record = INSTRUCTIONS[name]
+        known = {role.name for role in (*record.operands, *record.destinations)}
+        assert set(roles) <= known, name
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "text"),
+    [
+        (lambda x, i: x.indirect(i.view(nl.int16)[:, 0:1], 17), ShapeError, "limit:    16"),
+        (lambda x, i: x.indirect(nl.copy(i, dtype=nl.float32)), DtypeError, "holds integers"),
+        (lambda x, i: x.indirect(i[0:8]), ShapeError, "the tensor's partitions"),
+        (lambda x, i: x.indirect(5), BufferError, "an index in SBUF"),
+        (lambda x, i: x[:, 0:10].indirect(i, 20), OutOfBoundsError, "offset"),
+        (lambda x, i: x.indirect(i, 0), ShapeError, "at least one"),
+        (lambda x, i: x.indirect(i, 20).reshape((16, 4, 5)), KernelError, "no further view"),
+        (lambda x, i: x.indirect(i, 20)[:, 0:4], KernelError, "no further view"),
+        (lambda x, i: nisa.memset(x.indirect(i, 20), 0), KernelError, "memset takes no indirect"),
+        (
+            lambda x, i: nisa.tensor_tensor(x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add),
+            KernelError,
+            "tensor_tensor takes no indirect view as data2",
+        ),
+    ],
+)
+def test_misuse_is_one_clear_error(use, kind, text):
+    assert text in raised(kind, lambda x, i: use(x, i) and x, DATA, INDEX, machine=TRN3)
+
+
+def test_index_and_tensor_begin_on_one_quadrant():
+    tall = np.zeros((48, 24), np.float32)
+    index = np.zeros((48, 1), np.uint16)
+    for first, fits in ((0, True), (16, False), (32, True)):
+
+        def compute(x, i, first=first):
+            rows = slice(first, first + 16)
+            return gathered(x[rows], i[rows], 16, (16, 16))
+
+        if fits:
+            run(compute, tall, index)
+        else:
+            assert "a multiple of 32" in raised(KernelError, compute, tall, index, machine=TRN3)
+
+
+def test_older_machines_have_no_indirection():
+    assert "NeuronCore-v4" in raised(KernelError, gathered, DATA, INDEX, machine=TRN2)
