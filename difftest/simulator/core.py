@@ -271,7 +271,7 @@ class Core:
             if address is not None:
                 self._check_alone(allocation, address[0])
             self.trace.allocations.append(allocation)
-            if self.shadow is not None and space is Space.SHARED_HBM:
+            if self.shadow is not None:
                 self.shadow.allow(dtype)
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)

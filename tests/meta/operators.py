@@ -379,6 +379,7 @@ class Operator:
             domain=self.domain,
             inputs=self.inputs,
             dtypes=self.dtypes,
+            exact=True,
         )
 
 

@@ -270,7 +270,7 @@ def representable(value: Float64, dtype: DType) -> bool:
 
 def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     """Numbers as a tensor of ``dtype`` holds them, their rounding counted as ``rounding``."""
-    if dtype in (x.dtype, FLOAT32) and x.dtype is not None:
+    if dtype in (x.dtype, FLOAT32) and x.dtype in ROUNDINGS:
         return x
     value, error = x.value, x.error
     if error is None:
@@ -282,12 +282,20 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     return Bounded(value, defined(value, error), dtype, x.sums, x.adds)
 
 
-def as_bounded(array: Array, dtype: DType) -> Bounded:
-    """What memory holds and no instruction has rounded; of wide integers as float32 takes them."""
+def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded:
+    """What memory holds and no instruction has rounded.
+
+    ``computed`` says that an engine takes it as float32, which rounds wide integers.
+    """
     if dtype in MX_NAMES.values():  # which are moved alone
         return Bounded(np.zeros(array.shape))
     value = array.astype(np.float64)
-    if dtype.kind in "iu" and dtype.itemsize == 4 and not representable(value, FLOAT32):
+    if (
+        computed
+        and dtype.kind in "iu"
+        and dtype.itemsize == 4
+        and not representable(value, FLOAT32)
+    ):
         return Bounded(value, np.abs(value) * UNIT, FLOAT32)
     # Of tfloat32 the host may give bits that the dtype has not, which only an engine rounds off.
     known = dtype in ROUNDINGS and dtype != TFLOAT32

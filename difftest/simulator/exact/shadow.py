@@ -185,7 +185,8 @@ class Shadow:
         if computes is None:
             self._pending = [lambda: self._unruled(call, (dst, *others), operands)]
             return
-        values = [self.take(op) if isinstance(op, Tile) else op for op in operands]
+        floats = is_float(dst.dtype)
+        values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
         if call.reads_dst:
             values.append(self.take(dst))
         made = computes(self, call, *values)
@@ -241,11 +242,15 @@ class Shadow:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def take(self, tile: Tile) -> Bounded:
-        """A tile's numbers as an engine reads them: the partition axis first."""
+    def take(self, tile: Tile, *, computed: bool = False) -> Bounded:
+        """A tile's numbers as an engine reads them: the partition axis first.
+
+        ``computed`` says that floats come of them, so that wide integers are rounded to float32.
+        """
         held = self.held(tile)
         if held is None:
-            return as_bounded(tile.engine_values(unwritten=True), tile.dtype)
+            values = tile.engine_values(unwritten=True)
+            return as_bounded(values, tile.dtype, computed=computed)
         if tile.storage.in_hbm or (tile.partition_axis == 0 and len(tile.shape) > 1):
             return held
         shape = tile.tile_shape()
@@ -276,7 +281,7 @@ class Shadow:
             sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
         if not error.any():  # type: ignore[union-attr]
             error = None
-        result = Bounded(value, error, tile.dtype if is_float(tile.dtype) else None, sums)
+        result = Bounded(value, error, tile.dtype, sums)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -390,6 +395,8 @@ class Shadow:
         """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
         if made.error is None or dtype not in (*INTEGERS, BOOL):
             return None
+        if made.dtype == dtype:
+            return made
         value, low, high = (_whole(end, dtype) for end in (made.value, *ends(made)))
         if dtype == BOOL:
             error = ((np.abs(made.value) <= made.error) & (made.error > 0)).astype(np.float64)
@@ -398,7 +405,7 @@ class Shadow:
         if not error.any():
             return None
         self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
-        return Bounded(value, error)
+        return Bounded(value, error, dtype)
 
     def sure(self, *numbers: Bounded) -> None:
         """Say so where numbers that name elements, or whose bits count, may be others."""

@@ -24,6 +24,7 @@ SHAPE = {"P": 64, "N": 96}
 
 def checked(kernel, reference, data=None, dtype="float32", **arguments):
     """The verdict of one case, and the runner."""
+    arguments.setdefault("exact", True)
     spec = KernelSpec(
         kernel=kernel,
         reference=reference,
@@ -184,6 +185,7 @@ def test_a_backend_without_an_exact_run():
         domain={name: (size,) for name, size in SHAPE.items()},
         inputs={"x": "P N"},
         reduction=2,
+        exact=True,
     )
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)

@@ -1,0 +1,187 @@
+"""The exact run of whole kernels: what it holds, where it has doubts, what it says was lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import NotModelledError, launch
+from difftest.simulator.exact.run import ExactSettings
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+
+X = np.random.default_rng(1).standard_normal((16, 24)).astype(np.float32)
+
+
+def made_of(compute, dtype=np.float32):
+    """A kernel that stores what ``compute`` makes of its tile."""
+
+    def kernel(x):
+        made = compute(nl.load(x))
+        out = nl.ndarray(made.shape, dtype, buffer=nl.shared_hbm)
+        nl.store(out, made)
+        return out
+
+    return kernel
+
+
+def exact_of(compute, x=X, dtype=np.float32, settings=True):
+    return launch(made_of(compute, dtype), [x], exact=settings).exact
+
+
+def test_casts_between_floats_are_exact():
+    run = exact_of(lambda tile: nl.copy(nl.copy(tile, dtype=nl.float16), dtype=nl.float32))
+    (output,) = run.outputs
+    assert np.array_equal(output.value, X)
+    assert output.error.max() > 0
+    (narrowing,) = run.narrowed
+    assert (narrowing.name, narrowing.dtype) == ("tensor_copy", np.float16)
+    assert "nl.float16" in narrowing.location.text
+
+
+def test_what_only_moves_has_no_values_of_its_own():
+    run = exact_of(lambda tile: nl.copy(tile))
+    (output,) = run.outputs
+    assert output.error is None
+    assert np.array_equal(output.value, X)
+
+
+def test_an_argument_that_is_written():
+    def kernel(x, out):
+        nl.store(out, nl.multiply(nl.load(x), 1 / 3))
+
+    from difftest.simulator.frontend.classic.typing import mutable_tensor
+
+    kernel.__annotations__ = {"out": mutable_tensor}
+    out = np.zeros_like(X)
+    run = launch(kernel, [X, out], exact=True).exact
+    (output,) = run.of([out]).outputs
+    assert np.array_equal(output.value, X.astype(np.float64) * (1 / 3))
+
+
+def test_a_part_that_is_written_leaves_the_rest():
+    def compute(tile):
+        made = nl.ndarray((16, 24), nl.float32, buffer=nl.sbuf)
+        made[:, 0:12] = nl.multiply(tile[:, 0:12], 1 / 3)
+        made[:, 12:24] = nl.copy(tile[:, 12:24])
+        return made
+
+    (output,) = exact_of(compute).outputs
+    assert (output.error[:, :12] > 0).all()
+    assert not output.error[:, 12:].any()
+    assert np.array_equal(output.value[:, 12:], X[:, 12:])
+
+
+def test_matmuls_accumulate():
+    def compute(tile):
+        total = nl.zeros((24, 24), nl.float32, buffer=nl.psum)
+        for _ in range(3):
+            total += nisa.nc_matmul(tile, tile)
+        return nl.copy(total)
+
+    (output,) = exact_of(compute).outputs
+    wide = X.astype(np.float64)
+    assert np.allclose(output.value, 3 * wide.T @ wide, rtol=1e-14)
+    assert 0 < output.error.max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("compute", "reason"),
+    [
+        (lambda tile: nisa.dropout(tile, 0.5), "random numbers"),
+        (
+            lambda tile: nl.multiply(tile, 1 / 3).view(nl.int32),
+            "the bits of rounded values are read as another dtype",
+        ),
+    ],
+)
+def test_where_it_has_no_meaning(compute, reason):
+    dtype = np.int32 if "bits" in reason else np.float32
+    run = exact_of(compute, dtype=dtype)
+    assert not run.has_meaning
+    assert {doubt.reason for doubt in run.doubts} == {reason}
+    assert {doubt.location.file for doubt in run.doubts} == {__file__}
+
+
+def test_bits_that_nothing_has_rounded_keep_their_meaning():
+    run = exact_of(lambda tile: tile.view(nl.int32), dtype=np.int32)
+    assert run.has_meaning
+    assert not run.doubts
+
+
+def test_a_conversion_to_integers_that_may_go_either_way():
+    """Thirds of 1.5 are a half, or nearly."""
+    halves = np.full((2, 2), 1.5, np.float32)
+
+    def compute(tile):
+        return nl.copy(nl.multiply(tile, 1 / 3), dtype=nl.int32)
+
+    run = exact_of(compute, halves, np.int32)
+    (doubt,) = run.doubts
+    assert doubt.reason == "a rounded value is converted to int32"
+    assert run.has_meaning
+    assert (run.outputs[0].error == 1).all()
+    assert not exact_of(compute, halves + 0.25, np.int32).doubts
+
+
+def test_a_comparison_that_may_go_either_way():
+    ones = np.ones((2, 2), np.float32)
+
+    def compute(tile):
+        return nl.greater(nl.multiply(nl.multiply(tile, 3.0), 1 / 3), 1.0, dtype=nl.float32)
+
+    (doubt,) = exact_of(compute, ones).doubts
+    assert doubt.reason == "a rounded value decides"
+    assert not exact_of(compute, ones + 1).doubts
+
+
+def test_random_data_let_long_sums_have_narrower_bounds():
+    long = np.random.default_rng(0).standard_normal((4, 8192)).astype(np.float32)
+
+    def compute(tile):
+        return nl.sum(tile, axis=1, keepdims=True)
+
+    worst, likely = (
+        exact_of(compute, long, settings=ExactSettings(random=random)).outputs[0].error.max()
+        for random in (False, True)
+    )
+    assert likely < worst / 5
+
+
+def test_the_first_sums_in_a_narrow_dtype_count_as_such():
+    narrow = X.astype(nl.bfloat16)
+
+    def added(times):
+        def compute(tile):
+            total = tile
+            for _ in range(times):
+                total = nl.add(total, tile, dtype=nl.bfloat16)
+            return total
+
+        return exact_of(compute, narrow, nl.bfloat16)
+
+    assert not added(4).narrowed
+    assert {one.name for one in added(8).narrowed} == {"a running sum"}
+    allowed = ExactSettings(dtypes=("bfloat16",))
+    kernel = made_of(lambda tile: nl.add(tile, nl.copy(tile)), nl.bfloat16)
+    assert not launch(kernel, [narrow], exact=allowed).exact.narrowed
+
+
+def test_the_instruction_that_loses_the_digits_comes_first():
+    def compute(tile):
+        return nl.subtract(nl.multiply(nl.add(tile, 1e6), 1 / 3), 1e6 / 3)
+
+    first, *_ = exact_of(compute, settings=ExactSettings(losses=True)).losses
+    assert first.name == "tensor_scalar"
+    assert first.happened > 1e-3
+    assert "nl.subtract" in first.location.text
+    assert not exact_of(compute).losses
+
+
+def test_it_is_none_of_the_plain_modes():
+    with pytest.raises(NotModelledError, match="an exact run in plain mode"):
+        launch(made_of(nl.copy), [X], plain=True, exact=True)
+
+
+def test_a_launch_without_it_has_none():
+    assert launch(made_of(nl.copy), [X]).exact is None
