@@ -51,16 +51,12 @@ def product(
     placement: tuple[Any, ...],
     mask: object,
     *,
-    double_row: bool = False,
+    perf_mode: str = "none",
 ) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    placement = (*placement, double_row)
+    placement = (*placement, perf_mode)
     chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
-<<<<<<< HEAD
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement, "none"), chosen=chosen)
-=======
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
->>>>>>> classic
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 

@@ -77,7 +77,7 @@ def _double_row(
     if mask is not None:
         raise not_modelled("nc_matmul's mask beside perf_mode", f"{mask!r:.60}")
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
-    result: Tensor = product(*tiles, placement, None, double_row=True)
+    result: Tensor = product(*tiles, placement, None, perf_mode="double_row")
     return result
 
 
