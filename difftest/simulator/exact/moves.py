@@ -36,10 +36,10 @@ def tensor_copy(run: Shadow, call: Call, src: Bounded) -> Bounded:
 @move("dma_copy")
 def dma_copy(run: Shadow, call: Call, dst: Tile, src: Tile, *, where: Any) -> Settle | None:
     """The numbers of ``src``, or their sum with those of ``dst``."""
-    if call["rmw"] is None and _is_plain(src, dst):
+    if call["dst_rmw_op"] is None and _is_plain(src, dst):
         return None
     made = run.stored(src).shaped(lambda array: array.reshape(dst.shape))
-    if call["rmw"] is not None:
+    if call["dst_rmw_op"] is not None:
         made = bounded.add(run.stored(dst), made)
     return lambda: run.put(dst, made, where)
 
@@ -53,7 +53,7 @@ def dma_transpose(
         return None
     shape = call["src"].shape
     axes = TRANSPOSE_AXES[len(shape)]
-    picked, inside = _source(run, src, skip=call["skip"])
+    picked, inside = _source(run, src, skip=call["oob_mode"] == "skip")
     made = picked.shaped(lambda array: array.reshape(shape).transpose(axes))
     there = inside.reshape(shape).transpose(axes)
     chosen = there if where is None else there & where
@@ -78,7 +78,7 @@ def dma_gather(
     """The numbers that indices name."""
     if _is_plain(src, dst):
         return None
-    picked, inside = _source(run, src, skip=call["skip"])
+    picked, inside = _source(run, src, skip=call["oob_mode"] == "skip")
     made = picked.shaped(lambda array: array.reshape(dst.shape))
     chosen = inside.reshape(dst.shape)
     if where is not None:
@@ -120,11 +120,11 @@ def dma_scatter(
     run: Shadow, call: Call, dst: IndirectTile, src: Tile | IndirectTile, *, where: Any
 ) -> Settle | None:
     """The numbers of ``src``, or their sum with what is there, where indices say."""
-    adds = call["rmw"] is not None
+    adds = call["dst_rmw_op"] is not None
     if not adds and _is_plain(src, dst):
         return None
-    arrays, inside = dst.resolve(skip=call["skip"])
-    source, there = _source(run, src, skip=call["skip"])
+    arrays, inside = dst.resolve(skip=call["oob_mode"] == "skip")
+    source, there = _source(run, src, skip=call["oob_mode"] == "skip")
     inside = inside & there.reshape(dst.shape)
     places = tuple(array[inside] for array in arrays)
     made = source.shaped(lambda array: array.reshape(dst.shape)[inside])
@@ -164,7 +164,7 @@ def tensor_copy_predicated(run: Shadow, call: Call, src: Any, predicate: Bounded
     shape = call.result.shape
     run.sure(predicate)
     values = predicate.value
-    chosen = (values == 0 if call["reverse"] else values != 0).reshape(shape)
+    chosen = (values == 0 if call["reverse_pred"] else values != 0).reshape(shape)
     made = run.operand(src)
     if made.value.ndim:
         made = made.shaped(lambda array: array.reshape(shape))

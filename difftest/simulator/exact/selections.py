@@ -28,7 +28,7 @@ def affine_select(
     run: Shadow, call: Call, on_true_tile: Bounded, pred: Any, on_false_value: Any
 ) -> Bounded:
     """One side or the other by index."""
-    chosen = call["compare"].compute(pred.array(), 0)
+    chosen = call["cmp_op"].compute(pred.array(), 0)
     if chosen.size == on_true_tile.value.size:
         chosen = chosen.reshape(on_true_tile.value.shape)
     return chosen_from(chosen, None, on_true_tile, number(on_false_value))
@@ -52,7 +52,7 @@ def range_select(
         if side.error is not None:
             unsure = side.error > 0 if unsure is None else unsure | (side.error > 0)
     made = chosen_from(chosen, unsure, on_true_tile, number(call["on_false_value"]))
-    command: Accumulate = call["command"]
+    command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE
     return made, registers(run, "vector", made, call["reduce_op"], command)
@@ -69,7 +69,7 @@ def select_reduce(
     other = column(run.operand(on_false), len(shape))
     made = chosen_from(truth.reshape(shape), None, on_true, other)
     made = made.shaped(lambda array: array.reshape(call.result.shape))
-    return made, registers(run, "vector", made, call["reduce_op"], call["command"])
+    return made, registers(run, "vector", made, call["reduce_op"], call["reduce_cmd"])
 
 
 @rule("where")

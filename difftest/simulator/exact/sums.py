@@ -116,7 +116,7 @@ def _difference(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bound
 @rule("tensor_reduce")
 def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
     """A reduction along free axes."""
-    made = reduced(run, call["op"], data, call["axes"], keepdims=False)
+    made = reduced(run, call["op"], data, call["axis"], keepdims=False)
     if made is None:
         return None
     made = made.shaped(lambda array: array.reshape(call.result.shape))
@@ -197,7 +197,7 @@ def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
 def activation(run: Shadow, call: Call, data: Bounded, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``op(data * scale + bias)``, and its sum in the registers."""
     made = function(run, call["op"], scaled(run, data, scale, bias))
-    return made, registers(run, "scalar", made, call["reduce_op"], call["command"])
+    return made, registers(run, "scalar", made, call["reduce_op"], call["reduce_cmd"])
 
 
 @rule("tensor_scalar_reduce")
@@ -212,10 +212,10 @@ def tensor_scalar_reduce(
         made = _difference(run, result, axes, keepdims=False)
         made = made.shaped(lambda array: array[:, None])
     else:
-        held = registers(run, "vector", result, op, call["command"], reduce_init)
+        held = registers(run, "vector", result, op, call["reduce_cmd"], reduce_init)
         assert held is not None
         made = held
-    return result, bounded.negative(made) if call["negate"] else made
+    return result, bounded.negative(made) if call["reduce_res_negate"] else made
 
 
 # -- matrix products -------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def nc_matmul(
         run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
         for side in (stationary, moving)
     )
-    if call["double_row"]:
+    if call["perf_mode"] == "double_row":
         left, right = (_double_rows(side) for side in (left, right))
     shape = dst.shape
     made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
@@ -372,7 +372,7 @@ def tensor_scalar_cumulative(
     lines = lines.shaped(lambda array: array.reshape(array.shape[0], -1))
     partitions, length = lines.value.shape
     name = call["op1"].name
-    held = held_before(run, "vector", partitions, name, call["command"], imm1)
+    held = held_before(run, "vector", partitions, name, call["reduce_cmd"], imm1)
     states = []
     for i in range(length):
         held = alu(run, call["op1"], lines.part((slice(None), slice(i, i + 1))), held)
@@ -388,7 +388,7 @@ def exponential(
     """``exp(src - max_value)``, and its sum in the registers."""
     top = column(run.operand(max_value), src.value.ndim)
     made = function(run, "exp", bounded.subtract(src, top))
-    summed = registers(run, "vector", made, ALU_OPS["add"], call["command"], reduce_init)
+    summed = registers(run, "vector", made, ALU_OPS["add"], call["reduce_cmd"], reduce_init)
     return made, summed
 
 
@@ -407,4 +407,4 @@ def activate2(
         made = chosen_from(made.value > 0, doubtful_truth(made), made, below)
     else:
         made = function(run, call["op"], made)
-    return made, registers(run, "scalar", made, call["reduce_op"], call["command"])
+    return made, registers(run, "scalar", made, call["reduce_op"], call["reduce_cmd"])
