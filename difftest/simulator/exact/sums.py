@@ -264,7 +264,7 @@ def nc_matmul(
         run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
         for side in (stationary, moving)
     )
-    if call["double_row"]:
+    if call["perf_mode"] == "double_row":
         left, right = (_double_rows(side) for side in (left, right))
     shape = dst.shape
     made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))

@@ -54,13 +54,9 @@ def product(
     double_row: bool = False,
 ) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    placement = (*placement, double_row)
+    placement = (*placement, "double_row" if double_row else "none")
     chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
-<<<<<<< HEAD
-    tile = issue(nc_matmul, (stationary, moving), (False, *placement, "none"), chosen=chosen)
-=======
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
->>>>>>> classic
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import as_dtype, name_of
-<<<<<<< HEAD
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.axes import ascending, not_last
-=======
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_flag, no_extras
->>>>>>> classic
+from difftest.simulator.frontend.axes import ascending, not_last
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
@@ -46,11 +41,7 @@ def reduce(
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
-<<<<<<< HEAD
-    options = (ALU_OPS[operator], axes, False, bool(keepdims))
-=======
-    options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"), True)
->>>>>>> classic
+    options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"))
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
 
 
@@ -113,17 +104,12 @@ def tensor_reduce(
     result: Tensor = issue(
         instructions.tensor_reduce,
         (data,),
-<<<<<<< HEAD
-        (alu_op(op, "tensor_reduce"), axes, bool(negate), bool(keepdims)),
-=======
         (
             alu_op(op, "tensor_reduce"),
             axes,
             as_flag(negate, "negate"),
             as_flag(keepdims, "keepdims"),
-            reorders,
         ),
->>>>>>> classic
         dtype=dtype,
         mask=mask,
     )

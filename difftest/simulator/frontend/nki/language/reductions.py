@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
-<<<<<<< HEAD
-from difftest.simulator.frontend.axes import last_axes
-=======
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag
->>>>>>> classic
+from difftest.simulator.frontend.axes import last_axes
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
 from difftest.simulator.instructions import elementwise as vector_engine
@@ -27,17 +24,12 @@ from difftest.simulator.instructions.operands import need_number, need_tile
 def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
     """The reduction of ``x`` by an operator along its last axes."""
     tile = need_tile(x, "x", f"nl.{name}")
-<<<<<<< HEAD
-    options = (ALU_OPS[op], last_axes(axis, tile, f"nl.{name}"), False, bool(keepdims))
-=======
     options = (
         ALU_OPS[op],
-        ascending(axis, tile, f"nl.{name}"),
+        last_axes(axis, tile, f"nl.{name}"),
         False,
         as_flag(keepdims, "keepdims"),
-        False,
     )
->>>>>>> classic
     wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
     return gate.issue(instructions.tensor_reduce, (tile,), options, dtype=wanted)
 
