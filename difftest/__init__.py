@@ -14,46 +14,73 @@ if TYPE_CHECKING:
     from difftest.harness.decorator import kernel_test
     from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
     from difftest.harness.runner import BoundCase, DifferentialFailure
-    from difftest.harness.spec import KernelSpec, Rejection, SpecError
-    from difftest.harness.strategies import cases, multiples, sizes
+    from difftest.harness.spec import Input, KernelSpec, Rejection, SpecError
+    from difftest.harness.strategies import cases, multiples, seeded, sizes
+    from difftest.harness.structured import (
+        Bernoulli,
+        Given,
+        Indices,
+        OneHot,
+        Permutation,
+        Sorted,
+        Uniform,
+    )
 
 _HOMES = {
+    "Bernoulli": "structured",
     "BoundCase": "runner",
     "Case": "case",
     "DifferentialFailure": "runner",
     "Fill": "recipes",
+    "Given": "structured",
+    "Indices": "structured",
+    "Input": "spec",
     "Integers": "recipes",
     "Iota": "recipes",
     "KernelSpec": "spec",
+    "OneHot": "structured",
     "Ones": "recipes",
+    "Permutation": "structured",
     "Random": "recipes",
     "Recipe": "recipes",
     "Rejection": "spec",
+    "Sorted": "structured",
     "SpecError": "spec",
+    "Uniform": "structured",
     "Zeros": "recipes",
     "cases": "strategies",
     "kernel_test": "decorator",
     "multiples": "strategies",
+    "seeded": "strategies",
     "sizes": "strategies",
 }
 
 __all__ = [
+    "Bernoulli",
     "BoundCase",
     "Case",
     "DifferentialFailure",
     "Fill",
+    "Given",
+    "Indices",
+    "Input",
     "Integers",
     "Iota",
     "KernelSpec",
+    "OneHot",
     "Ones",
+    "Permutation",
     "Random",
     "Recipe",
     "Rejection",
+    "Sorted",
     "SpecError",
+    "Uniform",
     "Zeros",
     "cases",
     "kernel_test",
     "multiples",
+    "seeded",
     "sizes",
 ]
 

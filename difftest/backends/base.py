@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from difftest.harness.rounding import is_float
 
 if TYPE_CHECKING:
+    from difftest.simulator.exact.run import ExactRun, ExactSettings
     from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
@@ -38,6 +39,8 @@ class KernelCall:
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
+    exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
+        simulator has one.
     """
 
     kernel: Callable[..., Any]
@@ -46,6 +49,7 @@ class KernelCall:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
     record: bool = False
+    exact: ExactSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,13 @@ class Ran:
     unwritten : for each output None, or a mask that is True where it was never written; empty if
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
+    exact : the exact run of the same call, with the same outputs; None as for the trace.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Mask | None, ...] = ()
     trace: Trace | None = None
+    exact: ExactRun | None = None
 
 
 @dataclass(frozen=True)

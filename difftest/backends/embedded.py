@@ -46,6 +46,7 @@ class EmbeddedSimulator:
                 grid=call.grid,
                 record=call.record,
                 plain=self.plain,
+                exact=False if self.plain else call.exact or False,
                 level=self.level,
             )
         except NotModelledError as error:
@@ -60,9 +61,12 @@ class EmbeddedSimulator:
                 return Rejected(error)
             return Crashed(error, in_backend)
         trace = result.trace if call.record and not self.plain else None
+        exact = result.exact
         if call.outputs:
-            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace)
-        return Ran(result.outputs, result.unwritten, trace)
+            if exact is not None:
+                exact = exact.of(call.outputs)
+            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace, exact)
+        return Ran(result.outputs, result.unwritten, trace, exact)
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:

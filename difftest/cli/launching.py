@@ -81,8 +81,10 @@ def arguments_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str,
         case = case_from_json(text, spec)
     except CaseError as error:
         raise click.BadParameter(str(error)) from None
-    dtype = as_dtype(spec.output_dtype or case.dtype)
-    outputs = [np.zeros(spec.shape(name, case.values), dtype) for name in spec.outputs]
+    outputs = [
+        np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
+        for index, name in enumerate(spec.outputs)
+    ]
     return [*spec.inputs_of(case), *outputs], dict(spec.parameters_of(case.values))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from difftest.harness.recipes import Recipe
@@ -16,24 +16,36 @@ from difftest.harness.recipes import Recipe
 
 @dataclass(frozen=True)
 class Case:
-    """Values for the names of a spec's domain, a dtype, and a recipe for each input."""
+    """Values for the names of a spec's domain, a dtype, and a recipe for each input.
+
+    ``dtypes`` has those inputs whose dtype is not the case's.
+    """
 
     values: Mapping[str, Any]
     dtype: str
     data: Mapping[str, Recipe]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def dtype_of(self, name: str) -> str:
+        """The dtype of an input."""
+        return self.dtypes.get(name, self.dtype)
+
+    def __repr__(self) -> str:
+        dtypes = f", dtypes={dict(self.dtypes)!r}" if self.dtypes else ""
+        return f"Case(values={self.values!r}, dtype={self.dtype!r}, data={self.data!r}{dtypes})"
 
     def label(self) -> str:
         """A test id: values and dtype."""
         parts = [f"{name}={value}" for name, value in self.values.items()]
-        return "-".join([*parts, self.dtype])
+        return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
         """One line, for ``pytest --case``."""
-        return json.dumps(
-            {
-                "values": dict(self.values),
-                "dtype": self.dtype,
-                "data": {name: recipe.to_json() for name, recipe in self.data.items()},
-            },
-            separators=(",", ":"),
-        )
+        document: dict[str, Any] = {
+            "values": dict(self.values),
+            "dtype": self.dtype,
+            "data": {name: recipe.to_json() for name, recipe in self.data.items()},
+        }
+        if self.dtypes:
+            document["dtypes"] = dict(self.dtypes)
+        return json.dumps(document, separators=(",", ":"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import is_float, ulp
+from difftest.harness.rounding import is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
 
@@ -45,6 +45,56 @@ class Expected:
         """Whether only equality will do."""
         return self.tolerance.reduction == 0
 
+    @property
+    def question(self) -> str:
+        """Which of two questions is asked; of this bound both at once."""
+        return ""
+
+    def interval(self) -> tuple[Array, Array]:
+        """The smallest and the largest correct value of each element, in ``dtype``."""
+        return self.tolerance.interval(self.value, self.magnitude, self.dtype)
+
+    def inconclusive(self, elements: int) -> str:
+        """Why nothing can be told, or nothing."""
+        gamma = self.tolerance.gamma(elements)
+        if gamma < 1:
+            return ""
+        return (
+            f"the error bound is {gamma:.2g} of the magnitude: {self.tolerance.reduction} "
+            f"roundings into {self.tolerance.accumulation} may leave no digit right"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """One output that must lie between two bounds, rounded into its dtype.
+
+    Attributes
+    ----------
+    value, low, high : float64, of the output's shape.
+    dtype : of the output.
+    question : which of the two is asked, see :mod:`difftest.harness.questions`; empty for both.
+    exact : whether only equality will do.
+    """
+
+    value: NDArray[np.float64]
+    dtype: np.dtype[Any]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    question: str
+    exact: bool = False
+
+    def interval(self) -> tuple[Array, Array]:
+        """The smallest and the largest correct value of each element, in ``dtype``."""
+        return round_once(self.low, self.dtype), round_once(self.high, self.dtype)
+
+    def inconclusive(self, elements: int) -> str:
+        """Why nothing can be told, or nothing."""
+        return ""
+
+
+Verdicts = Sequence[Match | Mismatch | Inconclusive | None]
+
 
 def compare(
     expected: Sequence[Expected],
@@ -71,10 +121,9 @@ def compare(
         compare_output(index, *row)
         for index, row in enumerate(zip(expected, outputs, masks, strict=True))
     ]
-    for kind in (Mismatch, Inconclusive):
-        for verdict in verdicts:
-            if isinstance(verdict, kind):
-                return verdict
+    wrong = first_of(verdicts)
+    if wrong is not None:
+        return wrong
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
     if not sum(match.elements for match in matches):
         return Mismatch(
@@ -86,23 +135,54 @@ def compare(
     )
 
 
+def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
+    """The first mismatch, or else the first that tells nothing; None if all match."""
+    for kind in (Mismatch, Inconclusive):
+        for verdict in verdicts:
+            if isinstance(verdict, kind):
+                return verdict
+    return None
+
+
 def compare_output(
     index: int, expected: Expected, got: Array, unwritten: Mask | None
 ) -> Match | Mismatch | Inconclusive:
     """The verdict on output ``index``."""
-    if got.shape != expected.value.shape:
+    wrong = check_form(index, expected.value, expected.dtype, got)
+    return check_values(index, expected, got, unwritten) if wrong is None else wrong
+
+
+def check_form(
+    index: int,
+    value: Array,
+    dtype: np.dtype[Any],
+    got: Array,
+    unwritten: Mask | None = None,
+) -> Mismatch | None:
+    """What is wrong with an output whatever its values are, if anything."""
+    if got.shape != value.shape:
         return Mismatch(
             kind="shape",
             output=index,
-            message=f"the kernel's shape is {got.shape}, the reference's {expected.value.shape}",
+            message=f"the kernel's shape is {got.shape}, the reference's {value.shape}",
         )
-    if got.dtype != expected.dtype:
+    if got.dtype != dtype:
         return Mismatch(
             kind="dtype",
             output=index,
-            message=f"the kernel's dtype is {got.dtype}, expected is {expected.dtype}",
+            message=f"the kernel's dtype is {got.dtype}, expected is {dtype}",
         )
-    low, high = expected.tolerance.interval(expected.value, expected.magnitude, expected.dtype)
+    if unwritten is not None and unwritten.any():
+        wanted = Within(value=value, dtype=dtype, low=value, high=value, question="")
+        return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got, wanted.interval())
+    return None
+
+
+def check_values(
+    index: int, expected: Expected | Within, got: Array, unwritten: Mask | None
+) -> Match | Mismatch | Inconclusive:
+    """The verdict on the values of output ``index``, which has the expected form."""
+    low, high = expected.interval()
     bounds = low.astype(np.float64), high.astype(np.float64)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
         values = got.astype(np.float64)
@@ -110,12 +190,9 @@ def compare_output(
         if wrong.any():
             every = wrong | _outside(values, bounds)
             return _mismatch(index, kind, wrong, every, expected, got, (low, high))
-    gamma = expected.tolerance.gamma(got.size)
-    if gamma >= 1:
-        return Inconclusive(
-            f"the error bound is {gamma:.2g} of the magnitude: {expected.tolerance.reduction} "
-            f"roundings into {expected.tolerance.accumulation} may leave no digit right"
-        )
+    reason = expected.inconclusive(got.size)
+    if reason:
+        return Inconclusive(reason)
     return Match(elements=got.size, exact=expected.exact)
 
 
@@ -146,7 +223,19 @@ def _outside(
     return outside
 
 
-_MESSAGES = {
+_MESSAGES: dict[str | tuple[str, str], str] = {
+    ("algorithm", "nan"): "without rounding too, NaN stands where the reference has a number, or "
+    "the other way round",
+    ("algorithm", "infinity"): "without rounding too, an infinity stands where the reference has "
+    "none, or the other way round",
+    ("algorithm", "value"): "the algorithm differs: without rounding too, the kernel computes "
+    "other values than its reference",
+    ("arithmetic", "nan"): "the arithmetic fails: the algorithm is correct, but NaN stands where "
+    "it has a number, or the other way round",
+    ("arithmetic", "infinity"): "the arithmetic overflows: the algorithm is correct, but an "
+    "infinity stands where it has none, or the other way round",
+    ("arithmetic", "value"): "the arithmetic is too coarse: the algorithm is correct, but rounding "
+    "changed values by more than the kernel's dtypes explain",
     "unwritten": "the kernel never wrote some elements",
     "nan": "NaN stands where the reference has a number, or the other way round",
     "infinity": "an infinity stands where the reference has none, or the other way round",
@@ -159,12 +248,12 @@ def _mismatch(
     kind: str,
     wrong: Mask,
     every: Mask,
-    expected: Expected,
+    expected: Expected | Within,
     got: Array,
     interval: tuple[Array, Array],
 ) -> Mismatch:
-    message = _MESSAGES[kind]
-    if kind == "value" and expected.exact:
+    message = _MESSAGES.get((expected.question, kind)) or _MESSAGES[kind]
+    if kind == "value" and expected.exact and not expected.question:
         message = "values differ, and nothing here rounds: each must be equal"
     return Mismatch(
         kind=kind,
@@ -175,11 +264,12 @@ def _mismatch(
         first=_first(kind, wrong, expected, got, interval),
         box=_bounding_box(every),
         shape=got.shape,
+        question=expected.question,
     )
 
 
 def _first(
-    kind: str, wrong: Mask, expected: Expected, got: Array, interval: tuple[Array, Array]
+    kind: str, wrong: Mask, expected: Expected | Within, got: Array, interval: tuple[Array, Array]
 ) -> WrongElement:
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     value = expected.value[index]

@@ -12,7 +12,7 @@ import hypothesis
 
 from difftest.harness.case import Case
 from difftest.harness.runner import BoundCase, Runner
-from difftest.harness.spec import KernelSpec, Rejection, Source, SpecError, Value
+from difftest.harness.spec import Input, KernelSpec, Rejection, Source, SpecError, Value
 from difftest.harness.strategies import cases
 
 TestFunction = Callable[..., None]
@@ -44,14 +44,15 @@ def kernel_test(
     kernel: Callable[..., Any],
     reference: Callable[..., Any],
     domain: Mapping[str, Source],
-    inputs: Mapping[str, str],
+    inputs: Mapping[str, str | Input],
     outputs: Mapping[str, str] | None = None,
     parameters: Sequence[str] = (),
     dtypes: Sequence[str] = ("float32",),
-    output_dtype: str | None = None,
+    output_dtype: str | tuple[str | None, ...] | None = None,
     rejects: Sequence[Rejection] = (),
     examples: Sequence[Case | Mapping[str, Value]] = (),
-    reduction: int | str | Callable[..., int] = 1,
+    exact: bool = True,
+    reduction: int | str | Callable[..., int] | None = None,
     accumulation: str = "float32",
     magnitude: Callable[..., Any] | None = None,
     exact_integers: bool = True,
@@ -79,6 +80,7 @@ def kernel_test(
         output_dtype=output_dtype,
         rejects=tuple(rejects),
         examples=tuple(examples),
+        exact=exact,
         reduction=reduction,
         accumulation=accumulation,
         magnitude=magnitude,

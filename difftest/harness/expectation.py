@@ -29,9 +29,21 @@ def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Exp
     """
     arrays = dict(zip(spec.inputs, inputs, strict=True))
     values = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
+    return bounded(spec, case, inputs, values)
+
+
+def bounded(
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
+) -> tuple[Expected, ...]:
+    """The reference's values with the bound that follows from the spec alone.
+
+    Raises
+    ------
+    ReferenceDefect : the reference, or ``magnitude``, is wrong on absolute values.
+    SpecError : ``magnitude`` does not fit the reference's outputs.
+    """
     magnitudes = _magnitudes(spec, case, inputs, values)
     accumulation = np.dtype(spec.accumulation)
-    dtype = np.dtype(spec.output_dtype or case.dtype)
     exact = spec.exact_integers and all(
         is_exact_in(accumulation, magnitude, value, *inputs)
         for value, magnitude in zip(values, magnitudes, strict=True)
@@ -42,8 +54,13 @@ def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Exp
         random=all(recipe.is_random for recipe in case.data.values()),
     )
     return tuple(
-        Expected(value=value, dtype=dtype, magnitude=magnitude, tolerance=tolerance)
-        for value, magnitude in zip(values, magnitudes, strict=True)
+        Expected(
+            value=value,
+            dtype=spec.output_dtype_of(case, index),
+            magnitude=magnitude,
+            tolerance=tolerance,
+        )
+        for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
     )
 
 

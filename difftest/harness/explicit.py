@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hypothesis import find, settings
 
 from difftest.harness.case import Case
-from difftest.harness.recipes import Random, RecipeError, recipe_from_json
+from difftest.harness.recipes import Random, Recipe, RecipeError, recipe_from_json
 from difftest.harness.spec import KernelSpec
+from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
+_OWN_DTYPES = "dtypes"
+"""A field more, where inputs have dtypes of their own."""
 
 
 class CaseError(ValueError):
@@ -29,18 +35,27 @@ def case_from_json(text: str, spec: KernelSpec) -> Case:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise CaseError(f"received {text!r}, which is not JSON: {error}") from None
-    if not isinstance(document, dict) or set(document) != set(_FIELDS):
-        raise CaseError(f"received {text}; accepted: an object of {', '.join(_FIELDS)}")
+    own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
+    fields = (*_FIELDS, _OWN_DTYPES) if own else _FIELDS
+    if not isinstance(document, dict) or set(document) != set(fields):
+        raise CaseError(f"received {text}; accepted: an object of {', '.join(fields)}")
     values, dtype, data = (document[name] for name in _FIELDS)
     _check_keys("values", values, tuple(spec.domain))
     _check_keys("data", data, tuple(spec.inputs))
     if dtype not in spec.dtypes:
         raise CaseError(f"dtype: received {dtype!r}; accepted: {', '.join(spec.dtypes)}")
+    dtypes = document.get(_OWN_DTYPES, {})
+    _check_keys(_OWN_DTYPES, dtypes, tuple(own))
+    for name, accepted in own.items():
+        if dtypes[name] not in accepted:
+            raise CaseError(
+                f"dtypes.{name}: received {dtypes[name]!r}; accepted: {', '.join(accepted)}"
+            )
     try:
         recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
     except RecipeError as error:
         raise CaseError(f"data: {error}") from None
-    return Case({name: values[name] for name in spec.domain}, dtype, recipes)
+    return Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
 
 
 def _check_keys(field: str, received: object, accepted: tuple[str, ...]) -> None:
@@ -56,5 +71,17 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
             yield example
             continue
         for dtype in spec.dtypes:
-            data = {name: Random(seed=index) for index, name in enumerate(spec.inputs)}
-            yield Case({name: example[name] for name in spec.domain}, dtype, data)
+            yield plain_case(spec, {name: example[name] for name in spec.domain}, dtype)
+
+
+def plain_case(spec: KernelSpec, values: Mapping[str, Any], dtype: str) -> Case:
+    """A case of these values: random data, or the simplest of an input's own."""
+    dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
+    data: dict[str, Recipe] = {}
+    for seed, name in enumerate(spec.inputs):
+        if spec.input(name).data is None:
+            data[name] = Random(seed)
+        else:
+            strategy = data_of(spec, name, values, dtypes.get(name, dtype))
+            data[name] = find(strategy, lambda recipe: True, settings=settings(database=None))
+    return Case(values, dtype, data, dtypes)

@@ -152,9 +152,10 @@ class Random(Recipe):
         return values
 
 
-RECIPES: Mapping[str, type[Recipe]] = {
+RECIPES: dict[str, type[Recipe]] = {
     recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random)
 }
+"""By kind; :mod:`difftest.harness.structured` adds its own."""
 
 
 def _json_number(value: float) -> float | str:
@@ -218,4 +219,17 @@ def recipe_from_json(document: object) -> Recipe:
         )
     if recipe is Fill:
         return _fill_from_json(fields)
-    return recipe(**{name: _integer(f"{kind}.{name}", fields[name]) for name in fields})
+    return recipe(
+        **{name: _field(f"{kind}.{name}", accepted[name].type, fields[name]) for name in fields}
+    )
+
+
+def _field(argument: str, annotation: Any, value: object) -> Any:
+    """A field's value from JSON, as its annotation has it."""
+    if annotation == "int":
+        return _integer(argument, value)
+    if annotation == "float":
+        return _number(argument, value)
+    if not isinstance(value, list):
+        raise RecipeError(f"{argument}: received {value!r}; accepted: a list of numbers")
+    return tuple(_number(argument, item) for item in value)

@@ -79,6 +79,21 @@ def call_reference(
     ReferenceRefusal : a check of the reference's own refuses the case.
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     """
+    return as_float64(outputs_of_reference(function, inputs, parameters, role))
+
+
+def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
+    """Outputs of a reference in the precision in which they are compared."""
+    return tuple(array.astype(np.float64) for array in outputs)
+
+
+def outputs_of_reference(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Array],
+    parameters: Mapping[str, Any],
+    role: str = "reference",
+) -> tuple[Array, ...]:
+    """As :func:`call_reference`, in the dtypes in which the reference returns its outputs."""
     who = f"the {role} {name_of(function)}"
     given = {**inputs, **parameters}
     received = {name: _private(value, writeable=False) for name, value in given.items()}
@@ -183,12 +198,12 @@ def _wrote(who: str, names: tuple[str, ...], received: str, where: str) -> Refer
     )
 
 
-def _outputs(returned: object, who: str) -> tuple[Float64, ...]:
+def _outputs(returned: object, who: str) -> tuple[Array, ...]:
     several = returned if isinstance(returned, tuple) else (returned,)
-    return tuple(_float64(one, who) for one in several)
+    return tuple(_numbers(one, who) for one in several)
 
 
-def _float64(returned: object, who: str) -> Float64:
+def _numbers(returned: object, who: str) -> Array:
     try:
         array = np.asarray(returned)
     except ValueError:  # rows of several lengths
@@ -201,7 +216,7 @@ def _float64(returned: object, who: str) -> Float64:
             received=f"an array of {array.dtype}" if known else type(returned).__name__,
             remedy="return what the kernel's outputs should be, best in float64",
         )
-    return array.astype(np.float64)
+    return array
 
 
 def _text(error: Exception) -> str:

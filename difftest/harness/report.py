@@ -22,6 +22,8 @@ from difftest.harness.verdict import (
 )
 
 _LABEL = 13
+_FEW_LINES = 2
+"""How much a report says of rounding errors, unless it is asked for all."""
 _ONE_SIDED = {
     ("kernel", "refused"): "the kernel refuses what its reference accepts",
     ("reference", "refused"): "the reference refuses what the kernel accepts",
@@ -45,9 +47,17 @@ class Reproduction:
 
 
 def failure_text(
-    spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict], again: Reproduction | None
+    spec: KernelSpec,
+    case: Case,
+    verdicts: Mapping[str, Verdict],
+    again: Reproduction | None,
+    *,
+    verbose: bool = False,
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
+
+    ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
+    most.
 
     >>> from difftest.harness.compare import compare
     >>> from difftest.harness.expectation import expect
@@ -76,7 +86,7 @@ def failure_text(
     """
     rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
-        rows += _verdict_rows(backend, verdict)
+        rows += _verdict_rows(backend, verdict, verbose)
     if again is not None:
         rows.append(("run again", again.command(case)))
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
@@ -130,16 +140,16 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
 
 def _row(row: tuple[str, str]) -> str:
     label, text = row
-    return textwrap.indent(f"{label + ':':<{_LABEL}}{text}", "  ")
+    return textwrap.indent(f"{label and label + ':':<{_LABEL}}{text}", "  ")
 
 
-def _verdict_rows(backend: str, verdict: Verdict) -> list[tuple[str, str]]:
+def _verdict_rows(backend: str, verdict: Verdict, verbose: bool) -> list[tuple[str, str]]:
     match verdict:
         case Match(elements, exact):
             how = "bit for bit" if exact else "within rounding"
             return [(backend, f"agrees on {elements} elements, {how}")]
         case Mismatch():
-            return [(backend, verdict.message), *_mismatch_rows(verdict)]
+            return [(backend, verdict.message), *_mismatch_rows(verdict, verbose)]
         case OneSided(failed, error, how):
             return [(backend, f"{_ONE_SIDED[failed, how]}: {_describe(error)}")]
         case BothRejected(_, error):
@@ -148,14 +158,16 @@ def _verdict_rows(backend: str, verdict: Verdict) -> list[tuple[str, str]]:
             return [(backend, f"inconclusive: {reason}")]
 
 
-def _mismatch_rows(mismatch: Mismatch) -> list[tuple[str, str]]:
+def _mismatch_rows(mismatch: Mismatch, verbose: bool) -> list[tuple[str, str]]:
     first = mismatch.first
     if first is None:
         return []
     at = f"output {mismatch.output} at {list(first.index)}"
+    how = mismatch.how if verbose else mismatch.how[:_FEW_LINES]
     return [
         ("first wrong", f"{at}: got {first.got}, expected {first.expected}, error {first.error}"),
         ("allowed", first.allowed),
+        *[("because" if line is how[0] else "", line) for line in how],
         ("wrong", f"{mismatch.wrong} of {mismatch.elements} elements, {describe_box(mismatch)}"),
     ]
 

@@ -24,12 +24,23 @@ from difftest.backends.base import (
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.expectation import expect
-from difftest.harness.recipes import Random
+from difftest.harness.explanation import doubts_of, explained
+from difftest.harness.explicit import plain_case
+from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
-from difftest.harness.verdict import BothRejected, Inconclusive, OneSided, Verdict, is_failure
+from difftest.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+    Verdict,
+    is_failure,
+)
+from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
@@ -47,16 +58,23 @@ class DifferentialFailure(AssertionError):
     """
 
     def __init__(
-        self, spec: KernelSpec, case: Case, verdicts: dict[str, Verdict], again: Reproduction | None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        verdicts: dict[str, Verdict],
+        again: Reproduction | None,
+        *,
+        verbose: bool = False,
     ) -> None:
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
         self._again = again
+        self._verbose = verbose
         super().__init__()
 
     def __str__(self) -> str:
-        return failure_text(self.spec, self.case, self.verdicts, self._again)
+        return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
 
 
 class BrokenReferenceError(AssertionError):
@@ -101,6 +119,7 @@ class Runner:
     record : whether to ask the backends for traces.
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
+    verbose : whether a failure's report says all that is known of its rounding errors.
     """
 
     backends: tuple[Backend, ...]
@@ -108,6 +127,7 @@ class Runner:
     again: Reproduction | None = None
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
+    verbose: bool = False
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -131,21 +151,43 @@ class Runner:
         """
         __tracebackhide__ = True
         inputs = spec.inputs_of(case)
-        expected = expected_of(spec, case, inputs, self.again)
-        verdicts = {}
+        reference = self._reference(spec, case, inputs)
+        settings = exact_settings(spec, case)
+        verdicts: dict[str, Verdict] = {}
         self.traces = {}
         for backend in self.backends:
-            call = replace(make_call(spec, case, inputs), record=self.record)
+            call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
             outcome = backend.run(call)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
-            verdict = judge(expected, outcome)
+            if isinstance(outcome, Ran) and outcome.exact is not None:
+                self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
+            try:
+                verdict = verdict_on(reference, outcome)
+            except ReferenceDefect as defect:
+                raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
             self.tally.count(spec.name, backend.name, verdict)
+            if isinstance(verdict, Mismatch) and settings is not None:
+                verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
             cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
-            raise DifferentialFailure(spec, case, verdicts, self.again) from cause
+            raise DifferentialFailure(
+                spec, case, verdicts, self.again, verbose=self.verbose
+            ) from cause
         return verdicts
+
+    def _reference(
+        self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
+    ) -> Reference | Exception:
+        """What the reference says, or the error with which it refuses the case."""
+        __tracebackhide__ = True
+        try:
+            return reference_of(spec, case, inputs)
+        except ReferenceRefusal as refusal:
+            return refusal.error
+        except ReferenceDefect as defect:
+            raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says.
@@ -154,11 +196,7 @@ class Runner:
         ------
         NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
         """
-        case = Case(
-            rejection.values,
-            rejection.dtype or spec.dtypes[0],
-            {name: Random(seed) for seed, name in enumerate(spec.inputs)},
-        )
+        case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = backend.run(call)
@@ -175,14 +213,15 @@ def make_call(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> KernelCall:
     """The call of a case, all that it holds copied: what one backend does to them no other sees."""
-    dtype = np.dtype(spec.output_dtype or case.dtype)
     shapes = shapes or {}
     return KernelCall(
         kernel=spec.kernel,
         inputs=tuple(array.copy() for array in inputs),
         outputs=tuple(
-            poisoned(shapes.get(name) or spec.shape(name, case.values), dtype)
-            for name in spec.outputs
+            poisoned(
+                shapes.get(name) or spec.shape(name, case.values), spec.output_dtype_of(case, index)
+            )
+            for index, name in enumerate(spec.outputs)
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
@@ -205,6 +244,51 @@ def expected_of(
         return refusal.error
     except ReferenceDefect as defect:
         raise BrokenReferenceError(spec, case, defect, again) from defect.__cause__
+
+
+def exact_settings(spec: KernelSpec, case: Case) -> ExactSettings | None:
+    """How the exact run of a case counts roundings; None if the spec wants none."""
+    if not spec.exact:
+        return None
+    return ExactSettings(
+        dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
+        random=all(recipe.is_random for recipe in case.data.values()),
+    )
+
+
+def verdict_on(reference: Reference | Exception, outcome: Outcome) -> Verdict:
+    """The verdict on one outcome: both questions if there is an exact run, else the derived bound.
+
+    A spec that says how its outputs round (``reduction``) is held to that too.
+    """
+    if isinstance(reference, Exception):
+        return judge(reference, outcome)
+    if not isinstance(outcome, Ran):
+        # A magnitude that does not fit shows whatever the kernel does.
+        return judge(() if reference.spec.magnitude is None else reference.bounds, outcome)
+    spec = reference.spec
+    verdict: Verdict | None = None
+    if outcome.exact is not None and outcome.exact.has_meaning:
+        verdict = answer(reference, outcome)
+        if isinstance(verdict, Mismatch) or spec.reduction is None:
+            return verdict
+    derived = judge(reference.bounds, outcome)
+    if isinstance(verdict, Match) and isinstance(derived, Inconclusive):
+        return verdict
+    return derived
+
+
+def _explained(
+    verdict: Mismatch, backend: Backend, call: KernelCall, settings: ExactSettings
+) -> Mismatch:
+    """The verdict with what an exact run says of the error: the kernel runs once more for it."""
+    outcome = backend.run(replace(call, exact=replace(settings, losses=True)))
+    if not isinstance(outcome, Ran):
+        again = f"unexplained: run once more, the kernel came to {type(outcome).__name__.lower()}"
+        return replace(verdict, how=(again,))
+    if outcome.exact is None:
+        return verdict
+    return replace(verdict, how=explained(verdict, outcome.exact))
 
 
 def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:

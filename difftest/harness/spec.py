@@ -12,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
+from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import arguments_for, array_names, name_of, shown, signature_of
 from difftest.simulator.dtypes import NAMES, TFLOAT32
@@ -27,6 +28,31 @@ earlier names of the domain and returns one of these."""
 
 class SpecError(ValueError):
     """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """An input that has a dtype or data of its own.
+
+    Attributes
+    ----------
+    dimensions : names of the domain or integers, e.g. ``"K M"``; given by position.
+    dtype : its dtype whatever the case's is, or several of which one is drawn for each case; None
+        for the case's.
+    data : what fills it: a recipe, a strategy of recipes or of arrays of its shape, or a function
+        of names of the domain that returns one of these; None for what its dtype can hold.
+    """
+
+    dimensions: str = field(kw_only=False)
+    dtype: str | tuple[str, ...] | None = None
+    data: Any = None
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of its own; empty if it has the case's."""
+        if self.dtype is None:
+            return ()
+        return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -67,15 +93,20 @@ class KernelSpec:
         read its arguments, and refuses a case by an assert or a ValueError of its own.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
         earlier names; so shapes are constructed, never filtered.
-    inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``.
+    inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``; or an
+        :class:`Input` that has a dtype or data of its own.
     outputs : the arguments that the kernel writes in place, in the same form.
     parameters : names of the domain that are passed to the kernel by name.
     dtypes : of the inputs, from simple to complex; one is drawn for each case.
-    output_dtype : of the outputs; None means the case's dtype.
+    output_dtype : of the outputs, or a tuple of one for each; None means the case's dtype.
     rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
         check, each a Case, or a value for each name of the domain (then once in each dtype).
+    exact : whether the embedded simulator runs each case without rounding too, so that a wrong
+        algorithm is told from rounding (see docs/tolerance.md).
     reduction : roundings on the way to an element: a name of the domain, a number, or a function
-        of names of the domain. 0 says that data only moves and must arrive bit for bit.
+        of names of the domain. 0 says that data only moves and must arrive bit for bit. With None
+        the exact run says how far rounding may lead; else outputs keep to this bound too. Where
+        there is no exact run None stands for 1.
     accumulation : the dtype of those roundings.
     magnitude : as the reference, but the sums of absolute values that error bounds scale with;
         None means the reference over absolute values, right for sums of products.
@@ -88,14 +119,15 @@ class KernelSpec:
     kernel: Callable[..., Any]
     reference: Callable[..., Any]
     domain: Mapping[str, Source]
-    inputs: Mapping[str, str]
+    inputs: Mapping[str, str | Input]
     outputs: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
-    output_dtype: str | None = None
+    output_dtype: str | tuple[str | None, ...] | None = None
     rejects: tuple[Rejection, ...] = ()
     examples: tuple[Case | Mapping[str, Value], ...] = ()
-    reduction: int | str | Callable[..., int] = 1
+    exact: bool = True
+    reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
     magnitude: Callable[..., Any] | None = None
     exact_integers: bool = True
@@ -106,6 +138,7 @@ class KernelSpec:
         _check_domain(self)
         _check_dimensions(self)
         _check_dtypes(self)
+        _check_data(self)
         _check_explicit(self)
         _check_kernel(self)
         _check_references(self)
@@ -122,22 +155,37 @@ class KernelSpec:
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
-        tokens = ({**self.inputs, **self.outputs})[argument].split()
+        tokens = dimensions_of({**self.inputs, **self.outputs}[argument]).split()
         return tuple(int(token) if token.isdigit() else int(values[token]) for token in tokens)
 
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> tuple[Array, ...]:
         """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
-        dtype = np.dtype(case.dtype)
         shapes = shapes or {}
         return tuple(
-            case.data[name].build(shapes.get(name) or self.shape(name, case.values), dtype)
+            case.data[name].build(
+                shapes.get(name) or self.shape(name, case.values), np.dtype(case.dtype_of(name))
+            )
             for name in self.inputs
         )
 
+    def input(self, name: str) -> Input:
+        """An input, with what it has of its own."""
+        given = self.inputs[name]
+        return given if isinstance(given, Input) else Input(given)
+
+    def output_dtype_of(self, case: Case, index: int) -> np.dtype[Any]:
+        """The dtype of output ``index``."""
+        given = self.output_dtype
+        if isinstance(given, tuple):
+            given = given[index] if index < len(given) else None
+        return np.dtype(given or case.dtype)
+
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``tolerance``)."""
+        if self.reduction is None:
+            return 1
         if callable(self.reduction):
             return int(apply(self.reduction, values))
         return int(values[self.reduction] if isinstance(self.reduction, str) else self.reduction)
@@ -149,6 +197,11 @@ class KernelSpec:
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
         return {name: values[name] for name in self.parameters}
+
+
+def dimensions_of(given: str | Input) -> str:
+    """The dimensions of an input or output."""
+    return given.dimensions if isinstance(given, Input) else given
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -203,7 +256,8 @@ def _check_dimensions(spec: KernelSpec) -> None:
     if not spec.inputs:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
-        for argument, dimensions in getattr(spec, role).items():
+        for argument, given in getattr(spec, role).items():
+            dimensions = dimensions_of(given)
             if not isinstance(dimensions, str) or not dimensions.split():
                 raise SpecError(
                     f"{role}[{argument!r}]: received {dimensions!r}; accepted: names of "
@@ -219,7 +273,8 @@ def _check_dtypes(spec: KernelSpec) -> None:
         raise SpecError(f"dtypes: received {spec.dtypes!r}; accepted: a tuple of dtype names")
     for argument, names in (
         ("dtypes", spec.dtypes),
-        ("output_dtype", filter(None, [spec.output_dtype])),
+        ("output_dtype", filter(None, _several(spec.output_dtype))),
+        *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
         ("accumulation", [spec.accumulation]),
     ):
         for name in names:
@@ -231,6 +286,24 @@ def _check_dtypes(spec: KernelSpec) -> None:
         raise SpecError(
             f"accumulation: received {spec.accumulation!r}; accepted: a floating-point dtype"
         )
+
+
+def _several(given: str | tuple[str | None, ...] | None) -> tuple[str | None, ...]:
+    return given if isinstance(given, tuple) else (given,)
+
+
+def _check_data(spec: KernelSpec) -> None:
+    """Data of an input's own are a recipe, a strategy or a function of the domain."""
+    for name in spec.inputs:
+        data = spec.input(name).data
+        if data is None or isinstance(data, (Recipe, SearchStrategy)):
+            continue
+        if not callable(data):
+            raise SpecError(
+                f"inputs[{name!r}].data: received {data!r:.80}; accepted: a recipe, a Hypothesis "
+                "strategy of recipes or of arrays, or a function of names of the domain"
+            )
+        _check_names(f"inputs[{name!r}].data", names_of(data), tuple(spec.domain))
 
 
 def _check_explicit(spec: KernelSpec) -> None:

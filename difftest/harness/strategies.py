@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from difftest.harness.case import Case
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
 from difftest.harness.rounding import float_info, is_float
-from difftest.harness.spec import KernelSpec, Source, apply, is_function_of_the_domain
+from difftest.harness.spec import (
+    KernelSpec,
+    Source,
+    SpecError,
+    apply,
+    is_function_of_the_domain,
+)
+from difftest.harness.structured import Given
 from difftest.simulator.machine import TRN2
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
@@ -101,7 +108,54 @@ def cases(draw: DrawFn, spec: KernelSpec) -> Case:
     for name, source in spec.domain.items():
         values[name] = draw(_values(source, values), label=name)
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
-    data = {
-        name: draw(recipes(dtype, nonfinite=spec.nonfinite), label=name) for name in spec.inputs
+    dtypes = {
+        name: draw(st.sampled_from(own), label=f"{name}'s dtype")
+        for name in spec.inputs
+        if (own := spec.input(name).dtypes)
     }
-    return Case(values, dtype, data)
+    data = {
+        name: draw(data_of(spec, name, values, dtypes.get(name, dtype)), label=name)
+        for name in spec.inputs
+    }
+    return Case(values, dtype, data, dtypes)
+
+
+def data_of(
+    spec: KernelSpec, name: str, values: Mapping[str, Any], dtype: str
+) -> SearchStrategy[Recipe]:
+    """Recipes for an input: those of its own ``data``, else those of its dtype."""
+    data = spec.input(name).data
+    if data is None:
+        return recipes(dtype, nonfinite=spec.nonfinite)
+    if is_function_of_the_domain(data):
+        data = apply(data, values)
+    if isinstance(data, Recipe):
+        return st.just(data)
+    if not isinstance(data, SearchStrategy):
+        raise SpecError(
+            f"inputs[{name!r}].data: its function returned {data!r:.80}; accepted: a recipe, or a "
+            "Hypothesis strategy of recipes or of arrays"
+        )
+    shape = spec.shape(name, values)
+    return data.map(lambda drawn: _as_recipe(name, shape, drawn))
+
+
+def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
+    if isinstance(drawn, Recipe):
+        return drawn
+    array = np.asarray(drawn)
+    if array.shape != shape or array.dtype.kind == "O":
+        raise SpecError(
+            f"inputs[{name!r}].data: its strategy drew {drawn!r:.80}; accepted: a recipe, or an "
+            f"array of the input's shape {shape}"
+        )
+    return Given.of(array)
+
+
+def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
+    """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``."""
+    return st.builds(
+        recipe,
+        seed=st.integers(0, _MAX_SEED),
+        **{name: st.just(value) for name, value in fields.items()},
+    )

@@ -37,10 +37,11 @@ class Counts:
 
 @dataclass
 class Tally:
-    """Counts by (kernel, backend), and why cases were inconclusive."""
+    """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short."""
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
     reasons: set[str] = field(default_factory=set)
+    doubts: set[str] = field(default_factory=set)
 
     @property
     def compared(self) -> int:
@@ -70,11 +71,13 @@ class Tally:
         for (kernel, backend), row in other.rows.items():
             self._row(kernel, backend).add(row)
         self.reasons |= other.reasons
+        self.doubts |= other.doubts
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
         rows = [[*key, asdict(row)] for key, row in self.rows.items()]
-        return json.dumps({"rows": rows, "reasons": sorted(self.reasons)})
+        document = {"rows": rows, "reasons": sorted(self.reasons), "doubts": sorted(self.doubts)}
+        return json.dumps(document)
 
     def _row(self, kernel: str, backend: str) -> Counts:
         return self.rows.setdefault((kernel, backend), Counts())
@@ -84,4 +87,4 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    return Tally(rows, set(document["reasons"]))
+    return Tally(rows, set(document["reasons"]), set(document["doubts"]))

@@ -44,6 +44,8 @@ class Mismatch:
     first : the first wrong element, where elements were compared.
     box : the smallest box that holds all wrong elements, (start, stop) of each axis.
     shape : the output's shape.
+    question : "algorithm" or "arithmetic" where the two were asked apart, else empty.
+    how : lines that say how the allowed error came about, the most telling first.
     """
 
     kind: str
@@ -54,6 +56,8 @@ class Mismatch:
     first: WrongElement | None = None
     box: tuple[tuple[int, int], ...] = ()
     shape: tuple[int, ...] = ()
+    question: str = ""
+    how: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

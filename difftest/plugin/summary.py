@@ -65,6 +65,7 @@ def summary_lines(
     if ran:
         lines += table_text(tally, width) if tally.rows else ["no kernel test ran"]
         lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
+        lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [
             f"not run: {name} ({option} was not given)"
             for name, option in BACKENDS.items()

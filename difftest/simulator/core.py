@@ -37,6 +37,7 @@ from difftest.simulator.trace import (
 
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
+    from difftest.simulator.exact.shadow import Shadow
     from difftest.simulator.tile import Tile
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
@@ -168,6 +169,8 @@ class Core:
         """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
+        self.shadow: Shadow | None = None
+        """The exact run beside this one; None without one."""
         self._on_chip: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
@@ -195,6 +198,7 @@ class Core:
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
         core._shared, core._placed_hbm = self._shared, self._placed_hbm
         core.rank, core.level = self.rank, self.level
+        core.shadow = self.shadow
         core.program = program
         return core
 
@@ -267,6 +271,8 @@ class Core:
             if address is not None:
                 self._check_alone(allocation, address[0])
             self.trace.allocations.append(allocation)
+            if self.shadow is not None and space is Space.SHARED_HBM:
+                self.shadow.allow(dtype)
             data = poison(shape, dtype)
             return Storage(allocation, data, unwritten=data.size)
         key = (space, shape, dtype, partition_axis)
@@ -352,6 +358,8 @@ class Core:
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
         """
+        if self.shadow is not None:
+            self.shadow.told(opcode, writes, reads)
         number = self.instructions
         self.instructions = number + 1
         self.steps += 1

@@ -17,6 +17,7 @@ import numpy as np
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype, to_bits
 from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
@@ -50,11 +51,14 @@ class LaunchResult:
     unwritten : for each output, None if all of it was written, else a bool array, True where
         nothing was (those elements are poison: NaN, or 0xA5 bytes).
     trace : the instructions in program order; empty if they were not recorded.
+    exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
+        None if it was not asked for.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Array | None, ...]
     trace: Trace
+    exact: ExactRun | None = None
 
 
 class Finished(NamedTuple):
@@ -63,6 +67,7 @@ class Finished(NamedTuple):
     core: Core
     arguments: _Arguments
     outputs: tuple[tuple[Array, Array | None], ...]
+    exact: ExactRun | None = None
 
     def result(self) -> LaunchResult:
         """Give mutable arguments their new values; what the launch gives back."""
@@ -74,6 +79,7 @@ class Finished(NamedTuple):
             tuple(array for array, _ in self.outputs),
             tuple(gaps for _, gaps in self.outputs),
             trace,
+            self.exact,
         )
 
 
@@ -88,6 +94,7 @@ def launch(
     plain: bool = False,
     level: str | None = None,
     strictness: str | Strictness | None = None,
+    exact: bool | ExactSettings = False,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 
@@ -110,6 +117,8 @@ def launch(
         that have ended warn.
     strictness : "documented", "seen" or "relaxed": which broken rules are warnings and not errors.
         By default what :func:`difftest.simulator.strictness` chose, else "seen".
+    exact : whether to keep, beside what the machine computes, what it would without rounding. Not
+        in plain mode.
 
     Raises
     ------
@@ -126,6 +135,7 @@ def launch(
             record=record,
             plain=plain,
             level=level,
+            exact=exact,
         ).result()
 
 
@@ -140,6 +150,7 @@ def run_kernel(
     plain: bool = False,
     level: str | None = None,
     rank: Rank | None = None,
+    exact: bool | ExactSettings = False,
 ) -> Finished:
     """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
 
@@ -153,12 +164,16 @@ def run_kernel(
             remedy="call the other kernel directly, without a grid",
         )
     target, tensor = _target(kernel)
+    if plain and exact:
+        raise not_modelled("an exact run in plain mode", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine
     core = Core(chosen, grid, record=record, tile=tensor)
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
+    if exact:
+        core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.trace.kernel = getattr(function, "__qualname__", "")
     mode: _Fast | Run = _Fast(core)
     if plain:
@@ -184,7 +199,10 @@ def run_kernel(
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
-    return Finished(core, arguments, outputs)
+        made = None
+        if core.shadow is not None:
+            made = exact_run(core.shadow, leaves, arguments.written)
+    return Finished(core, arguments, outputs, made)
 
 
 def _launch_kernel(
@@ -248,6 +266,8 @@ class _Fast:
         (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
         """
         core = self.core
+        if core.shadow is not None:
+            core.shadow.allow(array.dtype)
         alone = core.tile is NkiTensor and math.prod(core.grid) == 1
         space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
         return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
@@ -274,6 +294,8 @@ class _Arguments:
         self.parameters = inspect.signature(function).parameters
         self.by_reference = by_reference
         self.copies: list[tuple[Array, Array]] = []
+        self.written: list[tuple[Array, Any]] = []
+        """The caller's arrays that the kernel may write to, and the tensors that it does."""
 
     def convert(self, name: str, value: Any) -> Any:
         array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
@@ -325,7 +347,10 @@ class _Arguments:
             if np.shares_memory(data, array):
                 data = data.copy()
             self.copies.append((array, data))
-        return self.mode.argument(data, name, mutable)
+        tensor = self.mode.argument(data, name, mutable)
+        if mutable:
+            self.written.append((array, tensor))
+        return tensor
 
     def copy_back(self) -> None:
         """Give mutable arguments' new values to the caller's arrays, once all went well."""

@@ -7,6 +7,8 @@ contiguous, so that every :class:`~difftest.simulator.pattern.Pattern` is a view
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from difftest.simulator.capacity import Occupancy
@@ -24,6 +26,9 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Space
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.shadow import Held
 
 
 def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
@@ -80,6 +85,7 @@ class Storage:
         "allocation",
         "data",
         "dtype",
+        "exact",
         "holds_bits",
         "in_hbm",
         "kept",
@@ -135,6 +141,8 @@ class Storage:
         """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
+        self.exact: Held | None = None
+        """What an exact run would hold, where the data are rounded; None where they are exact."""
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count; see
         :meth:`forget_products`."""

@@ -12,10 +12,16 @@ import numpy as np
 
 from difftest.simulator import LaunchResult, NkiError, NotModelledError, RuleWarning, launch
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
+from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from tests.fuzz.program import DRAWN, Output, Program
 
-MODES = {"fast": {}, "plain": {"plain": True}}
+MODES = {
+    "fast": {},
+    "exact": {"exact": ExactSettings(dtypes=("float8_e5m2",))},
+    "plain": {"plain": True},
+}
+"""The exact run beside the fast mode may change no bit of it; all dtypes are its contract."""
 CAPACITY = "the tensors live at one time fit"
 """How the rule begins that only the fast mode has: it adds up what is live at one time."""
 CLOSE_ULPS = 16
@@ -92,10 +98,41 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
         if outcome.crash is not None:
             raise Disagreement(program, f"{outcome.mode}: raw {outcome.place}", str(outcome))
         _compare_arguments(program, outcome)
+        _compare_exact(program, outcome)
     first = outcomes[0]
     for other in outcomes[1:]:
         _compare(program, first, other)
     return outcomes
+
+
+def _compare_exact(program: Program, outcome: Outcome) -> None:
+    """The machine's values lie within the bounds of their errors around the exact ones."""
+    if outcome.result is None or outcome.result.exact is None:
+        return
+    run = outcome.result.exact
+    if not run.has_meaning:
+        return
+    holes = outcome.result.unwritten
+    for number, (got, output) in enumerate(zip(outcome.result.outputs, run.outputs, strict=True)):
+        if not is_float(got.dtype):
+            continue
+        machine = np.asarray(from_bits(got, got.dtype), np.float64)
+        error = np.zeros(()) if output.error is None else output.error * (1 + 2.0**-30)
+        with np.errstate(invalid="ignore"):
+            close = np.abs(machine - output.value) <= error
+        # An overflow is no rounding: what comes of one is no more within a bound.
+        close |= ~np.isfinite(machine) | ~np.isfinite(output.value)
+        hole = holes[number]
+        if hole is not None:
+            close |= hole
+        if not close.all():
+            raise Disagreement(
+                program,
+                "exact: outside its bound",
+                f"output {number}: {machine[~close][:4]} of the machine, "
+                f"{output.value[~close][:4]} exactly, "
+                f"off by at most {np.broadcast_to(error, close.shape)[~close][:4]}",
+            )
 
 
 def _place(error: BaseException) -> str:

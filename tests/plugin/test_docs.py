@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from difftest.backends.device.stage import StageResult
+from difftest.harness.spec import KernelSpec
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.install import embedded
+from tests.meta.campaign import drawn
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN_HERE = ("simulator.md", "testing-your-kernel.md", "timing.md", "trace.md", "trace.md")
+RUN_HERE = (
+    "simulator.md",
+    *("testing-your-kernel.md",) * 2,
+    "timing.md",
+    *("trace.md",) * 2,
+)
 """The pages with code in Python, once for each block."""
 
 
@@ -60,7 +67,7 @@ def test_the_timing_page_predicts_a_kernel():
 
 
 def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
-    (code,) = blocks("testing-your-kernel.md")
+    code, _ = blocks("testing-your-kernel.md")
     imports = (
         "from hypothesis import settings\n"
         "from difftest import Rejection, kernel_test, multiples\n"
@@ -72,6 +79,24 @@ def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
     pytester.makepyfile(test_page=imports + code)
     result = pytester.runpytest_subprocess("--simulate")
     result.assert_outcomes(passed=1 + 1 + 2)  # drawn cases, the rejection, the example in 2 dtypes
+
+
+def test_the_page_on_testing_draws_inputs_of_their_own():
+    _, code = blocks("testing-your-kernel.md")
+    names = {}
+    exec(code, names)
+    spec = KernelSpec(
+        kernel=lambda table, rows, weights, scale, labels: table,
+        reference=lambda table, rows, weights, scale, labels: table,
+        domain={"V": (9,), "P": (5,), "D": (4,)},
+        inputs=names["inputs"],
+    )
+    (case,) = drawn(spec, 1)
+    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    assert arrays["rows"].dtype == np.int32
+    assert arrays["rows"].max() == 8
+    assert arrays["weights"].dtype in (np.int8, np.uint8)
+    assert arrays["scale"].min() > 0
 
 
 def test_the_devices_page_shows_a_result_in_the_form_that_it_has():

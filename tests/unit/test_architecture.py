@@ -140,6 +140,7 @@ LAYERS = (
     "instructions.checks",
     "instructions.gate",
     "instructions",
+    "exact",
     "frontend",
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place

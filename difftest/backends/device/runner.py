@@ -188,13 +188,16 @@ def guarded(verdict: Verdict, suspicion: str | None) -> Verdict:
 def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
     """The case, and the same one with other random data."""
 
-    def recipe(seed: int) -> Recipe:
-        return Random(seed) if is_float(np.dtype(case.dtype)) else Integers(seed, 8)
+    def recipe(name: str, seed: int) -> Recipe:
+        if spec.input(name).data is not None:
+            return case.data[name]
+        return Random(seed) if is_float(np.dtype(case.dtype_of(name))) else Integers(seed, 8)
 
     others = [
-        {name: recipe(seed + number) for number, name in enumerate(spec.inputs)} for seed in _SEEDS
+        {name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)}
+        for seed in _SEEDS
     ]
-    return [case, *(Case(case.values, case.dtype, data) for data in others[:EXTRA_DRAWS])]
+    return [case, *(replace(case, data=data) for data in others[:EXTRA_DRAWS])]
 
 
 def _pairs(

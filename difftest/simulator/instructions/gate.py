@@ -66,6 +66,8 @@ def issue(
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
     if dst is None:
         dst = new_tile(core, call)
+    if core.shadow is not None:
+        core.shadow.foresee(call, dst, operands, others, where, unboxed=computed is not None)
     in_part: list[Tile] = []
     if instruction.in_place:
         written = instruction.meaning(call, dst, *operands, where=where)

@@ -56,7 +56,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     storage, pattern = dst.storage, dst.pattern
     view = storage.elements(pattern, dst.dtype, dst.partition_axis)
     if values.shape != dst.shape:
-        values = _fit(values, dst)
+        values = fit(values, dst)
     if where is None and pattern is storage.whole and dst.dtype is storage.dtype:
         view[...] = values
         storage.mark_whole()
@@ -107,7 +107,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
     dst.forget_written(lost, origin)
 
 
-def _fit(values: Array, dst: Tile) -> Array:
+def fit(values: Array, dst: Tile) -> Array:
     """``values`` such that they broadcast to ``dst``'s shape, partition to partition."""
     shape = dst.shape
     if values.ndim == 0:

@@ -83,6 +83,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         core, nc_matmul, operands, (adds, *made.placement, False), target, (), None, Engine.UNKNOWN
     )
     product, where = added.engine_values(), written(added)
+    if core.shadow is not None:
+        core.shadow.foresee_sum(target, added, missing, where)
     if missing is None:
         accumulate(target, product, where)
     else:

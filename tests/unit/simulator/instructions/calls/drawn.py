@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import TRN2, Engine, Machine, Space, launch
+from difftest.simulator import TRN2, Engine, LaunchResult, Machine, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import DTYPES, INTEGERS, NKI_NAMES, TFLOAT32, from_bits, is_float
+from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
@@ -114,6 +115,10 @@ class DrawnCall:
 
     def run(self, mode: str) -> list[Any]:
         """What the call leaves in each destination, in one of the three modes."""
+        return list(self.launched(mode).outputs)
+
+    def launched(self, mode: str, exact: ExactSettings | None = None) -> LaunchResult:
+        """The launch of the call alone; with ``exact`` beside its exact run."""
         tensors = {**self.beside, **self.operands, **self.destinations}
         held = {name: one for name, one in tensors.items() if isinstance(one, Operand)}
 
@@ -132,7 +137,9 @@ class DrawnCall:
             return tuple(_returned(made.get(name, tile)) for name, tile in results)
 
         arrays = [one.array for one in held.values()]
-        return list(launch(kernel, arrays, machine=self.machine, plain=mode == "plain").outputs)
+        return launch(
+            kernel, arrays, machine=self.machine, plain=mode == "plain", exact=exact or False
+        )
 
     def _issue(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
         record = self.record

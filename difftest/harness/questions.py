@@ -1,0 +1,295 @@
+"""Two questions asked apart of a kernel that has run beside its exact run.
+
+*Is the algorithm correct?* What the kernel computes without rounding is compared with the
+reference, within what float64 may lose. *Is the arithmetic good enough?* What the machine has
+computed is compared with the exact run, within the error that its instructions' roundings may come
+to. Neither needs a number from the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.case import Case
+from difftest.harness.compare import Expected, Within, check_form, check_values, first_of
+from difftest.harness.expectation import bounded
+from difftest.harness.reference import (
+    ReferenceDefect,
+    ReferenceRefusal,
+    as_float64,
+    outputs_of_reference,
+)
+from difftest.harness.rounding import is_float, round_once, unit_roundoff
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Inconclusive, Match, Mismatch
+
+if TYPE_CHECKING:
+    from difftest.backends.base import Ran
+    from difftest.simulator.exact.run import ExactOutput, ExactRun
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+
+FLOAT64_UNIT = 2.0**-53
+FLOAT32_UNIT = 2.0**-24
+REFERENCE_FREEDOM = 2.0**10
+"""How many times the exact run's own float64 error the reference may differ from it: its formulas
+are others, and may lose three digits more. What is left of float64 still tells 1 in 2**43 apart."""
+ALGORITHM = "algorithm"
+ARITHMETIC = "arithmetic"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the reference says of one case, in the dtypes in which it says it.
+
+    Attributes
+    ----------
+    inputs : the case's arrays, by name.
+    """
+
+    spec: KernelSpec
+    case: Case
+    inputs: Mapping[str, Array]
+    outputs: tuple[Array, ...]
+
+    def dtype_of(self, index: int) -> np.dtype[Any]:
+        """The dtype that output ``index`` of the kernel has."""
+        return self.spec.output_dtype_of(self.case, index)
+
+    @cached_property
+    def values(self) -> tuple[Float64, ...]:
+        """Its outputs, float64."""
+        return as_float64(self.outputs)
+
+    @cached_property
+    def bounds(self) -> tuple[Expected, ...]:
+        """Its outputs with the bound that follows from the spec alone.
+
+        Raises
+        ------
+        ReferenceDefect, SpecError : see :func:`difftest.harness.expectation.bounded`.
+        """
+        return bounded(self.spec, self.case, tuple(self.inputs.values()), self.values)
+
+    @cached_property
+    def wide(self) -> tuple[Array, ...] | None:
+        """Its outputs for the same inputs in float64; None if it refuses those.
+
+        A reference on NumPy computes in the dtype that it is given: ``a + b`` of float32 rounds.
+        """
+        inputs = {
+            name: array.astype(np.float64) if is_float(array.dtype) else array
+            for name, array in self.inputs.items()
+        }
+        parameters = self.spec.parameters_of(self.case.values)
+        try:
+            outputs = outputs_of_reference(self.spec.reference, inputs, parameters)
+        except (ReferenceDefect, ReferenceRefusal):
+            return None
+        shapes = [array.shape for array in self.outputs]
+        return outputs if [array.shape for array in outputs] == shapes else None
+
+
+def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Reference:
+    """What the reference says of a case.
+
+    Raises
+    ------
+    ReferenceRefusal, ReferenceDefect : see :func:`difftest.harness.reference.call_reference`.
+    """
+    arrays = dict(zip(spec.inputs, inputs, strict=True))
+    outputs = outputs_of_reference(spec.reference, arrays, spec.parameters_of(case.values))
+    return Reference(spec, case, arrays, outputs)
+
+
+def answer(reference: Reference, ran: Ran) -> Match | Mismatch | Inconclusive:
+    """The verdict on all outputs of a run that has an exact run beside it."""
+    exact = ran.exact
+    assert exact is not None
+    if len(ran.outputs) != len(reference.outputs):
+        return Mismatch(
+            kind="outputs",
+            output=None,
+            message=f"the kernel returned {len(ran.outputs)} outputs, "
+            f"the reference {len(reference.outputs)}",
+        )
+    masks = tuple(ran.unwritten) or (None,) * len(ran.outputs)
+    verdicts: list[Match | Mismatch | Inconclusive | None] = [
+        check_form(index, value, reference.dtype_of(index), got, mask)
+        for index, (value, got, mask) in enumerate(
+            zip(reference.values, ran.outputs, masks, strict=True)
+        )
+    ]
+    wrong = first_of(verdicts)
+    if wrong is None:
+        verdicts = _ask(reference, ran.outputs, exact)
+        wrong = first_of(verdicts)
+    if wrong is not None:
+        return wrong
+    matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
+    if not sum(match.elements for match in matches):
+        return Mismatch(
+            kind="empty", output=None, message="no element was compared: the outputs are empty"
+        )
+    return Match(
+        elements=sum(match.elements for match in matches),
+        exact=all(match.exact for match in matches),
+    )
+
+
+def _ask(
+    reference: Reference, outputs: tuple[Array, ...], exact: ExactRun
+) -> list[Match | Mismatch | Inconclusive | None]:
+    """Both questions of each output; one of integers, and where a rounded value has decided."""
+    dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
+    joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
+    values = _most_precise(reference)
+    verdicts: list[Match | Mismatch | Inconclusive | None] = []
+    if not all(joined):
+        verdicts = _algorithm(reference, joined, exact)
+    wrong = first_of(verdicts)
+    if wrong is not None:
+        return [wrong]
+    return [
+        _as_a_whole(index, values[index], dtypes[index], got, output)
+        if joined[index]
+        else _arithmetic(index, dtypes[index], got, output)
+        for index, (got, output) in enumerate(zip(outputs, exact.outputs, strict=True))
+    ]
+
+
+def _most_precise(reference: Reference) -> tuple[Array, ...]:
+    if all(_is_float64(array) for array in reference.outputs) or reference.wide is None:
+        return reference.outputs
+    return reference.wide
+
+
+def _is_float64(array: Array) -> bool:
+    return not is_float(array.dtype) or array.dtype == np.float64
+
+
+def _algorithm(
+    reference: Reference, joined: Sequence[bool], exact: ExactRun
+) -> list[Match | Mismatch | Inconclusive | None]:
+    """The exact run against the reference; once more against a reference in float64."""
+    first = _most_precise(reference)
+    verdicts = _compare_algorithms(reference, first, joined, exact)
+    wide = reference.wide if first_of(verdicts) is not None else None
+    if wide is not None and wide is not first:
+        again = _compare_algorithms(reference, wide, joined, exact)
+        return verdicts if first_of(again) is not None else again
+    return verdicts
+
+
+def _compare_algorithms(
+    reference: Reference, values: tuple[Array, ...], joined: Sequence[bool], exact: ExactRun
+) -> list[Match | Mismatch | Inconclusive | None]:
+    verdicts: list[Match | Mismatch | Inconclusive | None] = []
+    for index, (raw, output) in enumerate(zip(values, exact.outputs, strict=True)):
+        if joined[index]:
+            continue
+        dtype = reference.dtype_of(index)
+        value = raw.astype(np.float64)
+        freedom = _freedom(raw, value, output)
+        within = Within(
+            value=value,
+            dtype=np.dtype(np.float64),
+            low=value - freedom,
+            high=value + freedom,
+            question=ALGORITHM,
+        )
+        verdict = check_values(index, within, output.value, None)
+        if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
+            got = round_once(output.value, dtype)
+            shown = check_values(index, replace(within, dtype=dtype), got, None)
+            verdict = shown if isinstance(shown, Mismatch) else verdict
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _freedom(raw: Array, value: Float64, output: ExactOutput) -> Float64:
+    """How far a correct algorithm may lie from the reference's value."""
+    unit = FLOAT64_UNIT
+    if not _is_float64(raw):  # it has rounded, and at least once
+        unit = unit_roundoff(raw.dtype)
+    scale = unit / FLOAT32_UNIT if unit > FLOAT64_UNIT else REFERENCE_FREEDOM * 2.0**-29
+    sizes = np.maximum(np.abs(value), np.abs(output.value))
+    freedom = np.where(np.isfinite(sizes), sizes, 0.0) * (REFERENCE_FREEDOM * FLOAT64_UNIT)
+    if unit > FLOAT64_UNIT:
+        freedom = freedom + 2 * unit * np.where(np.isfinite(sizes), sizes, 0.0)
+    if output.error is not None:
+        freedom = freedom + scale * output.error
+    return _finite_around(value, freedom)
+
+
+def _finite_around(value: Float64, error: Float64) -> Float64:
+    """A bound for a finite value, which NaN is none; an infinity is met or not."""
+    known = np.where(np.isnan(error), np.inf, error)
+    return np.where(np.isfinite(value), known, 0.0)
+
+
+def _arithmetic(
+    index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput
+) -> Match | Mismatch | Inconclusive:
+    """The machine's values against the exact ones, within the bound of their errors."""
+    error = _bound(output)
+    within = Within(
+        value=output.value,
+        dtype=dtype,
+        low=output.value - error,
+        high=output.value + error,
+        question=ARITHMETIC,
+        exact=output.error is None or not output.error.any(),
+    )
+    verdict = check_values(index, within, got, None)
+    if isinstance(verdict, Match) and _no_digit(output):
+        sizes = np.abs(output.value)
+        return Inconclusive(
+            f"no digit of output {index} is sure: rounding may change it by "
+            f"{float(error.max()):.2g}, and its largest value is {float(sizes.max()):.2g}"
+        )
+    return verdict
+
+
+def _bound(output: ExactOutput) -> Float64:
+    """The bound of each element, with what float64 itself may lose on the way."""
+    sizes = np.where(np.isfinite(output.value), np.abs(output.value), 0.0)
+    slack = 4 * FLOAT64_UNIT * sizes
+    if output.error is None:
+        return slack
+    return _finite_around(output.value, output.error * (1 + 2.0**-20) + slack)
+
+
+def _no_digit(output: ExactOutput) -> bool:
+    if output.error is None:
+        return False
+    sizes = np.abs(output.value)
+    known = np.isfinite(sizes) & (sizes > 0)
+    return bool(known.any() and (output.error[known] >= sizes[known]).all())
+
+
+def _as_a_whole(
+    index: int, raw: Array, dtype: np.dtype[Any], got: Array, output: ExactOutput
+) -> Match | Mismatch | Inconclusive:
+    """The machine's values against the reference's.
+
+    So they are compared where a rounded value has decided something, and where they are integers.
+    """
+    value = raw.astype(np.float64)
+    error = _freedom(raw, value, output) + _bound(output)
+    within = Within(
+        value=value,
+        dtype=dtype,
+        low=value - error,
+        high=value + error,
+        question="",
+        exact=not is_float(dtype) and (output.error is None or not output.error.any()),
+    )
+    return check_values(index, within, got, None)

@@ -1,0 +1,294 @@
+"""Numbers of the exact run: a float64 value, and how far from it a correct machine may be.
+
+A :class:`Bounded` is an array of what a kernel computes where nothing rounds, with a bound on the
+error of a machine that rounds. The functions here are arithmetic on them: each takes the bounds of
+its operands to the bound of its result (a running error analysis: N. J. Higham, *Accuracy and
+Stability of Numerical Algorithms*, 2nd edition, SIAM 2002, section 3.3) and adds what the machine's
+own rounding of the result may come to.
+
+A bound of None says that the machine's value is the exact one. So it is of data that no instruction
+has rounded yet, and of integers and other values that float32 can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.simulator.dtypes import (
+    FLOAT8_E4M3FN,
+    FLOAT32,
+    FLOATS,
+    MX_NAMES,
+    TFLOAT32,
+    Array,
+    DType,
+    round_to,
+)
+
+Float64 = NDArray[Any]
+"""Arrays of float64; NumPy's own annotations know of few functions that they return them."""
+
+_TFLOAT32_MANTISSA = 10
+FAILURE_PROBABILITY = 1e-9
+"""That a probabilistic bound fails somewhere in one sum of arrays, at most."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``."""
+
+    unit: float
+    tiny: float
+
+
+def _rounding(dtype: DType) -> Rounding:
+    if dtype == TFLOAT32:
+        wide = np.finfo(np.float32)
+        return Rounding(2.0 ** -(_TFLOAT32_MANTISSA + 1), float(wide.tiny) * 2.0**-11)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2)
+
+
+ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}
+UNIT = ROUNDINGS[FLOAT32].unit
+TINY = ROUNDINGS[FLOAT32].tiny
+LARGEST_SUM = 1 / UNIT
+"""Sums of integers up to here are exact in float32, in any order."""
+
+
+class Bounded:
+    """Values that a machine meets to within a bound.
+
+    Attributes
+    ----------
+    value : float64.
+    error : of the value's shape, or one that broadcasts to it; None where the machine is exact.
+    dtype : the dtype into which it was rounded last, whose values it can take without a rounding.
+    sums : how many roundings into a dtype narrower than float32 the longest chain of additions has
+        behind it.
+    adds : whether the last operation was an addition.
+    """
+
+    __slots__ = ("adds", "dtype", "error", "sums", "value")
+
+    def __init__(
+        self,
+        value: Float64,
+        error: Float64 | None = None,
+        dtype: DType | None = None,
+        sums: int = 0,
+        adds: bool = False,
+    ) -> None:
+        self.value: Any = value
+        self.error: Any = error
+        self.dtype = dtype
+        self.sums = sums
+        self.adds = adds
+
+    def shaped(self, change: Callable[[Any], Any]) -> Bounded:
+        """The same numbers in another arrangement, which ``change`` makes of an array."""
+        error = self.error
+        if error is not None:
+            if error.shape != self.value.shape:
+                error = np.broadcast_to(error, self.value.shape)
+            error = change(error)
+        return Bounded(change(self.value), error, self.dtype, self.sums, self.adds)
+
+    def part(self, index: Any) -> Bounded:
+        """Some of the numbers."""
+        return self.shaped(lambda array: array[index])
+
+
+def number(value: Any) -> Bounded:
+    """A constant, which a machine rounds into float32."""
+    exact = np.float64(value)
+    wide = np.asarray(exact)
+    if np.float32(exact) == exact or np.isnan(exact) or np.isinf(np.float32(exact)):
+        return Bounded(wide, None, FLOAT32)
+    return Bounded(wide, np.asarray(abs(exact) * UNIT), FLOAT32)
+
+
+def rounded(
+    value: Float64,
+    error: Float64 | None,
+    *operands: Bounded,
+    adds: bool = False,
+    times: float = 1.0,
+) -> Bounded:
+    """The result of one float32 operation: its error, and that of rounding it.
+
+    ``times`` is how many roundings a machine's way to the result may cost; with more than one the
+    result is never taken as exact.
+    """
+    sums = max((operand.sums for operand in operands), default=0)
+    if error is None:
+        if times == 1.0 and (value.astype(np.float32) == value).all():
+            return Bounded(value, None, FLOAT32, sums, adds)
+        total = np.abs(value)
+    else:
+        total = np.abs(value) + error
+    total *= times * UNIT
+    total += TINY
+    if error is not None:
+        total += error
+    return Bounded(value, defined(value, total), FLOAT32, sums, adds)
+
+
+def defined(value: Float64, error: Float64) -> Float64:
+    """A bound without NaN: 0 where the value is infinite or NaN itself, else no bound at all."""
+    if math.isnan(error.sum()):
+        error = np.where(np.isnan(error), np.where(np.isfinite(value), np.inf, 0.0), error)
+    return error
+
+
+def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
+    """The sum of two bounds."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def add(left: Bounded, right: Bounded) -> Bounded:
+    """``left + right``."""
+    return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
+
+
+def subtract(left: Bounded, right: Bounded) -> Bounded:
+    """``left - right``."""
+    return rounded(left.value - right.value, both(left.error, right.error), left, right, adds=True)
+
+
+def multiply(left: Bounded, right: Bounded) -> Bounded:
+    """``left * right``."""
+    error = None
+    if left.error is not None:
+        error = left.error * np.abs(right.value)
+        if right.error is not None:
+            error = error + (np.abs(left.value) + left.error) * right.error
+    elif right.error is not None:
+        error = np.abs(left.value) * right.error
+    return rounded(left.value * right.value, error, left, right)
+
+
+def divide(left: Bounded, right: Bounded) -> Bounded:
+    """``left / right``; no bound where the divisor may reach 0."""
+    value = left.value / right.value
+    error = left.error
+    if right.error is not None:
+        carried = np.abs(value) * right.error
+        error = carried if error is None else error + carried
+        room = np.abs(right.value) - right.error
+        error = np.where(room > 0, error / room, np.inf)
+    elif error is not None:
+        error = error / np.abs(right.value)
+    return rounded(value, error, left, right)
+
+
+def extreme(function: Any) -> Callable[[Bounded, Bounded], Bounded]:
+    """``maximum`` or ``minimum``, which round nothing and rise with both operands."""
+
+    def chosen(left: Bounded, right: Bounded) -> Bounded:
+        error = None
+        if left.error is not None or right.error is not None:
+            (low, high), (least, most) = ends(left), ends(right)
+            error = between(
+                function(left.value, right.value), function(low, least), function(high, most)
+            )
+        sums = max(left.sums, right.sums)
+        dtype = left.dtype if left.dtype == right.dtype else FLOAT32
+        return Bounded(function(left.value, right.value), error, dtype, sums)
+
+    return chosen
+
+
+def between(value: Float64, low: Float64, high: Float64) -> Float64:
+    """How far a number from ``low`` to ``high`` may lie from ``value``; 0 for infinities alone."""
+    return defined(value, np.maximum(high - value, value - low))
+
+
+def absolute(x: Bounded) -> Bounded:
+    """``abs(x)``, which rounds nothing."""
+    return Bounded(np.abs(x.value), x.error, x.dtype, x.sums)
+
+
+def negative(x: Bounded) -> Bounded:
+    """``-x``, which rounds nothing."""
+    return Bounded(-x.value, x.error, x.dtype, x.sums, x.adds)
+
+
+def power(base: Bounded, exponent: Bounded) -> Bounded:
+    """``base ** exponent``: over a box, its extremes lie at the corners, or where the base is 0."""
+    value = base.value**exponent.value
+    if base.error is None and exponent.error is None:
+        return rounded(value, None, base, exponent, times=8.0)
+    low, high = ends(base)
+    few, many = ends(exponent)
+    error = np.zeros_like(value)
+    for corner in (low**few, low**many, high**few, high**many):
+        error = np.maximum(error, np.abs(corner - value))
+    crosses = (low < 0) & (high > 0)
+    error = np.where(crosses, np.maximum(error, np.abs(0.0**exponent.value - value)), error)
+    return rounded(value, error, base, exponent, times=8.0)
+
+
+def ends(x: Bounded) -> tuple[Float64, Float64]:
+    """The smallest and the largest value of a correct machine."""
+    return (x.value, x.value) if x.error is None else (x.value - x.error, x.value + x.error)
+
+
+def gamma(n: int, elements: int, *, random: bool, unit: float = UNIT) -> float:
+    """The relative error of n roundings, at most: the worst case, or with independent errors less.
+
+    The second is the bound of N. J. Higham and T. Mary, *A new approach to probabilistic rounding
+    error analysis*, SIAM Journal on Scientific Computing 41(5), 2019, theorem 2.4.
+    """
+    worst = n * unit / (1 - n * unit) if n * unit < 1 else math.inf
+    if not random or n < 2:
+        return worst
+    factor = math.sqrt(2 * math.log(2 * n * max(elements, 1) / FAILURE_PROBABILITY))
+    likely = math.expm1(factor * math.sqrt(n) * unit + n * unit * unit)
+    return min(worst, likely)
+
+
+def is_integral(value: Float64) -> bool:
+    """Whether all values are integers."""
+    return bool((value == np.rint(value)).all())
+
+
+def representable(value: Float64, dtype: DType) -> bool:
+    """Whether rounding into a dtype changes none of the values."""
+    kept = round_to(value.astype(np.float32), dtype)
+    return bool(((kept == value) | np.isnan(value)).all())
+
+
+def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
+    """Numbers as a tensor of ``dtype`` holds them, their rounding counted as ``rounding``."""
+    if dtype in (x.dtype, FLOAT32) and x.dtype is not None:
+        return x
+    value, error = x.value, x.error
+    if error is None:
+        if representable(value, dtype):
+            return Bounded(value, None, dtype, x.sums, x.adds)
+        error = np.abs(value) * rounding.unit + rounding.tiny
+    else:
+        error = (np.abs(value) + error) * rounding.unit + (error + rounding.tiny)
+    return Bounded(value, defined(value, error), dtype, x.sums, x.adds)
+
+
+def as_bounded(array: Array, dtype: DType) -> Bounded:
+    """What memory holds and no instruction has rounded; of wide integers as float32 takes them."""
+    if dtype in MX_NAMES.values():  # which are moved alone
+        return Bounded(np.zeros(array.shape))
+    value = array.astype(np.float64)
+    if dtype.kind in "iu" and dtype.itemsize == 4 and not representable(value, FLOAT32):
+        return Bounded(value, np.abs(value) * UNIT, FLOAT32)
+    # Of tfloat32 the host may give bits that the dtype has not, which only an engine rounds off.
+    known = dtype in ROUNDINGS and dtype != TFLOAT32
+    return Bounded(value, None, dtype if known else None)

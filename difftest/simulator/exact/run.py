@@ -1,0 +1,117 @@
+"""What an exact run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array, as_dtype, from_bits, is_float
+from difftest.simulator.exact import elementwise as elementwise
+from difftest.simulator.exact import moves as moves
+from difftest.simulator.exact import selections as selections
+from difftest.simulator.exact import sums as sums
+from difftest.simulator.exact.bounded import Float64
+from difftest.simulator.exact.losses import Loss
+from difftest.simulator.exact.shadow import Doubt, Narrowing, Shadow
+from difftest.simulator.memory import pattern_view
+from difftest.simulator.tile import Tile
+
+
+@dataclass(frozen=True)
+class ExactSettings:
+    """How an exact run counts roundings.
+
+    Attributes
+    ----------
+    dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
+        and outputs.
+    random : whether rounding errors may be taken as independent, so that those of long sums grow
+        with the root of their length.
+    losses : whether to note what each instruction lost; takes time.
+    """
+
+    dtypes: tuple[str, ...] = ()
+    random: bool = False
+    losses: bool = False
+
+    def shadow(self) -> Shadow:
+        """The exact run of one launch."""
+        dtypes = [as_dtype(name, "an exact run's dtypes") for name in self.dtypes]
+        return Shadow(dtypes=dtypes, random=self.random, losses=self.losses)
+
+
+@dataclass(frozen=True)
+class ExactOutput:
+    """One output of an exact run.
+
+    Attributes
+    ----------
+    value : what the kernel computes where nothing rounds, float64, of the output's shape.
+    error : how far from it rounding may lead a correct machine, float64, of that shape; None where
+        nothing rounded and the machine's values are exact.
+    """
+
+    value: Float64
+    error: Float64 | None
+
+
+@dataclass(frozen=True)
+class ExactRun:
+    """The exact run of a launch.
+
+    Attributes
+    ----------
+    outputs : the returned tensors, as those of the launch.
+    arguments : of each mutable argument what the kernel left in it, with the caller's array.
+    doubts : where the run says less than it seems, or nothing (``Doubt.lost``).
+    narrowed : roundings into a dtype that no argument or output has, and of long sums. Their
+        errors count as float32's.
+    losses : what each instruction lost, if that was asked for, the worst first.
+    """
+
+    outputs: tuple[ExactOutput, ...]
+    arguments: tuple[tuple[Array, ExactOutput], ...]
+    doubts: tuple[Doubt, ...]
+    narrowed: tuple[Narrowing, ...]
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def has_meaning(self) -> bool:
+        """Whether its values can be compared with anything."""
+        return not any(doubt.lost for doubt in self.doubts)
+
+    def of(self, arrays: Sequence[Array]) -> ExactRun:
+        """The same run, whose outputs are what the kernel left in these mutable arguments."""
+        left = {id(array): output for array, output in self.arguments}
+        return replace(self, outputs=tuple(left[id(array)] for array in arrays))
+
+
+def exact_output(tile: Tile) -> ExactOutput:
+    """What the exact run holds of a tensor in HBM."""
+    values = tile.elements()
+    if is_float(tile.dtype):
+        values = from_bits(values, tile.dtype)
+    exact = tile.storage.exact
+    if exact is None:
+        return ExactOutput(values.astype(np.float64), None)
+    value, error = (
+        pattern_view(array, tile.pattern, np.dtype(np.float64)).copy()
+        for array in (exact.value, exact.error)
+    )
+    return ExactOutput(value, error)
+
+
+def exact_run(
+    shadow: Shadow, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Tile]]
+) -> ExactRun:
+    """What the exact run of a launch has come to."""
+    found = shadow.losses.found.values() if shadow.losses is not None else ()
+    return ExactRun(
+        tuple(map(exact_output, outputs)),
+        tuple((array, exact_output(tile)) for array, tile in arguments),
+        tuple(shadow.doubts.values()),
+        tuple(shadow.narrowed.values()),
+        tuple(sorted(found, key=lambda loss: -loss.happened)),
+    )

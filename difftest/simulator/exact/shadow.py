@@ -1,0 +1,466 @@
+"""The exact run of a launch: beside each tensor what it would hold if nothing rounded.
+
+The gate tells a :class:`Shadow` of each instruction before the machine runs it, and the launch of
+each event after. In between lies the instruction's error rule (:data:`RULES`), which computes the
+exact values of what it writes and the bounds of their errors. A tensor has none of both until an
+instruction has rounded something in it: then the machine's own values are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.addresses import PlacedStorage
+from difftest.simulator.dtypes import (
+    BOOL,
+    FLOAT32,
+    INTEGERS,
+    Array,
+    DType,
+    from_bits,
+    is_float,
+    name_of,
+)
+from difftest.simulator.errors import Location, kernel_location
+from difftest.simulator.exact.bounded import (
+    ROUNDINGS,
+    UNIT,
+    Bounded,
+    Float64,
+    Rounding,
+    add,
+    as_bounded,
+    ends,
+    gamma,
+    into,
+    number,
+    representable,
+)
+from difftest.simulator.exact.losses import Losses
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.instructions.writing import fit
+from difftest.simulator.memory import Storage, pattern_view
+from difftest.simulator.tile import Tile
+
+FREE_SUMS = 4
+"""Roundings of a running sum into a narrow dtype that are counted as such: a kernel that adds a few
+tensors in the dtype of its operands rounds as its contract says; one that adds up a long sum so
+does not, and its further roundings count as float32's."""
+
+COPIES = ("core_barrier", "sendrecv", "all_gather", "all_to_all", "permute")
+"""Events of no instruction that round nothing."""
+RUNNING_SUM = "a running sum"
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+class Doubt(NamedTuple):
+    """Where the exact run says less than it seems, or nothing.
+
+    Attributes
+    ----------
+    reason : what happened, as a clause.
+    location : the kernel's line.
+    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
+        over, and values are right for it.
+    """
+
+    reason: str
+    location: Location | None
+    lost: bool
+
+
+class Narrowing(NamedTuple):
+    """A rounding that the kernel's contract does not have, whose error counts as float32's.
+
+    Attributes
+    ----------
+    name : what was rounded: an instruction's result, or a running sum.
+    location : the kernel's line.
+    dtype : into what.
+    """
+
+    name: str
+    location: Location | None
+    dtype: DType
+
+
+class Held(NamedTuple):
+    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
+
+    value: Float64
+    error: Float64
+    sums: Array | None
+    """For each element the roundings of the sum that it holds; None where there are none."""
+
+
+Settle = Callable[[], None]
+Rule = Callable[..., Any]
+
+RULES: dict[str, Rule] = {}
+"""By instruction: ``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. It returns
+the numbers of ``dst``, or those of all destinations, or None where the machine's are exact."""
+MOVES: dict[str, Rule] = {}
+"""By instruction that writes by itself: ``move(run, call, dst, *operands, where=where)``, with the
+tiles as they are. It returns what is to be done when the machine has written, or None."""
+
+
+def rule(name: str) -> Callable[[Rule], Rule]:
+    """Make a function the error rule of an instruction."""
+    return lambda function: RULES.setdefault(name, function)
+
+
+def move(name: str) -> Callable[[Rule], Rule]:
+    """Make a function the error rule of an instruction that writes by itself."""
+    return lambda function: MOVES.setdefault(name, function)
+
+
+class Shadow:
+    """What the exact run of one launch knows.
+
+    Parameters
+    ----------
+    dtypes : dtypes that the kernel may round into besides those of its arguments and outputs.
+    random : whether rounding errors may be taken as independent of each other.
+    losses : whether to note which instruction lost how much.
+    """
+
+    def __init__(
+        self, *, dtypes: Sequence[DType] = (), random: bool = False, losses: bool = False
+    ) -> None:
+        self.random = random
+        self.unit = UNIT
+        """The rounding of sums: float32's, or that of the coarsest dtype of ``dtypes``."""
+        self.coarsest = UNIT
+        """The rounding of the coarsest dtype among arguments, outputs and ``dtypes``."""
+        for dtype in dtypes:
+            self.allow(dtype)
+            self.unit = self.coarsest
+        self.doubts: dict[tuple[str, Location | None], Doubt] = {}
+        self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
+        self.accumulators: dict[str, Bounded] = {}
+        self.losses = Losses() if losses else None
+        self._pending: list[Settle] | None = None
+        self._name = ""
+
+    def allow(self, dtype: DType) -> None:
+        """Let the kernel round into a dtype: one of its arguments or outputs has it."""
+        if dtype in ROUNDINGS:
+            self.coarsest = max(self.coarsest, ROUNDINGS[dtype].unit)
+
+    # -- between the gate and the machine ---------------------------------------------------------
+
+    def foresee(
+        self,
+        call: Call,
+        dst: Any,
+        operands: Sequence[Any],
+        others: Sequence[Tile | None],
+        where: Array | None,
+        *,
+        unboxed: bool = False,
+    ) -> None:
+        """Compute what an instruction will write, before the machine overwrites its operands.
+
+        ``unboxed`` says that a mask which is no box lets it read some elements only.
+        """
+        self._name = call.title
+        if self.losses is not None:
+            self.losses.begin()
+        moves = MOVES.get(call.name)
+        if moves is not None:
+            settle = moves(self, call, dst, *operands, where=where)
+            self._pending = [] if settle is None else [settle]
+            return
+        computes = RULES.get(call.name)
+        if unboxed and (
+            call.instruction.reach(call) is not Reach.ELEMENT
+            or any(one is not None for one in others)
+        ):
+            computes = None
+        if computes is None:
+            self._pending = [lambda: self._unruled(call, (dst, *others), operands)]
+            return
+        values = [self.take(op) if isinstance(op, Tile) else op for op in operands]
+        if call.reads_dst:
+            values.append(self.take(dst))
+        made = computes(self, call, *values)
+        results = made if type(made) is tuple else (made,)
+        self._pending = [
+            self._settling(tile, result, where if number == 0 else None)
+            for number, (tile, result) in enumerate(zip((dst, *others), results, strict=False))
+            if tile is not None
+        ]
+
+    def foresee_sum(
+        self, dst: Tile, product: Tile, missing: Array | None, where: Array | None
+    ) -> None:
+        """As :meth:`foresee`, of a product that is added to a tile in PSUM.
+
+        ``missing`` says where that was never written: there the product is put.
+        """
+        self._name = "nc_matmul"
+        if self.losses is not None:
+            self.losses.begin()
+        added = self.take(product)
+        self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
+
+    def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
+        """Take over what was foreseen, now that the machine has run the instruction."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            self._name = opcode
+            if any(is_float(tile.dtype) for tile in writes) and opcode not in COPIES:
+                self.doubt(f"{opcode} has no error rule", lost=True)
+            elif any(tile.storage.exact is not None for tile in reads):
+                self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
+            pending = [self._settling(tile, None, None) for tile in writes]
+        for settle in pending:
+            settle()
+
+    def _settling(self, tile: Tile, result: Any, where: Array | None) -> Settle:
+        if type(result) is Masked:
+            chosen = result.chosen
+            where = chosen if where is None else chosen & where
+            result = result.values
+        return lambda: self.put(tile, result, where)
+
+    def _unruled(self, call: Call, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
+        bases = [tile.base if isinstance(tile, IndirectTile) else tile for tile in tiles]
+        written = [tile for tile in bases if tile is not None]
+        read = [op.base if isinstance(op, IndirectTile) else op for op in operands]
+        rounds = any(is_float(tile.dtype) for tile in written)
+        if rounds or any(isinstance(t, Tile) and t.storage.exact is not None for t in read):
+            self.doubt(f"{call.name} has no error rule", lost=True)
+        for tile in written:
+            self.put(tile, None, None)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def take(self, tile: Tile) -> Bounded:
+        """A tile's numbers as an engine reads them: the partition axis first."""
+        held = self.held(tile)
+        if held is None:
+            return as_bounded(tile.engine_values(unwritten=True), tile.dtype)
+        if tile.storage.in_hbm or (tile.partition_axis == 0 and len(tile.shape) > 1):
+            return held
+        shape = tile.tile_shape()
+        return held.shaped(lambda array: array.reshape(shape))
+
+    def stored(self, tile: Tile) -> Bounded:
+        """A tile's numbers in its own shape, whether or not all were written."""
+        held = self.held(tile)
+        return as_bounded(raw_values(tile), tile.dtype) if held is None else held
+
+    def held(self, tile: Tile) -> Bounded | None:
+        """A tile's numbers in its own shape; None where the machine's values are exact."""
+        storage = tile.storage
+        exact = storage.exact
+        if exact is None:
+            if type(storage) is PlacedStorage and storage.shared:
+                self.doubt("tensors share the bytes of an address", lost=True)
+            return None
+        if tile.dtype != storage.dtype or (type(storage) is PlacedStorage and storage.shared):
+            self.doubt("the bits of rounded values are read as another dtype", lost=True)
+            return None
+        if tile.axes is not None:
+            tile.check_bounds()
+        value = pattern_view(exact.value, tile.pattern, _FLOAT64)
+        error: Float64 | None = pattern_view(exact.error, tile.pattern, _FLOAT64)
+        sums = 0
+        if exact.sums is not None:
+            sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
+        if not error.any():  # type: ignore[union-attr]
+            error = None
+        result = Bounded(value, error, tile.dtype if is_float(tile.dtype) else None, sums)
+        if self.losses is not None:
+            self.losses.read(raw_values(tile), result)
+        return result
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
+        """Note what the machine has just written to a tile; None that its values are exact."""
+        storage = tile.storage
+        if made is not None:
+            made = self.written(made, tile.dtype)
+        clean = made is None or (made.error is None and not made.sums)
+        if clean and storage.exact is None:
+            return
+        if tile.dtype != storage.dtype:
+            self.doubt("the bits of rounded values are written as another dtype", lost=True)
+            storage.exact = None
+            return
+        if made is None:
+            made = Bounded(raw_values(tile).astype(np.float64))
+        whole = where is None and tile.is_whole()
+        if whole and clean:
+            storage.exact = None
+            return
+        value = fit(made.value, tile)
+        error = np.zeros(()) if made.error is None else fit(_spread(made), tile)
+        if whole:
+            shape = storage.allocation.shape
+            storage.exact = Held(
+                _own(value, tile.shape).reshape(shape),
+                _own(error, tile.shape).reshape(shape),
+                np.full(shape, made.sums, np.uint8) if made.sums else None,
+            )
+        else:
+            self._put_part(storage, tile, value, error, made.sums, where)
+        if self.losses is not None:
+            self.losses.wrote(self._name, raw_values(tile), made, where)
+
+    def _parts(self, storage: Storage) -> Held:
+        """A tensor's exact values, which so far were the machine's if it has none of its own."""
+        if storage.exact is None:
+            filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
+            storage.exact = Held(filled, np.zeros(filled.shape), None)
+        return storage.exact
+
+    def _put_part(
+        self,
+        storage: Storage,
+        tile: Tile,
+        value: Float64,
+        error: Float64,
+        sums: int,
+        where: Array | None,
+    ) -> None:
+        exact = self._parts(storage)
+        if sums and exact.sums is None:
+            counts = np.zeros(exact.value.shape, np.uint8)
+            exact = storage.exact = exact._replace(sums=counts)
+        chosen: Any = True
+        if where is not None:
+            chosen = where.reshape(tile.shape) if where.size == tile.size else where
+        pattern = tile.pattern
+        np.copyto(pattern_view(exact.value, pattern, _FLOAT64), value, where=chosen)
+        np.copyto(pattern_view(exact.error, pattern, _FLOAT64), error, where=chosen)
+        if exact.sums is not None:
+            counts = pattern_view(exact.sums, pattern, exact.sums.dtype)
+            np.copyto(counts, np.uint8(sums), where=chosen)
+
+    def put_at(self, base: Tile, places: tuple[Array, ...], made: Bounded | None) -> None:
+        """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
+        storage = base.storage
+        clean = made is None or (made.error is None and not made.sums)
+        if clean and storage.exact is None:
+            return
+        exact = self._parts(storage)
+        value, error = (pattern_view(a, base.pattern, _FLOAT64) for a in (exact.value, exact.error))
+        if made is None:
+            value[places], error[places] = raw_values(base)[places], 0.0
+            return
+        value[places] = made.value
+        error[places] = 0.0 if made.error is None else made.error
+        if made.sums:
+            if exact.sums is None:
+                exact = storage.exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
+            assert exact.sums is not None
+            counts = pattern_view(exact.sums, base.pattern, exact.sums.dtype)
+            counts[places] = made.sums
+
+    def written(self, made: Bounded, dtype: DType) -> Bounded | None:
+        """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
+        return self.into(made, dtype) if is_float(dtype) else self._integers(made, dtype)
+
+    def into(self, made: Bounded, dtype: DType) -> Bounded:
+        """What is written to a tensor of ``dtype``: rounded as the kernel's contract lets it."""
+        rounding = ROUNDINGS[dtype]
+        narrow = rounding.unit > UNIT
+        sums = min(made.sums + (narrow and made.adds), 255)
+        if narrow and dtype != made.dtype:
+            allowed = rounding.unit <= (self.coarsest if sums <= FREE_SUMS else self.unit)
+            if not allowed and not (made.error is None and representable(made.value, dtype)):
+                what = RUNNING_SUM if rounding.unit <= self.coarsest else self._name
+                key = (what, kernel_location())
+                self.narrowed.setdefault(key, Narrowing(*key, dtype))
+                rounding = Rounding(self.unit, rounding.tiny)
+        result = into(made, dtype, rounding)
+        if result.sums != sums or result.adds:
+            result = Bounded(result.value, result.error, result.dtype, sums)
+        return result
+
+    def _integers(self, made: Bounded, dtype: DType) -> Bounded | None:
+        """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
+        if made.error is None or dtype not in (*INTEGERS, BOOL):
+            return None
+        value, low, high = (_whole(end, dtype) for end in (made.value, *ends(made)))
+        if dtype == BOOL:
+            error = ((np.abs(made.value) <= made.error) & (made.error > 0)).astype(np.float64)
+        else:
+            error = np.maximum(high - value, value - low)
+        if not error.any():
+            return None
+        self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+        return Bounded(value, error)
+
+    def sure(self, *numbers: Bounded) -> None:
+        """Say so where numbers that name elements, or whose bits count, may be others."""
+        if any(one.error is not None and one.error.any() for one in numbers):
+            self.doubt("a rounded value names elements", lost=True)
+
+    def places(self, indirect: IndirectTile) -> None:
+        """As :meth:`sure`, of the tiles by which another one is indexed."""
+        self.sure(*[self.take(tile) for tile in indirect.index_tiles])
+
+    # -- what rules need --------------------------------------------------------------------------
+
+    def doubt(self, reason: str, *, lost: bool) -> None:
+        """Say that the exact run has less meaning, or none, from this line on."""
+        location = kernel_location()
+        self.doubts.setdefault((reason, location), Doubt(reason, location, lost))
+
+    def operand(self, value: Any) -> Bounded:
+        """An operand that may be a number."""
+        return value if isinstance(value, Bounded) else number(value)
+
+    def gamma(self, n: int, elements: int) -> float:
+        """The relative error of a sum with n roundings, one of ``elements`` such sums."""
+        return gamma(n, elements, random=self.random, unit=self.unit)
+
+    def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
+        """What a tile in PSUM holds once something is added to it, put where it is ``missing``."""
+        held = self.stored(dst)
+        shape = held.value.shape
+        added = added.shaped(lambda array: array.reshape(shape))
+        summed = add(held, added)
+        if missing is None:
+            return summed
+        fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
+        value = np.where(missing, added.value, summed.value)
+        return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
+
+
+def _whole(value: Float64, dtype: DType) -> Float64:
+    """What a conversion to integers makes of float64."""
+    if dtype == BOOL:
+        return np.asarray(value != 0, dtype=np.float64)
+    info = np.iinfo(dtype)
+    whole: Float64 = np.clip(np.rint(value), info.min, info.max)
+    return whole
+
+
+def _spread(made: Bounded) -> Float64:
+    assert made.error is not None
+    return np.broadcast_to(made.error, made.value.shape)
+
+
+def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
+    """An array of a shape that nobody else has."""
+    if array.base is None and array.shape == shape and array.flags.c_contiguous:
+        return array
+    full = np.empty(shape)
+    full[...] = array
+    return full
+
+
+def raw_values(tile: Tile) -> Array:
+    """The values of a tensor, whatever was never written."""
+    held = tile.elements()
+    return from_bits(held, tile.dtype) if tile.holds_bits else held

@@ -1,0 +1,410 @@
+"""Error rules of reductions, scans, matrix products and the engines' reduction registers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import BOOL, FLOAT32
+from difftest.simulator.exact import bounded
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64
+from difftest.simulator.exact.elementwise import (
+    alu,
+    chosen_from,
+    column,
+    decided,
+    doubtful_truth,
+    function,
+    scaled,
+    with_scalar,
+)
+from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
+from difftest.simulator.instructions.activation import PRELU
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
+from difftest.simulator.instructions.record import Call
+from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
+from difftest.simulator.memory import pattern_view
+from difftest.simulator.tile import Tile
+
+Axes = tuple[int, ...]
+
+
+def spread(x: Bounded) -> Any:
+    """The bound of each element."""
+    if x.error is None or x.error.shape == x.value.shape:
+        return x.error
+    return np.broadcast_to(x.error, x.value.shape)
+
+
+def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
+    """A sum in float32, in whatever order."""
+    value = x.value
+    n = math.prod(value.shape[axis] for axis in axes)
+    summed = np.asarray(value.sum(axis=axes, keepdims=keepdims))
+    sizes = np.asarray(np.abs(value).sum(axis=axes, keepdims=keepdims))
+    error = spread(x)
+    if error is None:
+        if n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
+            return Bounded(summed, None, FLOAT32, adds=True)
+        carried = run.gamma(n - 1, summed.size) * sizes
+    else:
+        errors = error.sum(axis=axes, keepdims=keepdims)
+        carried = errors + run.gamma(n - 1, summed.size) * (sizes + errors)
+    return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
+
+
+def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded | None:
+    """A reduction; None of bit patterns, which are exact."""
+    if op.bitvec:
+        run.sure(x)
+        return None
+    if op.name == "add":
+        return total(run, x, axes, keepdims=keepdims)
+    if op.name in ("maximum", "minimum"):
+        ufunc: Any = op.compute
+        value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
+        error = spread(x)
+        if error is not None:
+            low, high = (ufunc.reduce(end, axis=axes, keepdims=keepdims) for end in bounded.ends(x))
+            error = bounded.between(value, low, high)
+        return Bounded(np.asarray(value), error, x.dtype, x.sums)
+    if op.name == "multiply":
+        return _product(run, x, axes, keepdims=keepdims)
+    if op.name == "subtract":
+        return _difference(run, x, axes, keepdims=keepdims)
+    logical: Any = getattr(np, op.name)
+    value = logical.reduce(x.value != 0, axis=axes, keepdims=keepdims)
+    unsure = doubtful_truth(x)
+    if unsure is not None:
+        unsure = spread(Bounded(x.value, unsure)).any(axis=axes, keepdims=keepdims)
+    return decided(run, value, unsure)
+
+
+def _product(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
+    value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
+    sizes = np.abs(x.value)
+    error = spread(x)
+    largest = sizes if error is None else sizes + error
+    most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
+    carried = most - np.abs(value)
+    small = most.max(initial=0.0) <= LARGEST_SUM
+    if error is None and small and bounded.is_integral(x.value):
+        return Bounded(value, None, FLOAT32)
+    n = math.prod(x.value.shape[axis] for axis in axes)
+    carried = carried + run.gamma(n, value.size) * most + n * bounded.TINY
+    return Bounded(value, bounded.defined(value, carried), FLOAT32)
+
+
+def _difference(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
+    """The first element minus the others."""
+    lead = tuple(k for k in range(x.value.ndim) if k not in axes)
+
+    def lines(array: Any) -> Any:
+        moved = array.transpose(*lead, *axes)
+        return moved.reshape(*(array.shape[k] for k in lead), -1)
+
+    turned = x.shaped(lines)
+    signs = np.full(turned.value.shape[-1], -1.0)
+    signs[0] = 1.0
+    turned.value = turned.value * signs
+    made = total(run, turned, (turned.value.ndim - 1,), keepdims=False)
+    return made.shaped(lambda array: np.expand_dims(array, axes)) if keepdims else made
+
+
+@rule("tensor_reduce")
+def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+    """A reduction along free axes."""
+    made = reduced(run, call["op"], data, call["axes"], keepdims=False)
+    if made is None:
+        return None
+    made = made.shaped(lambda array: array.reshape(call.result.shape))
+    return bounded.negative(made) if call["negate"] else made
+
+
+@rule("tensor_partition_reduce")
+def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+    """A reduction across partitions."""
+    return reduced(run, call["op"], data, (0,), keepdims=True)
+
+
+# -- the engines' registers ------------------------------------------------------------------------
+
+
+def registers(
+    run: Shadow,
+    engine: str,
+    values: Bounded,
+    op: AluOp | None,
+    command: Accumulate,
+    start: Any = None,
+) -> Bounded | None:
+    """As the machine's: reduce along the free axes into an engine's registers, and read them."""
+    if command is Accumulate.IDLE:
+        return None
+    if command is Accumulate.READ:
+        return run.accumulators[engine].part(slice(values.value.shape[0]))
+    name = "add" if op is None else op.name
+    held = held_before(run, engine, values.value.shape[0], name, command, start)
+    if command is not Accumulate.RESET:
+        held = _joined(run, name, held, values)
+    run.accumulators[engine] = held
+    return held
+
+
+def held_before(
+    run: Shadow, engine: str, partitions: int, name: str, command: Accumulate, start: Any
+) -> Bounded:
+    """The registers of the first partitions [P, 1], reset or loaded if the command says so."""
+    kept = run.accumulators.get(engine)
+    if command is Accumulate.REDUCE and kept is not None:
+        if kept.value.shape[0] >= partitions:
+            return kept.part(slice(partitions))
+        run.doubt("registers of other partitions are used under a mask", lost=True)
+    loaded = command is Accumulate.LOAD_REDUCE
+    first = run.operand(start if loaded else IDENTITIES[name])
+    if first.value.ndim:
+        first = first.shaped(lambda array: array.reshape(-1, 1))
+    return first.shaped(lambda array: np.broadcast_to(array, (partitions, 1)))
+
+
+def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
+    """What the registers hold once ``values`` are reduced into them."""
+    lines = values.shaped(lambda array: array.reshape(array.shape[0], -1))
+    together = _beside([held, lines])
+    if name in ("abs_max", "abs_min"):
+        return _by_magnitude(run, together, largest=name == "abs_max")
+    op = ALU_OPS["add" if name == "subtract" else name]
+    made = reduced(run, op, together, (1,), keepdims=True)
+    assert made is not None
+    return made
+
+
+def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
+    """The element of the largest or smallest magnitude, with its sign; of equal ones the last."""
+    sizes = np.abs(lines.value) if largest else -np.abs(lines.value)
+    last = lines.value.shape[1] - 1
+    places = last - np.argmax(sizes[:, ::-1], axis=1, keepdims=True)
+    if lines.error is not None:
+        run.doubt("a rounded value decides", lost=False)
+        error = np.broadcast_to(2 * np.abs(lines.value).max(axis=1, keepdims=True), places.shape)
+        return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
+    return Bounded(np.take_along_axis(lines.value, places, axis=1), None, FLOAT32)
+
+
+@rule("activation")
+def activation(run: Shadow, call: Call, data: Bounded, scale: Any, bias: Any) -> tuple[Any, Any]:
+    """``op(data * scale + bias)``, and its sum in the registers."""
+    made = function(run, call["op"], scaled(run, data, scale, bias))
+    return made, registers(run, "scalar", made, call["reduce_op"], call["command"])
+
+
+@rule("tensor_scalar_reduce")
+def tensor_scalar_reduce(
+    run: Shadow, call: Call, data: Bounded, operand0: Any, reduce_init: Any
+) -> tuple[Any, Any]:
+    """``data <op0> operand0``, and its reduction in the registers."""
+    result = with_scalar(run, call["op0"], data, operand0, reverse=False)
+    op = call["reduce_op"]
+    if op.name == "subtract":
+        axes = tuple(range(1, result.value.ndim))
+        made = _difference(run, result, axes, keepdims=False)
+        made = made.shaped(lambda array: array[:, None])
+    else:
+        held = registers(run, "vector", result, op, call["command"], reduce_init)
+        assert held is not None
+        made = held
+    return result, bounded.negative(made) if call["negate"] else made
+
+
+# -- matrix products -------------------------------------------------------------------------------
+
+
+def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:
+    """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
+    value = left.value.T @ right.value
+    depth = left.value.shape[0]
+    sizes = [np.abs(left.value), np.abs(right.value)]
+    errors = [spread(left), spread(right)]
+    growth = run.gamma(depth, value.size)
+    if errors[0] is None and errors[1] is None:
+        most = _sizes_product(*sizes)
+        if most.max(initial=0.0) <= LARGEST_SUM and all(
+            bounded.is_integral(side.value) for side in (left, right)
+        ):
+            return Bounded(value, None, FLOAT32)
+        error = growth * most
+    else:
+        wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
+        error = growth * _sizes_product(*wide)
+        if errors[0] is not None:
+            error += errors[0].T @ wide[1]
+        if errors[1] is not None:
+            error += sizes[0].T @ errors[1]
+    error += bounded.TINY * depth
+    return Bounded(value, bounded.defined(value, error), FLOAT32)
+
+
+def _sizes_product(left: Float64, right: Float64) -> Any:
+    """``left.T @ right`` of sizes, at least: float32 is enough where it holds them."""
+    peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
+    if not peak < 1e30:
+        return left.T @ right
+    narrow = left.astype(np.float32).T @ right.astype(np.float32)
+    return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
+
+
+@move("nc_matmul")
+def nc_matmul(
+    run: Shadow, call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Any
+) -> Settle:
+    """``stationary.T @ moving``, added to what ``dst`` holds if it accumulates."""
+    left, right = (
+        run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
+        for side in (stationary, moving)
+    )
+    if call["double_row"]:
+        left, right = (_double_rows(side) for side in (left, right))
+    shape = dst.shape
+    made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
+    adds = call["accumulate"]
+    if adds:
+        made = run.sum_of(dst, made)
+    elif adds is None:
+        made = _partly(run, dst, made)
+    return lambda: run.put(dst, made, where)
+
+
+def _double_rows(side: Bounded) -> Bounded:
+    """Two rows of the contraction from each partition."""
+    return side.shaped(lambda array: array.reshape(2 * array.shape[0], -1))
+
+
+def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
+    """Added where a matmul was the last to write, and put elsewhere."""
+    products = dst.storage.products
+    started = None if products is None else pattern_view(products, dst.pattern, BOOL)
+    if started is None or not started.any():
+        return made
+    return run.sum_of(dst, made, np.logical_not(started))
+
+
+# -- scans and moments -----------------------------------------------------------------------------
+
+
+@rule("tensor_tensor_scan")
+def tensor_tensor_scan(
+    run: Shadow, call: Call, data0: Bounded, data1: Bounded, initial: Any
+) -> Bounded:
+    """A recurrence along the free axis, step by step."""
+
+    def lines(array: Any) -> Any:
+        return array.reshape(array.shape[0], -1)
+
+    here, others = data0.shaped(lines), data1.shaped(lines)
+    start = column(run.operand(initial), 2)
+    partitions, length = here.value.shape
+    state = start.shaped(lambda array: np.broadcast_to(array, (partitions, 1))[:, 0])
+    value, error = np.empty((partitions, length)), np.zeros((partitions, length))
+    for i in range(length):
+        now, other = here.part((slice(None), i)), others.part((slice(None), i))
+        left, right = (state, now) if call["reverse0"] else (now, state)
+        partial = alu(run, call["op0"], left, right)
+        left, right = (other, partial) if call["reverse1"] else (partial, other)
+        state = alu(run, call["op1"], left, right)
+        value[:, i] = state.value
+        error[:, i] = 0.0 if state.error is None else state.error
+    bound = error if error.any() else None
+    made = Bounded(value, bound, FLOAT32)
+    return made.shaped(lambda array: array.reshape(call.result.shape))
+
+
+def _moments(run: Shadow, values: Bounded) -> list[Bounded]:
+    """(count, mean, variance * count) of each row."""
+    partitions, count = values.value.shape
+    if not count:
+        return [Bounded(np.zeros((partitions, 1)), None, FLOAT32)] * 3
+    many = Bounded(np.full((partitions, 1), float(count)), None, FLOAT32)
+    mean = bounded.divide(total(run, values, (1,), keepdims=True), many)
+    centred = bounded.subtract(values, mean)
+    squares = bounded.multiply(centred, centred)
+    return [many, mean, total(run, squares, (1,), keepdims=True)]
+
+
+def _beside(parts: list[Bounded]) -> Bounded:
+    """Columns side by side."""
+    value = np.concatenate([part.value for part in parts], axis=1)
+    if all(part.error is None for part in parts):
+        return Bounded(value, None, FLOAT32)
+    errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in parts]
+    return Bounded(value, np.concatenate(errors, axis=1), FLOAT32)
+
+
+@rule("bn_stats")
+def bn_stats(run: Shadow, call: Call, data: Bounded) -> Bounded:
+    """Count, mean and variance * count of even, then of odd elements."""
+    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    halves = [lines.part((slice(None), slice(k, None, 2))) for k in (0, 1)]
+    return _beside([part for half in halves for part in _moments(run, half)])
+
+
+@rule("bn_aggr")
+def bn_aggr(run: Shadow, call: Call, data: Bounded) -> Bounded:
+    """Mean and variance from the tuples of bn_stats."""
+    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    count, mean, spreads = (lines.part((slice(None), slice(k, None, 3))) for k in range(3))
+    everything = total(run, count, (1,), keepdims=True)
+    weighted = total(run, bounded.multiply(count, mean), (1,), keepdims=True)
+    centre = bounded.divide(weighted, everything)
+    apart = bounded.subtract(mean, centre)
+    between = bounded.multiply(count, bounded.multiply(apart, apart))
+    variance = total(run, bounded.add(spreads, between), (1,), keepdims=True)
+    return _beside([centre, bounded.divide(variance, everything)])
+
+
+@rule("tensor_scalar_cumulative")
+def tensor_scalar_cumulative(
+    run: Shadow, call: Call, src: Bounded, imm0: Any, imm1: Any
+) -> Bounded:
+    """``reg = (src <op0> imm0) <op1> reg`` step by step."""
+    lines = with_scalar(run, call["op0"], src, imm0, reverse=False)
+    lines = lines.shaped(lambda array: array.reshape(array.shape[0], -1))
+    partitions, length = lines.value.shape
+    name = call["op1"].name
+    held = held_before(run, "vector", partitions, name, call["command"], imm1)
+    states = []
+    for i in range(length):
+        held = alu(run, call["op1"], lines.part((slice(None), slice(i, i + 1))), held)
+        states.append(held)
+    run.accumulators["vector"] = held
+    return _beside(states).shaped(lambda array: array.reshape(call.result.shape))
+
+
+@rule("exponential")
+def exponential(
+    run: Shadow, call: Call, src: Bounded, max_value: Any, reduce_init: Any
+) -> tuple[Any, Any]:
+    """``exp(src - max_value)``, and its sum in the registers."""
+    top = column(run.operand(max_value), src.value.ndim)
+    made = function(run, "exp", bounded.subtract(src, top))
+    summed = registers(run, "vector", made, ALU_OPS["add"], call["command"], reduce_init)
+    return made, summed
+
+
+@rule("activate2")
+def activate2(
+    run: Shadow, call: Call, data: Bounded, imm0: Any, imm1: Any, relu_param: Any
+) -> tuple[Any, Any]:
+    """``op((data <op0> imm0) <op1> imm1)``, and its reduction in the registers."""
+    made = data
+    for number, operand in enumerate((imm0, imm1)):
+        op = call[f"op{number}"]
+        if op is not None:
+            made = with_scalar(run, op, made, operand, reverse=call[f"reverse{number}"])
+    if call["op"] == PRELU:
+        below = with_scalar(run, ALU_OPS["multiply"], made, relu_param, reverse=False)
+        made = chosen_from(made.value > 0, doubtful_truth(made), made, below)
+    else:
+        made = function(run, call["op"], made)
+    return made, registers(run, "scalar", made, call["reduce_op"], call["command"])

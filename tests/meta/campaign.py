@@ -1,0 +1,114 @@
+"""How often a correct kernel goes red, and how soon a planted error is found.
+
+``python -m tests.meta.campaign`` prints a table of tests/meta/operators.py: for each correct kernel
+how many of its drawn cases are red, for each wrong one the first case that is. ``--cases`` is how
+many are drawn, ``--seed`` from what, and names choose among the operators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec
+from difftest.harness.strategies import cases
+from tests.meta.operators import OPERATORS
+
+ROUND = 500
+"""Cases drawn for one seed; beyond that Hypothesis repeats itself more and more."""
+
+
+@dataclass
+class Findings:
+    """What came of a kernel's cases.
+
+    Attributes
+    ----------
+    counts : verdicts by kind.
+    first : number of the first red case, from 1, its question and the report.
+    """
+
+    counts: collections.Counter[str] = field(default_factory=collections.Counter)
+    first: tuple[int, str, str] | None = None
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
+        return counts + (
+            f"; first red: case {self.first[0]}, {self.first[1]}" if self.first else ""
+        )
+
+
+def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
+    """The same cases each time."""
+    found: list[Case] = []
+    while len(found) < count:
+
+        @hypothesis.seed(seed)
+        @settings(
+            max_examples=min(ROUND, count - len(found)),
+            phases=[Phase.generate],
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @hypothesis.given(cases(spec))
+        def draw(case: Case) -> None:
+            found.append(case)
+
+        draw()
+        seed += 1
+    return found[:count]
+
+
+def examined(spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = False) -> Findings:
+    """Run drawn cases of a spec on the embedded simulator."""
+    runner = Runner((EmbeddedSimulator(),), verbose=True)
+    findings = Findings()
+    for number, case in enumerate(drawn(spec, count, seed), 1):
+        try:
+            (verdict,) = runner.check(spec, case).values()
+            findings.counts[type(verdict).__name__.lower()] += 1
+        except DifferentialFailure as failure:
+            (wrong,) = failure.verdicts.values()
+            findings.counts["red"] += 1
+            question: Any = getattr(wrong, "question", "")
+            findings.first = findings.first or (number, question, str(failure))
+            if until_red:
+                break
+    return findings
+
+
+def main() -> int:
+    """Print the table; 1 if a correct kernel was red or a planted error was not found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="operators; all by default")
+    parser.add_argument("--cases", type=int, default=1000, help="of each correct kernel")
+    parser.add_argument("--planted-cases", type=int, default=50, help="of each wrong one")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    failed = False
+    for name in given.names or OPERATORS:
+        operator = OPERATORS[name]
+        findings = examined(operator.spec(), given.cases, given.seed)
+        print(f"{name}: {findings}", flush=True)
+        if findings.first is not None:
+            failed = True
+            print(findings.first[2], flush=True)
+        for kernel, question in operator.planted.items():
+            spec = operator.spec(kernel)
+            found = examined(spec, given.planted_cases, given.seed, until_red=True)
+            print(f"  {spec.name}: {found}", flush=True)
+            failed |= found.first is None or found.first[1] != question
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""Softmax, norms, rope, attention and their kin, with nothing said of their rounding.
+
+Correct kernels are never red; planted errors are found within 50 drawn cases, by the question that
+they are an answer to. The nightly profile draws 1,000 cases of each correct kernel.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from tests.meta import operators
+from tests.meta.campaign import examined
+from tests.meta.operators import OPERATORS
+
+NIGHTLY = settings.get_current_profile_name() == "nightly"
+CASES = 1000 if NIGHTLY else 25
+PLANTED_CASES = 50
+PLANTED = [
+    (operator, kernel, question)
+    for operator in OPERATORS.values()
+    for kernel, question in operator.planted.items()
+]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_correct_kernel_is_never_red(name):
+    findings = examined(OPERATORS[name].spec(), CASES)
+    assert findings.first is None, findings.first[2]
+    assert findings.counts["match"] > CASES * 0.9
+
+
+@pytest.mark.parametrize(
+    ("operator", "kernel", "question"), PLANTED, ids=[kernel.__name__ for _, kernel, _ in PLANTED]
+)
+def test_a_planted_error_is_found(operator, kernel, question):
+    findings = examined(operator.spec(kernel), PLANTED_CASES, until_red=True)
+    assert findings.first is not None
+    assert findings.first[1] == question
+
+
+def test_the_instruction_that_lost_the_digits_is_named():
+    findings = examined(
+        OPERATORS["product"].spec(operators.product_in_bfloat16), PLANTED_CASES, until_red=True
+    )
+    assert findings.first is not None
+    lines = [line.strip() for line in findings.first[2].splitlines()]
+    (because,) = [line for line in lines if line.startswith("because:")]
+    assert "tensor_tensor(add) lost most digits at operators.py:" in because
+    assert "total = nl.add(total, partial, dtype=narrow)" in because
+    assert any("is rounded into bfloat16" in line for line in lines)
+
+
+def test_a_cancellation_is_named():
+    """E[x**2] - E[x]**2 of a row far from 0: correct, and no digit of it is sure."""
+    findings = examined(OPERATORS["variance"].spec(operators.variance_of_moments), PLANTED_CASES)
+    assert findings.counts["inconclusive"] > 0

@@ -1,0 +1,200 @@
+"""The two questions asked apart, on kernels of a few lines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.recipes import Fill, Integers, Random, Zeros
+from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Inconclusive, Match
+from difftest.simulator.frontend.install import embedded
+from tests.unit.standin import PlainBackend
+
+with embedded():
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.isa as nisa
+    import neuronxcc.nki.language as nl
+
+SHAPE = {"P": 64, "N": 96}
+
+
+def checked(kernel, reference, data=None, dtype="float32", **arguments):
+    """The verdict of one case, and the runner."""
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain={name: (size,) for name, size in SHAPE.items()},
+        inputs={"x": "P N"},
+        dtypes=(dtype,),
+        **arguments,
+    )
+    runner = Runner((EmbeddedSimulator(),))
+    (verdict,) = runner.check(spec, Case(SHAPE, dtype, {"x": data or Random(3)})).values()
+    return verdict, runner
+
+
+def failure(*arguments, **keywords):
+    with pytest.raises(DifferentialFailure) as caught:
+        checked(*arguments, **keywords)
+    return caught.value.verdicts["embedded"], str(caught.value)
+
+
+def made_of(compute):
+    """A kernel that stores what ``compute`` makes of its tile."""
+
+    @nki.jit
+    def kernel(x):
+        made = compute(nl.load(x))
+        out = nl.ndarray(made.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, made)
+        return out
+
+    return kernel
+
+
+def wide(function):
+    return lambda x: function(x.astype(np.float64))
+
+
+third = made_of(lambda x: nl.multiply(x, 1 / 3))
+
+
+def test_a_correct_kernel():
+    verdict, _ = checked(third, wide(lambda x: x / 3))
+    assert verdict == Match(elements=64 * 96, exact=False)
+
+
+def test_what_does_not_round_agrees_bit_for_bit():
+    verdict, _ = checked(
+        made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), Integers(0, bound=4)
+    )
+    assert verdict == Match(elements=64 * 96, exact=True)
+
+
+def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
+    """1/3 instead of 0.33333333343 differs by 3e-10, a hundredth of a rounding into float32."""
+    verdict, text = failure(third, wide(lambda x: x * 0.33333333343))
+    assert verdict.question == "algorithm"
+    assert "the algorithm differs: without rounding too" in text
+    assert "ULP of float64" in text
+
+
+def test_a_reference_that_computes_in_float32_is_asked_in_float64():
+    verdict, _ = checked(third, lambda x: x * np.float32(0.5) / 3 * 2)
+    assert isinstance(verdict, Match)
+
+
+def test_a_reference_that_cannot_but_round_is_met_within_its_rounding():
+    verdict, _ = checked(third, lambda x: np.float32(x) / np.float32(3))
+    assert isinstance(verdict, Match)
+    verdict, _ = failure(third, lambda x: np.float32(x) / np.float32(3.00001))
+    assert verdict.question == "algorithm"
+
+
+def test_a_rounding_that_no_input_or_output_has():
+    narrow = made_of(lambda x: nl.multiply(x, 1 / 3, dtype=nl.bfloat16))
+    verdict, text = failure(narrow, wide(lambda x: x / 3))
+    assert verdict.question == "arithmetic"
+    assert "tensor_scalar lost most digits" in text
+    assert "is rounded into bfloat16" in text
+    assert isinstance(checked(narrow, wide(lambda x: x / 3), dtype="bfloat16")[0], Match)
+    assert isinstance(checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match)
+
+
+def test_a_long_sum_in_the_operands_own_dtype():
+    def summed(x):
+        total = nl.zeros((64, 1), nl.bfloat16)
+        for column in range(96):
+            total = nl.add(total, x[:, column : column + 1], dtype=nl.bfloat16)
+        return total
+
+    reference = wide(lambda x: x.sum(axis=1, keepdims=True))
+    verdict, text = failure(made_of(summed), reference, Fill(0.7), dtype="bfloat16")
+    assert verdict.question == "arithmetic"
+    assert "a running sum is rounded into bfloat16 again and again" in text
+
+
+def test_overflow_is_the_arithmetics():
+    verdict, _ = failure(
+        made_of(lambda x: nl.divide(nl.exp(x), nl.exp(x))),
+        wide(lambda x: 0 * x + 1),
+        Fill(1.0, ((5, 100.0),)),
+    )
+    assert (verdict.question, verdict.kind) == ("arithmetic", "nan")
+
+
+def test_no_digit_left_tells_nothing():
+    def cancelled(x):
+        return nl.subtract(nl.multiply(nl.add(x, 3e9), 1 / 3), 1e9)
+
+    verdict, runner = checked(made_of(cancelled), wide(lambda x: x / 3))
+    assert isinstance(verdict, Inconclusive)
+    assert runner.tally.reasons
+
+
+def test_random_numbers_leave_the_bound_of_the_spec():
+    def dropped(x):
+        return nisa.dropout(x, 0.0)
+
+    verdict, runner = checked(made_of(dropped), wide(lambda x: x))
+    assert isinstance(verdict, Match)
+    (doubt,) = runner.tally.doubts
+    assert "random numbers at test_questions.py:" in doubt
+    assert "the bound that follows from the spec alone is used" in doubt
+
+
+def test_a_rounded_value_that_decides_joins_the_questions():
+    """Thirds of 1 minus a third: 0 or not, as they round."""
+
+    def decided(x):
+        rest = nl.subtract(nl.multiply(x, 1 / 3), 1 / 3)
+        return nl.where(nl.greater(rest, 0), rest, 0.0)
+
+    verdict, runner = checked(
+        made_of(decided), wide(lambda x: np.maximum((x - 1) / 3, 0)), Fill(1.0)
+    )
+    assert isinstance(verdict, Match)
+    assert any("a rounded value decides" in doubt for doubt in runner.tally.doubts)
+    assert any("both questions are asked as one" in doubt for doubt in runner.tally.doubts)
+
+
+def test_a_reduction_in_the_spec_holds_too():
+    """The exact run lets 96 roundings happen, the spec one."""
+    total = made_of(lambda x: nl.sum(x, axis=1, keepdims=True))
+    reference = wide(lambda x: x.sum(axis=1, keepdims=True))
+    assert isinstance(checked(total, reference)[0], Match)
+    magnitude = wide(lambda x: 1e-6 + 0 * x[:, :1])
+    verdict, _ = failure(total, reference, reduction=1, magnitude=magnitude)
+    assert verdict.question == ""
+
+
+def test_without_an_exact_run_the_spec_is_all_there_is():
+    kernel, reference = third, wide(lambda x: x * 0.33333334)
+    assert isinstance(checked(kernel, reference, exact=False, reduction=2)[0], Match)
+
+
+def test_a_backend_without_an_exact_run():
+    spec = KernelSpec(
+        kernel=lambda x: x * np.float32(0.33333334),
+        reference=wide(lambda x: x / 3),
+        domain={name: (size,) for name, size in SHAPE.items()},
+        inputs={"x": "P N"},
+        reduction=2,
+    )
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
+
+
+def test_unwritten_elements_are_told_first():
+    @nki.jit
+    def half(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[:, 0:48], nl.load(x)[:, 0:48])
+        return out
+
+    verdict, _ = failure(half, wide(lambda x: x), Zeros())
+    assert verdict.kind == "unwritten"
