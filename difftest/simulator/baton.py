@@ -87,6 +87,11 @@ class Baton:
             raise failure
         return returned
 
+    def check(self) -> None:
+        """End a program whose launch is over: it was interrupted, or another program failed."""
+        if self._failure is not None:
+            raise ProgramStopped
+
     def give_way(self, me: int, steps: int) -> None:
         """Let those that are behind catch up, before a program touches what they share.
 

@@ -93,6 +93,7 @@ def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) ->
 
     What none of them has written yet, and none has to, is an argument: it is the same to all.
     """
+    baton.check()
     for operand in operands:
         tile = operand.base if isinstance(operand, IndirectTile) else operand
         if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:

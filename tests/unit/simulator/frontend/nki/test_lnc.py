@@ -1,5 +1,6 @@
 """Two programs on one logical NeuronCore: who runs when, what they share, and how they meet."""
 
+import signal
 import threading
 
 import numpy as np
@@ -422,3 +423,23 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
     with pytest.warns(BarrierWarning, match="data in sbuf, which the cores do not share"):
         result = launch(kernel, (A,), grid=(2,))
     np.testing.assert_array_equal(result.outputs[0], A[::-1])
+
+
+def test_an_interrupt_ends_the_programs_at_their_next_instruction():
+    """Or a program would go on in its thread beside whatever runs next."""
+    issued = []
+
+    def kernel():
+        tile = nl.ndarray((1, 1), nl.int32)
+        for number in range(20_000):
+            nisa.memset(tile, 1)
+            issued.append(number)
+            if number == 10:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        launch(kernel, grid=(2,))
+    for thread in threading.enumerate():
+        if thread.name.startswith("program"):
+            thread.join()
+    assert 10 < len(issued) < 20_000
