@@ -93,8 +93,8 @@ def launch(
     record: bool = True,
     plain: bool = False,
     level: str | None = None,
-    exact: bool | ExactSettings = False,
     strictness: str | Strictness | None = None,
+    exact: bool | ExactSettings = False,
 ) -> LaunchResult:
     """Run ``kernel`` once for each instance of ``grid``.
 

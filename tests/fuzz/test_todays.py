@@ -55,6 +55,16 @@ GATHERED = program(
 )
 
 
+MOVED = program(
+    SQUARE,
+    (3, 2),
+    "s = nl.load(a)",
+    "i = nl.full((1, 1), 1, nl.int32)",
+    "t = nl.ndarray((3, 2), nl.float32)",
+    "nisa.tensor_copy(t, s.ap([[4, 3], [1, 2]], scalar_offset=i, indirect_dim=1))",
+)
+
+
 def changed(module: Any, name: str, after: Any) -> Any:
     """Plant `after(result)` behind a function."""
 
@@ -87,6 +97,10 @@ PLANTED = {
         changed(patterns, "_layout", shifted),
     ),
     "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
+    "one offset": (
+        MOVED,
+        changed(dynamic.DynamicView, "settled", lambda view: view[:, 0:1].broadcast(1, 2)),
+    ),
     "rows": (
         GATHERED,
         changed(dynamic.DynamicView, "offsets", lambda rows: rows[::-1]),

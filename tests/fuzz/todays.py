@@ -175,6 +175,37 @@ def gather(scene: Scene) -> None:
     target.quality = either(target.quality, value.quality)
 
 
+def one_offset(scene: Scene) -> None:
+    """A view that one element in SBUF moves, on chip or in HBM; in HBM it may be skipped."""
+    choices = scene.choices
+    found = [v for v in scene.suitable(spaces=("hbm", "sbuf")) if len(v.shape) == 2]
+    if not found:
+        return
+    value = choices.pick(found)
+    rows, width = value.shape
+    in_hbm = value.space == "hbm"
+    dim = choices.integer(0, 1) if in_hbm else 1
+    skip = in_hbm and choices.chance(30)
+    number = choices.integer(0, value.shape[dim] - (0 if skip or scene.spoil() else 1))
+    index = fresh(scene, (1, 1), "int32")
+    scene.emit(f"nisa.memset({index.name}, {number})", "nisa.memset")
+    index.readable, index.quality = True, Quality(4, 0)
+    if choices.chance(50):
+        text = f"{value.name}.select({dim}, {index.name})"
+        shape = (width, 1) if dim == 0 else (rows, 1)
+    else:
+        most = max(1, value.shape[dim] - number)
+        count = choices.integer(1, most)
+        pattern = [[width, count if dim == 0 else rows], [1, count if dim == 1 else width]]
+        shape = (pattern[0][1], pattern[1][1])
+        text = f"{value.name}.ap({pattern}, scalar_offset={index.name}, indirect_dim={dim})"
+    target = fresh(scene, shape, value.dtype, written=True)
+    call = "nisa.dma_copy" if in_hbm else "nisa.tensor_copy"
+    mode = ", oob_mode=nisa.oob_mode.skip" if skip else ""
+    scene.emit(f"{call}({target.name}, {text}{mode})", call)
+    target.quality = either(target.quality, value.quality)
+
+
 def copy(scene: Scene) -> None:
     """tensor_copy, in any dtype."""
     given = source(scene)
@@ -395,7 +426,18 @@ def reinterpret(scene: Scene) -> None:
 
 
 STATEMENTS: tuple[Callable[[Scene], None], ...] = (
-    *(load, load, store, gather, copy, copy, tensor_tensor, tensor_tensor, tensor_scalar),
+    *(
+        load,
+        load,
+        store,
+        gather,
+        one_offset,
+        copy,
+        copy,
+        tensor_tensor,
+        tensor_tensor,
+        tensor_scalar,
+    ),
     *(functions, activation, memset, iota, reduction, matmul, matmul, transpose, dma_transpose),
     reinterpret,
 )

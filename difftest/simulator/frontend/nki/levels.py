@@ -56,6 +56,7 @@ _SINCE_04 = {
     "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
     "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size, of each partition",
     "nisa.activate2": "nisa.tensor_scalar, then nisa.activation",
+    "nisa.dma_compute(oob_mode)": "offsets that stay inside",
     "nisa.dma_copy(priority)": "no priority",
     "nisa.dma_transpose(priority)": "no priority",
     "nisa.tensor_scalar_reduce(reduce_cmd)": "nisa.tensor_scalar, then nisa.tensor_reduce",

@@ -165,9 +165,27 @@ class PlainNkiTensor(PlainTensor):
 
     def select(self, dim: Any, index: Any) -> PlainNkiTensor:
         """One element of a dimension, which goes."""
-        if not hasattr(index, "__index__"):
-            raise not_modelled("select with a dynamic index in plain mode", f"{index!r:.60}")
-        return self[(*[slice(None)] * self._dim(dim), index)]
+        if hasattr(index, "__index__") and not isinstance(index, PlainTensor):
+            return self[(*[slice(None)] * self._dim(dim), index)]
+        axis = self._dim(dim, self._free)
+        numbers = self._offsets(index)
+        if numbers.size != 1:
+            refuse("a scalar offset is one element", index)
+        number = int(numbers[0])
+        inside = 0 <= number < self.shape[axis]
+        positions = np.take(self.positions, number if inside else 0, axis)
+        while positions.ndim < (1 if self.in_hbm else 2):
+            positions = positions[..., None]
+        return self._as(positions if inside else np.full_like(positions, OUTSIDE), self.dtype)
+
+    def _offsets(self, index: Any) -> Array:
+        """The integers that a tensor in SBUF holds, column after column."""
+        if not isinstance(index, PlainTensor) or index.space is not Space.SBUF:
+            raise not_modelled("a register as an offset in plain mode", f"{index!r:.60}")
+        if index.dtype.kind not in "iu":
+            refuse("an offset is an integer", index, DtypeError)
+        numbers: Array = index.read().astype(np.int64).T.reshape(-1)
+        return numbers
 
     def permute(self, dims: Any) -> PlainNkiTensor:
         """The dimensions in another order."""
@@ -348,11 +366,7 @@ class PlainNkiTensor(PlainTensor):
         axis = integer(dim, "indirect_dim")
         if not 0 <= axis < self.ndim or (by_rows and (axis or not self.in_hbm)):
             refuse("ap's indirect_dim is a dimension", dim, KernelError)
-        if not isinstance(index, PlainTensor) or index.space is not Space.SBUF:
-            raise not_modelled("a register as an offset in plain mode", f"{index!r:.60}")
-        if index.dtype.kind not in "iu":
-            refuse("an offset is an integer", index, DtypeError)
-        numbers = index.read().astype(np.int64).T.reshape(-1)
+        numbers = self._offsets(index)
         count = pairs[0][1] if by_rows else 1
         if numbers.size < count or (not by_rows and numbers.size != 1):
             refuse("ap has an offset for each row", index)

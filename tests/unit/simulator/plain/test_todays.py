@@ -132,7 +132,7 @@ def test_inputs_are_written_in_place_and_left_alone_after_an_error():
     [
         lambda x: nl.softmax(x),
         lambda x: nisa.activation(tile(), nl.exp, x, reduce_cmd=nisa.reduce_cmd.reset_reduce),
-        lambda x: x.select(1, nl.full((1, 1), 2, nl.int32)),
+        lambda x: x.select(1, 2).ap([[24, 4], [1, 1]], scalar_offset=nisa.register_alloc(2)),
         lambda x: nl.ndarray((4, 4), nl.float32, address=(0, 0)),
     ],
 )

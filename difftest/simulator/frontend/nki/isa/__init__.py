@@ -39,7 +39,13 @@ from difftest.simulator.frontend.nki.isa.moves import (
 )
 from difftest.simulator.frontend.nki.isa.multicore import core_barrier, sendrecv
 from difftest.simulator.frontend.nki.isa.products import nc_matmul, nc_transpose
-from difftest.simulator.frontend.nki.isa.random_numbers import rand2, rng
+from difftest.simulator.frontend.nki.isa.random_numbers import (
+    rand2,
+    rand_get_state,
+    rand_set_state,
+    rng,
+    set_rng_seed,
+)
 from difftest.simulator.frontend.nki.isa.reductions import (
     exponential,
     tensor_partition_reduce,
@@ -73,7 +79,7 @@ from difftest.simulator.frontend.nki.isa.selections import (
 from difftest.simulator.frontend.nki.levels import check_name, ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
-from difftest.simulator.frontend.nki.unmodelled import Unmodelled, unmodelled
+from difftest.simulator.frontend.nki.unmodelled import Unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 tensor_engine = engine.tensor
@@ -89,10 +95,7 @@ _TOPK = Unmodelled(
     "partitions, in an order that is not relied upon (both v2.32.0). Take 8 at a time with "
     "nisa.max8, nisa.nc_find_index8 and nisa.nc_match_replace8",
 )
-_DOCUMENTED = {
-    **unmodelled("nki.isa", ["rand_get_state", "rand_set_state", "set_rng_seed"]),
-    "topk": _TOPK,
-}
+_DOCUMENTED = {"topk": _TOPK}
 """What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
 
@@ -155,6 +158,8 @@ __all__ = [
     "oob_mode",
     "quantize_mx",
     "rand2",
+    "rand_get_state",
+    "rand_set_state",
     "range_select",
     "reciprocal",
     "reduce_cmd",
@@ -170,6 +175,7 @@ __all__ = [
     "select_reduce",
     "sendrecv",
     "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",

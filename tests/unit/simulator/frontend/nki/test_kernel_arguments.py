@@ -128,7 +128,11 @@ def test_an_array_of_any_strides_is_written_in_place(make):
 VALUES = [None, True, 3, 2.5, "text", Mode.EXACT, Level.LOW, (1, (2, None)), {"a": 1}, Bare(2)]
 
 
-@pytest.mark.parametrize("value", [*VALUES, np.float32(2), nl.bfloat16, len, Mode], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [*VALUES, np.float32(2), nl.bfloat16, len, Mode],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_holds_no_array_goes_through_as_it_is(value):
     seen = []
 

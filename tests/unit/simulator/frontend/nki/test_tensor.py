@@ -1,7 +1,6 @@
 """`NkiTensor`: attributes, indexing and its rank rules, views (NKI Language Guide, v2.32.0)."""
 
 import operator
-import warnings
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import simulate
 from difftest.simulator.frontend.nki.tensor import TruthWarning
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
@@ -294,21 +292,3 @@ def test_a_tensor_is_true_as_an_argument_that_was_given():
         launch(kernel, (zeros, zeros))
     assert "if bias:" in str(seen[0].message)
     launch(kernel, (zeros,))
-
-
-def test_an_argument_lies_in_hbm_and_in_shared_hbm_for_two_programs():
-    """AWS's guide of the simulator; other tensors say what the kernel said."""
-    found = []
-
-    def kernel(x):
-        constant = nl.shared_constant(np.ones((2, 2), np.float32))
-        found.append([t.buffer for t in (x, x[0:1], x.reshape((4,)), constant, stored(nl.load(x)))])
-        return x
-
-    array = np.ones((2, 2), np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        simulate(kernel)(array)
-        simulate(kernel)[2](array)
-    shared = nl.shared_hbm
-    assert found == [[nl.hbm, nl.hbm, nl.hbm, shared, shared], [shared] * 5, [shared] * 5]

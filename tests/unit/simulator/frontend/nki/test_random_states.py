@@ -1,0 +1,69 @@
+"""Seeds and states of the engines' random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import TRN1, TRN3, DtypeError, KernelError, ShapeError
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, tile
+
+VECTOR = nisa.engine.vector
+
+
+def numbers():
+    """A tile of random words."""
+    drawn = nl.ndarray((4, 8), nl.uint32)
+    nisa.rng(drawn)
+    return drawn
+
+
+def seeded(seed):
+    nisa.set_rng_seed(seed)
+    return numbers(), numbers()
+
+
+def test_a_seed_repeats_its_numbers_and_another_one_does_not():
+    seeds = [np.full((1, 1), value, np.uint32) for value in (7, 8)]
+    first, second = on_nki_tiles(seeded, seeds[0])
+    assert (first != second).any()
+    assert_array_equal(on_nki_tiles(seeded, seeds[0])[0], first)
+    assert (on_nki_tiles(seeded, seeds[1])[0] != first).any()
+
+
+@pytest.mark.parametrize(("engine", "words"), [(nisa.engine.gpsimd, 6), (VECTOR, 24)])
+def test_a_state_that_was_read_and_is_set_repeats_what_followed(engine, words):
+    def compute():
+        numbers()
+        state = nl.ndarray((128, words), nl.uint32)
+        nisa.rand_get_state(state, engine=engine)
+        after = numbers()
+        between = numbers()
+        nisa.rand_set_state(state, engine=engine)
+        return after, between, numbers()
+
+    after, between, again = on_nki_tiles(compute, machine=TRN3)
+    assert_array_equal(after, again)
+    assert (after != between).any()
+
+
+def words_of(count, dtype=nl.uint32):
+    return tile((4, count), dtype)
+
+
+@pytest.mark.parametrize(
+    ("compute", "machine", "error", "text"),
+    [
+        (lambda: nisa.rand_set_state(words_of(6)), TRN1, KernelError, "from NeuronCore-v3 on"),
+        (lambda: nisa.rand_set_state(words_of(24), VECTOR), None, KernelError, "NeuronCore-v4"),
+        (lambda: nisa.rand_set_state(words_of(24)), None, ShapeError, "6 words a partition"),
+        (lambda: nisa.rand_get_state(words_of(6, nl.int32)), None, DtypeError, "as uint32"),
+        (lambda: nisa.set_rng_seed(words_of(2)), None, ShapeError, "a (1, 1) tensor"),
+    ],
+)
+def test_misuse(compute, machine, error, text):
+    options = {} if machine is None else {"machine": machine}
+    assert text in raised(error, lambda: (compute(), tile((1, 1)))[1], **options)
