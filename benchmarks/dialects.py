@@ -59,21 +59,21 @@ def matmul_today(lhsT, rhs):
 
 @classic.jit
 def conv_classic(image, filters, ROWS=8):
-    """A convolution of image [C, H, W] with filters [FH, FW, C, O], C and O at most 128.
+    """A convolution of image [C, H, W] with filters [FH, FW, C, K], C and K at most 128.
 
-    The rows of the result are a multiple of ROWS. Returns [O, H - FH + 1, W - FW + 1].
+    The rows of the result are a multiple of ROWS. Returns [K, H - FH + 1, W - FW + 1].
     """
-    (C, H, W), (FH, FW, _, O) = image.shape, filters.shape
+    (C, H, W), (FH, FW, _, K) = image.shape, filters.shape
     height, width = H - FH + 1, W - FW + 1
-    result = cl.ndarray((O, height, width), dtype=image.dtype, buffer=cl.shared_hbm)
+    result = cl.ndarray((K, height, width), dtype=image.dtype, buffer=cl.shared_hbm)
     x = cl.ndarray((C, H, W), dtype=image.dtype, buffer=cl.sbuf)
-    w = cl.ndarray((C, FH, FW, O), dtype=image.dtype, buffer=cl.sbuf)
+    w = cl.ndarray((C, FH, FW, K), dtype=image.dtype, buffer=cl.sbuf)
     cisa.dma_copy(dst=x, src=image)
     for i in range(FH):
         for j in range(FW):
             cisa.dma_copy(dst=w[:, i, j, :], src=filters[i, j])
     for r in cl.affine_range(height // ROWS):
-        total = cl.zeros((O, ROWS, width), cl.float32, buffer=cl.psum)
+        total = cl.zeros((K, ROWS, width), cl.float32, buffer=cl.psum)
         for i in range(FH):
             for j in range(FW):
                 top = r * ROWS + i
@@ -86,23 +86,23 @@ def conv_classic(image, filters, ROWS=8):
 @nki.jit
 def conv_today(image, filters, ROWS=8):
     """As :func:`conv_classic`."""
-    (C, H, W), (FH, FW, _, O) = image.shape, filters.shape
+    (C, H, W), (FH, FW, _, K) = image.shape, filters.shape
     height, width = H - FH + 1, W - FW + 1
-    result = nl.ndarray((O, height, width), dtype=image.dtype, buffer=nl.shared_hbm)
+    result = nl.ndarray((K, height, width), dtype=image.dtype, buffer=nl.shared_hbm)
     x = nl.ndarray((C, H, W), dtype=image.dtype, buffer=nl.sbuf)
-    w = nl.ndarray((C, FH, FW, O), dtype=image.dtype, buffer=nl.sbuf)
+    w = nl.ndarray((C, FH, FW, K), dtype=image.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=x, src=image)
     for i in range(FH):
         for j in range(FW):
             nisa.dma_copy(dst=w[:, i, j, :], src=filters[i, j])
     for r in nl.affine_range(height // ROWS):
-        total = nl.ndarray((O, ROWS, width), nl.float32, buffer=nl.psum)
+        total = nl.ndarray((K, ROWS, width), nl.float32, buffer=nl.psum)
         for i in range(FH):
             for j in range(FW):
                 top = r * ROWS + i
                 moving = x[:, top : top + ROWS, j : j + width]
                 nisa.nc_matmul(total, w[:, i, j, :], moving)
-        rounded = nl.ndarray((O, ROWS, width), image.dtype, buffer=nl.sbuf)
+        rounded = nl.ndarray((K, ROWS, width), image.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(rounded, total)
         nisa.dma_copy(dst=result[:, r * ROWS : (r + 1) * ROWS, :], src=rounded)
     return result
