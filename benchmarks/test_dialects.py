@@ -14,7 +14,7 @@ from difftest.simulator import launch
 
 PAIRS = 9
 AIM = 1.2
-"""Of today's dialect, times the classic one's."""
+"""Of the matmul in today's dialect, times the classic one's; the convolution has none."""
 ELEMENTS = 1000
 
 
@@ -44,9 +44,10 @@ def seconds(kernel, inputs):
 
 
 @pytest.mark.parametrize(
-    ("name", "inputs", "meaning"), [("matmul", matrices, matmul), ("conv", images, convolution)]
+    ("name", "inputs", "meaning", "aim"),
+    [("matmul", matrices, matmul, AIM), ("conv", images, convolution, None)],
 )
-def test_today_beside_classic(name, inputs, meaning, capsys):
+def test_today_beside_classic(name, inputs, meaning, aim, capsys):
     from benchmarks import dialects
 
     arrays = inputs()
@@ -61,7 +62,7 @@ def test_today_beside_classic(name, inputs, meaning, capsys):
     ratio = statistics.median(ratios)
     with capsys.disabled():
         print(f"\n{name}: today's dialect takes {ratio:.2f} times the classic one's time")
-    assert ratio < AIM
+    assert aim is None or ratio < aim
 
 
 @pytest.mark.benchmark(group="one element")
