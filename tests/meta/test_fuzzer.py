@@ -60,7 +60,7 @@ def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
     def refuse(dst, values, where):
         raise ShapeError("a broadcast view is not written", happened="one was", received=f"{dst!r}")
 
-    monkeypatch.setattr(writing, "_check_repeated", refuse)
+    monkeypatch.setattr(writing, "_settle_repeated", refuse)
     failure = smallest_failure("one refuses, plain does not: a broadcast view")
     assert kernel_lines(failure.program) <= 8
     assert re.search(r"\[i\d+_\d+\.p, \d+\]", failure.program.kernel_source())
@@ -192,8 +192,9 @@ CROWDED = Program(
 
 def test_capacity_is_the_fast_modes_rule(monkeypatch):
     """The plain mode does not add up what is live, and that is no disagreement."""
-    fast, plain = check(CROWDED)
+    fast, exact, plain = check(CROWDED)
     assert isinstance(fast.refusal, LimitError)
+    assert isinstance(exact.refusal, LimitError)
     assert plain.result is not None
     monkeypatch.setattr(comparison, "CAPACITY", "another rule")
     with pytest.raises(Disagreement, match="plain ran it"):

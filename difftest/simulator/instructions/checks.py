@@ -65,6 +65,8 @@ def check(
         destinations,
         dtype,
     )
+    named = dst.base if isinstance(dst, IndirectTile) else dst
+    call.into_existing = named is not None and named.names_dst
     _check_vectors(call)
     call.engine = instruction.engine(call, engine)
     for rule in instruction.rules:

@@ -120,6 +120,7 @@ class Call:
         "dtype",
         "engine",
         "instruction",
+        "into_existing",
         "is_simple",
         "machine",
         "operands",
@@ -151,6 +152,8 @@ class Call:
         self.result: Result = Result((), np.dtype(np.float32))
         self.attributes = Attributes()
         """What the trace records of it besides its operands."""
+        self.into_existing = False
+        """Whether the kernel names a ``dst``, as calls of today's dialect do."""
         self.reads_dst = False
         self.is_simple = False
         """Whether it reads tiles and writes one: what its event says is known beforehand."""
@@ -184,11 +187,6 @@ class Call:
         return {
             name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
         }
-
-    @property
-    def into_existing(self) -> bool:
-        """Whether the kernel names a ``dst``, as calls of today's dialect do."""
-        return "dst" in self.destinations
 
     def remark(self, error: Callable[[], NkiError]) -> None:
         """Note that the call does what the documentation does not promise: the error it could be.

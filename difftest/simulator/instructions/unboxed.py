@@ -209,7 +209,7 @@ def _shortened(call: Call, partitions: int, places: Array, columns: int) -> Call
     }
     destinations = {name: short(value) for name, value in call.destinations.items()}
     made = Call(call.instruction, call.machine, operands, call.options, destinations, call.dtype)
-    made.engine, made.places = call.engine, places
+    made.engine, made.places, made.into_existing = call.engine, places, call.into_existing
     for rule in call.instruction.rules:
         rule(made)
     made.result = call.instruction.result(made)

@@ -50,6 +50,7 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
+    names_dst = True
     may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
     in_place = True
