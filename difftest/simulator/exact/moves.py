@@ -60,13 +60,18 @@ def dma_transpose(
     return lambda: run.put(dst, made, None if chosen.all() else chosen)
 
 
-def _source(run: Shadow, src: Tile | IndirectTile, *, skip: bool) -> tuple[Bounded, Any]:
-    """The numbers of a source in its own shape, and which of them are there."""
+def _source(
+    run: Shadow, src: Tile | IndirectTile, *, skip: bool, where: Any = None
+) -> tuple[Bounded, Any]:
+    """The numbers of a source in its own shape, and which of them are there.
+
+    ``where``, a mask over as many elements, leaves out those that its indices name besides.
+    """
     if isinstance(src, Tile):
         held = run.stored(src)
         return held, np.ones(held.value.shape, dtype=np.bool_)
     run.places(src)
-    arrays, inside = src.resolve(skip=skip)
+    arrays, inside = src.resolve(skip=skip, where=where)
     places = tuple(np.where(inside, array, 0) for array in arrays)
     return run.stored(src.base).part(places), inside
 
@@ -78,11 +83,9 @@ def dma_gather(
     """The numbers that indices name."""
     if _is_plain(src, dst):
         return None
-    picked, inside = _source(run, src, skip=call["oob_mode"] == "skip")
+    picked, inside = _source(run, src, skip=call["oob_mode"] == "skip", where=where)
     made = picked.shaped(lambda array: array.reshape(dst.shape))
     chosen = inside.reshape(dst.shape)
-    if where is not None:
-        chosen = chosen & where
     return lambda: run.put(dst, made, None if chosen.all() else chosen)
 
 
@@ -123,8 +126,9 @@ def dma_scatter(
     adds = call["dst_rmw_op"] is not None
     if not adds and _is_plain(src, dst):
         return None
-    arrays, inside = dst.resolve(skip=call["oob_mode"] == "skip")
-    source, there = _source(run, src, skip=call["oob_mode"] == "skip")
+    skip = call["oob_mode"] == "skip"
+    arrays, inside = dst.resolve(skip=skip, where=where)
+    source, there = _source(run, src, skip=skip, where=where)
     inside = inside & there.reshape(dst.shape)
     places = tuple(array[inside] for array in arrays)
     made = source.shaped(lambda array: array.reshape(dst.shape)[inside])

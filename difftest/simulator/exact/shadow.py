@@ -169,6 +169,9 @@ class Shadow:
         ``unboxed`` says that a mask which is no box lets it read some elements only.
         """
         self._name = call.title
+        for tile in (dst, *operands):
+            if isinstance(tile, Tile):
+                tile.check_bounds()
         if self.losses is not None:
             self.losses.begin()
         moves = MOVES.get(call.name)
