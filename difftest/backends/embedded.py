@@ -15,7 +15,7 @@ from difftest.backends.base import (
     still_poisoned,
 )
 from difftest.harness.frames import entries, is_own
-from difftest.simulator import NkiError, NotModelledError, launch
+from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
 from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
@@ -51,6 +51,8 @@ class EmbeddedSimulator:
             )
         except NotModelledError as error:
             return Unsupported(error)
+        except SignatureError as error:  # a slip of the kernel's Python, and no rule of the machine
+            return Crashed(error)
         except NkiError as error:
             return Rejected(error)
         except SpillWarning as error:  # where the user made warnings errors

@@ -28,6 +28,7 @@ from difftest.simulator.errors import (
     NotModelledError,
     OutOfBoundsError,
     ShapeError,
+    SignatureError,
     UnwrittenError,
 )
 from difftest.simulator.launch import LaunchResult, launch
@@ -59,6 +60,7 @@ __all__ = [
     "Region",
     "RuleWarning",
     "ShapeError",
+    "SignatureError",
     "Space",
     "Strictness",
     "Trace",

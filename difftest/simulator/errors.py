@@ -173,6 +173,10 @@ class KernelError(NkiError, RuntimeError):
     """The kernel uses the API in a way that NKI does not allow."""
 
 
+class SignatureError(NkiError, TypeError):
+    """The arguments of a call do not fit the function's signature."""
+
+
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.core import PlainMode, entering
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, SignatureError
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -42,7 +42,7 @@ def _refitting(
             raise error
         given = _by_name(name, signature, args, kwargs)
         if given is None:
-            raise KernelError(
+            raise SignatureError(
                 f"{name} takes {signature}",
                 happened=f"{name} was called with arguments that do not fit it",
                 received=f"{error}",

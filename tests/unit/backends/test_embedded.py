@@ -12,6 +12,7 @@ from difftest.simulator.frontend.install import embedded
 
 with embedded():
     import neuronxcc.nki as nki
+    import neuronxcc.nki.isa as nisa
     import neuronxcc.nki.language as nl
 
 
@@ -97,7 +98,8 @@ def test_the_kernels_own_assertion_is_its_refusal():
 def test_what_is_not_modelled_is_no_refusal():
     @nki.jit
     def kernel(a):
-        return nl.ndarray((2, 2), dtype=a.dtype, buffer=nki.compiler.sbuf.mod_alloc(base_addr=0))
+        tile = nl.load(a)
+        return nisa.nc_matmul(tile, tile, perf_mode="transpose")
 
     outcome = run(kernel)
     assert isinstance(outcome, Unsupported)

@@ -52,7 +52,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from nki.isa import rand_get_state
+from nki.isa import topk
 from nki.compiler.frontend import NKIFrontend, ParserFrontend
 from test.utils.scripts.remote_lock_scripts import LockStatus
 from test.utils.test_orchestrator import Orchestrator
@@ -93,7 +93,7 @@ def test_traces_an_error():
             double, inputs={"x": np.zeros((129, 2), np.float32)}, target="trn2", lnc=1
         )
 
-@pytest.mark.parametrize("use", [rand_get_state, LockStatus])
+@pytest.mark.parametrize("use", [topk, LockStatus])
 def test_what_is_absent_is_no_result(use):
     use(1)
 
@@ -136,7 +136,7 @@ def test_a_suite_is_counted_with_its_causes(suite):
     assert "| **all** | 7 | 3 | 4 | 1 |" in lines
     for cause in (
         "AssertionError:",
-        "difftest.simulator.errors.NotModelledError: nki.isa.rand_get_state is not modelled",
+        "difftest.simulator.errors.NotModelledError: nki.isa.topk is not modelled",
         "NotImplementedError: test.utils.scripts.remote_lock_scripts.LockStatus is not modelled",
         "TimeoutError: the test took longer than N s",
     ):

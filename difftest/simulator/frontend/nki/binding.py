@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from difftest.simulator.core import PlainMode, entering
-from difftest.simulator.errors import NkiError
+from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
@@ -30,10 +30,6 @@ _ENDED = {
 _PREFIXES = {"isa": "nisa", "language": "nl", "tensor": "nl", "collectives": "ncc", "kernel": "nki"}
 """By a module of this package: what kernels call the module that its functions are in."""
 _PACKAGE = __name__.rpartition(".")[0]
-
-
-class SignatureError(NkiError, TypeError):
-    """The arguments of a call do not fit the function's signature."""
 
 
 def public(function: Function) -> Function:

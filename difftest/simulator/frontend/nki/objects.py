@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from difftest.simulator.frontend.nki.binding import SignatureError
+from difftest.simulator.errors import SignatureError
 
 
 class NKIObject:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
 from difftest.simulator.frontend.install import embedded
@@ -15,7 +16,6 @@ from difftest.simulator.frontend.kernel import jit as classic_jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import typing as nt
-from difftest.simulator.frontend.nki.binding import SignatureError
 from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, NkiKernel, jit, simulate
 from difftest.simulator.machine import TRN1, TRN2
 
