@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from difftest.simulator.exact.shadow import Shadow
     from difftest.simulator.tile import Tile
 
-_CALLS: dict[tuple[Machine, bool], dict[Any, Any]] = {}
+_CALLS: dict[Machine, dict[Any, Any]] = {}
 _CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
 _running = _CURRENT.get
 _frame = sys._getframe
@@ -133,7 +133,7 @@ class Core:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""
-        self.calls: dict[Any, Any] = _CALLS.setdefault((machine, tile.names_dst), {})
+        self.calls: dict[Any, Any] = _CALLS.setdefault(machine, {})
         """The signatures of instructions that were checked, for the gate alone."""
         self.grid = grid
         self.program: Shape = (0,) * len(grid)

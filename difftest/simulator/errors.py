@@ -9,8 +9,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
@@ -179,6 +180,25 @@ class SignatureError(NkiError, TypeError):
 
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
+
+
+def warn(warning: Warning) -> None:
+    """Warn at the kernel's line, which is a number of frames away that nobody can count."""
+    location = kernel_location()
+    if location is None:
+        warnings.warn(warning, stacklevel=3)
+        return
+    warnings.warn_explicit(
+        warning,
+        type(warning),
+        location.file,
+        location.line,
+        registry=_WARNED.setdefault(location.file, {}),
+    )
+
+
+_WARNED: dict[str, dict[Any, Any]] = {}
+"""What warned already, by file, as Python keeps it in each module."""
 
 
 def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:

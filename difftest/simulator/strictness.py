@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import warnings
 from collections.abc import Iterator
 from enum import Enum
 
-from difftest.simulator.errors import KernelError, Location, NkiError
+from difftest.simulator.errors import KernelError, Location, NkiError, warn
 
 
 class Strictness(Enum):
@@ -107,4 +106,4 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         if key in launch.said:
             return
         launch.said.add(key)
-    warnings.warn(RuleWarning(str(error)), stacklevel=4)
+    warn(RuleWarning(str(error)))

@@ -36,9 +36,6 @@ class Tile:
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
-    names_dst = False
-    """Whether instructions of the tile's dialect name their destination, as today's do (``dst=``).
-    AWS documents a few of them otherwise then than in the classic dialect."""
     may_collide = False
     """Whether a destination may name an element more than once and get different values for it.
     Which one stays is not documented, so it counts as never written then."""

@@ -43,8 +43,9 @@ def check(
     others: tuple[Tile | None, ...],
     dtype: DType | None,
     engine: Engine,
+    named: bool = True,
 ) -> Call:
-    """The call that these operands make.
+    """The call that these operands make; ``named`` as for :func:`gate.issue`.
 
     Raises
     ------
@@ -65,8 +66,7 @@ def check(
         destinations,
         dtype,
     )
-    named = dst.base if isinstance(dst, IndirectTile) else dst
-    call.into_existing = named is not None and named.names_dst
+    call.into_existing = dst is not None and named
     _check_vectors(call)
     call.engine = instruction.engine(call, engine)
     for rule in instruction.rules:

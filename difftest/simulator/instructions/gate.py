@@ -40,6 +40,7 @@ def issue(
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
     computed: Any = None,
+    named: bool = True,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -55,6 +56,8 @@ def issue(
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
     computed : what the meaning would give, for a mask that changes how it is computed.
+    named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
+        not, and AWS documents a few instructions otherwise where ``dst`` is named.
 
     Raises
     ------
@@ -63,7 +66,7 @@ def issue(
     core = current()
     if core.baton is not None:
         _let_others_catch_up(core, core.baton, (dst, *operands))
-    call = prepare(core, instruction, operands, options, dst, others, dtype, engine)
+    call = prepare(core, instruction, operands, options, dst, others, dtype, engine, named)
     if dst is None:
         dst = new_tile(core, call)
     if core.shadow is not None:
@@ -207,6 +210,7 @@ def prepare(
     others: tuple[Tile | None, ...],
     dtype: DType | None,
     engine: Engine,
+    named: bool = True,
 ) -> Call:
     """The call that these operands make, checked, or remembered if its like passed before."""
     key: tuple[Any, ...] = (
@@ -222,10 +226,14 @@ def prepare(
     )
     if others:
         key += tuple(map(_signature, others))
+    if not named:
+        key = (False, *key)
     calls = core.calls
     call: Call | None = calls.get(key)
     if call is None:
-        call = check(core.machine, instruction, operands, options, dst, others, dtype, engine)
+        call = check(
+            core.machine, instruction, operands, options, dst, others, dtype, engine, named
+        )
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call

@@ -83,7 +83,14 @@ def issue_masked(
     anywhere = instruction.reach(call) is Reach.TILE
     if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
         gate.issue(
-            instruction, operands, options, dst=whole, others=others, engine=engine, where=chosen
+            instruction,
+            operands,
+            options,
+            dst=whole,
+            others=others,
+            engine=engine,
+            where=chosen,
+            named=dst is not None,
         )
         return whole
     part = _part(instruction, walk, chosen)
@@ -121,7 +128,9 @@ def _issue_part(
     instruction, inner = call.instruction, part.inner
     computed, where = None, None
     if not inner.all():
-        small = gate.prepare(core, instruction, cut, options, into, further, None, engine)
+        small = gate.prepare(
+            core, instruction, cut, options, into, further, None, engine, named=call.into_existing
+        )
         _need_box(call, part)
         where = _where(call, part)
         reach = instruction.reach(call)
@@ -138,6 +147,7 @@ def _issue_part(
         dst=into,
         others=further,
         engine=engine,
+        named=call.into_existing,
         where=where,
         computed=computed,
     )

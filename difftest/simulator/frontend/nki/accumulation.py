@@ -7,14 +7,13 @@ instruction wrote there, and adds elsewhere; True and False say it outright (stu
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -63,13 +62,12 @@ def _check_start(dst: Tile) -> None:
             "accumulate out",
         )
     if current().machine.nc_version < 4:
-        warnings.warn(
+        warn(
             AccumulationWarning(
                 f"nc_matmul adds to {dst!r}, which another instruction wrote: that is undefined "
                 f"on NeuronCore-v2 and v3 ({kernel_location()}). Use accumulate=False for the "
                 "first matmul, or leave accumulate out."
-            ),
-            stacklevel=4,
+            )
         )
 
 

@@ -9,11 +9,10 @@ as the pages of v2.33 say.
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 from difftest.simulator.core import current, is_running
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, warn
 
 
 class LevelWarning(UserWarning):
@@ -155,10 +154,7 @@ def check_level(name: str) -> None:
     level = current().level
     if level is None:
         if ended is not None:
-            warnings.warn(
-                LevelWarning(f"{name} ended with NKI {ended}: {_remedy(name)} {_place()}"),
-                stacklevel=4,
-            )
+            warn(LevelWarning(f"{name} ended with NKI {ended}: {_remedy(name)} {_place()}"))
         return
     at = _ORDER.index(level)
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):

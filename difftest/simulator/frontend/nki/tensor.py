@@ -8,14 +8,13 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
@@ -50,7 +49,6 @@ class NkiTensor(Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
-    names_dst = True
     may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
     in_place = True
@@ -112,11 +110,11 @@ class NkiTensor(Tile, NKIObject):
 
     def __bool__(self) -> bool:
         """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
-        warnings.warn(
-            f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): to "
-            "ask whether it was given write 'is not None'",
-            TruthWarning,
-            stacklevel=2,
+        warn(
+            TruthWarning(
+                f"{self!r} is true as a condition, whatever its values are ({kernel_location()}): "
+                "to ask whether it was given write 'is not None'"
+            )
         )
         return True
 
@@ -285,12 +283,11 @@ class ComparedTensor(NkiTensor):
     __hash__ = NkiTensor.__hash__
 
     def __bool__(self) -> bool:
-        warnings.warn(
+        warn(
             TruthWarning(
                 f"a comparison of tensors decides in Python ({kernel_location()}): a simulator "
                 "knows its value, a device's compiler does not"
-            ),
-            stacklevel=2,
+            )
         )
         return bool(np.all(self.engine_values() != 0))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
@@ -125,10 +124,9 @@ def _warn_of_repetition(dst: DynamicView) -> None:
     rows = dst.offsets()
     kept = rows[(rows >= 0) & (rows < dst.rows.size)]
     if len(np.unique(kept)) < len(kept):
-        warnings.warn(
+        warn(
             LostAdditionWarning(
                 f"dma_compute adds to a row of {dst.owner!r} twice ({kernel_location()}): indices "
                 "are to be unique, and on a device an addition may be lost"
-            ),
-            stacklevel=4,
+            )
         )

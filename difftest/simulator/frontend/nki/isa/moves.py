@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import is_float, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, warn
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
@@ -272,9 +271,11 @@ def dma_transpose(
     if _by_rows(src):
         _check_gathered_transpose(src, dge)
     elif dge == "none":
-        warnings.warn(
-            "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0); taken as unknown",
-            stacklevel=3,
+        warn(
+            UserWarning(
+                "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0); taken as "
+                "unknown"
+            )
         )
         dge = "unknown"
     elif dge == "swdge":

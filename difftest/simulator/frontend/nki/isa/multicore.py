@@ -5,7 +5,6 @@ Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 from difftest.simulator.baton import Baton
@@ -16,6 +15,7 @@ from difftest.simulator.errors import (
     KernelError,
     LimitError,
     ShapeError,
+    warn,
 )
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
@@ -101,10 +101,10 @@ def core_barrier(
     allocation = shared.storage.allocation
     call = f"nisa.core_barrier of {allocation}"
     if not shared.in_hbm:
-        warnings.warn(
-            f"core_barrier got data in sbuf, which the cores do not share: {shared!r}",
-            BarrierWarning,
-            stacklevel=3,
+        warn(
+            BarrierWarning(
+                f"core_barrier got data in sbuf, which the cores do not share: {shared!r}"
+            )
         )
     point = allocation.id if shared.in_hbm else "sbuf"
     baton.meet(core.seat, ("core_barrier", point), CORES, None, call, core.steps)

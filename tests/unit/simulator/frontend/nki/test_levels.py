@@ -193,6 +193,16 @@ def test_an_idiom_is_refused_at_a_level_that_does_not_have_it():
     assert caught.value.location.file == __file__
 
 
+def test_a_warning_points_at_the_kernels_line():
+    def kernel():
+        register_of(5)
+
+    with pytest.warns(LevelWarning) as caught:
+        launch(jit(kernel))
+    first = inspect.getsourcelines(register_of)[1]
+    assert [(one.filename, one.lineno - first) for one in caught] == [(__file__, 2)]
+
+
 # -- who says the level ----------------------------------------------------------------------------
 
 
