@@ -122,8 +122,11 @@ def compare(
         for index, row in enumerate(zip(expected, outputs, masks, strict=True))
     ]
     wrong = first_of(verdicts)
-    if wrong is not None:
-        return wrong
+    return wrong if wrong is not None else all_match(verdicts)
+
+
+def all_match(verdicts: Verdicts) -> Match | Mismatch:
+    """The match of outputs that all match; a mismatch if they have no element."""
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
     if not sum(match.elements for match in matches):
         return Mismatch(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
-from difftest.harness.compare import Expected, Within, check_form, check_values, first_of
+from difftest.harness.compare import Expected, Within, all_match, check_form, check_values, first_of
 from difftest.harness.expectation import bounded
 from difftest.harness.reference import (
     ReferenceDefect,
@@ -131,17 +131,7 @@ def answer(reference: Reference, ran: Ran) -> Match | Mismatch | Inconclusive:
     if wrong is None:
         verdicts = _ask(reference, ran.outputs, exact)
         wrong = first_of(verdicts)
-    if wrong is not None:
-        return wrong
-    matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
-    if not sum(match.elements for match in matches):
-        return Mismatch(
-            kind="empty", output=None, message="no element was compared: the outputs are empty"
-        )
-    return Match(
-        elements=sum(match.elements for match in matches),
-        exact=all(match.exact for match in matches),
-    )
+    return wrong if wrong is not None else all_match(verdicts)
 
 
 def _ask(

@@ -6,7 +6,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, INT32, Array
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, kernel_location
+from difftest.simulator.errors import KernelError, ShapeError, kernel_location
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -16,7 +16,7 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import needs_generation, one_dtype, same_partitions
-from difftest.simulator.instructions.search import UINT32
+from difftest.simulator.instructions.search import UINT32, taken_along_rows
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
@@ -39,15 +39,8 @@ from difftest.simulator.trace import Engine
 )
 def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:
     """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
-    lines, places = rows(data), rows(indices).astype(np.int64)
-    if places.max() >= lines.shape[1]:
-        raise OutOfBoundsError(
-            "nc_n_gather takes indices of elements of the data",
-            happened=f"nc_n_gather got an index of {int(places.max())} in {lines.shape[1]}",
-            received=f"index {int(places.max())} into {call['data']!r}",
-            limit=f"0 to {lines.shape[1] - 1}",
-        )
-    return np.take_along_axis(lines, places, axis=1).reshape(call.result.shape)
+    rule = "nc_n_gather takes indices of elements of the data"
+    return taken_along_rows(call, data, indices, rule)
 
 
 # -- nonzero_with_count ----------------------------------------------------------------------------

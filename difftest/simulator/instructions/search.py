@@ -276,11 +276,22 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
 )
 def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
     """``dst[p, i] = data[p, indices[p, i]]`` over the flattened free axes."""
+    rule = "gather_flattened returns garbage for indices beyond the data"
+    return taken_along_rows(call, data, indices, rule)
+
+
+def taken_along_rows(call: Call, data: Array, indices: Array, rule: str) -> Array:
+    """``data[p, indices[p, i]]``, the free axes of each taken as one.
+
+    Raises
+    ------
+    OutOfBoundsError : an index lies beyond the row, against ``rule``.
+    """
     lines, places = rows(data), rows(indices).astype(np.int64)
     if places.max() >= lines.shape[1]:
         raise OutOfBoundsError(
-            "gather_flattened returns garbage for indices beyond the data",
-            happened=f"gather_flattened got an index of {int(places.max())} in {lines.shape[1]}",
+            rule,
+            happened=f"{call.name} got an index of {int(places.max())} in {lines.shape[1]}",
             received=f"index {int(places.max())} into {call['data']!r}",
             limit=f"0 to {lines.shape[1] - 1}",
         )
