@@ -7,17 +7,12 @@ Source: ``test_nki_isa_nc_match_replace8.py`` of AWS's documentation at tag v2.2
 
 from __future__ import annotations
 
-import dis
-import sys
-from functools import lru_cache
-from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from difftest.simulator.errors import is_inside
+from difftest.simulator.frontend.classic.bytecode import instructions_of, kernel_frame
 
 M = TypeVar("M")
 _ASKS = ("TO_BOOL", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "JUMP_IF_FALSE_OR_POP")
-_FILLERS = ("EXTENDED_ARG", "NOP", "CACHE", "NOT_TAKEN")
 
 
 class _Pending(NamedTuple):
@@ -34,25 +29,13 @@ _waiting: list[_Pending] = []
 """At most one for each kernel that is running; the innermost last."""
 
 
-def _kernel_frame() -> FrameType:
-    frame = sys._getframe(1)
-    while is_inside(frame.f_code) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-@lru_cache(maxsize=64)
-def _instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
-    return tuple(one for one in dis.get_instructions(code) if one.opname not in _FILLERS)
-
-
 def awaits_other(mask: Any) -> bool:
     """Whether a comparison that is asked for its truth is the left side of an ``and``.
 
     Then :func:`joined` will meet the right side.
     """
-    frame = _kernel_frame()
-    code = _instructions(frame.f_code)
+    frame = kernel_frame()
+    code = instructions_of(frame.f_code)
     at = next((k for k, one in enumerate(code) if one.offset == frame.f_lasti), None)
     if at is None:
         return False
@@ -78,11 +61,13 @@ def joined(mask: M) -> M:
     """A comparison that was just made, joined with the one that waits for it, if one does."""
     if not _waiting:
         return mask
-    frame = _kernel_frame()
+    frame = kernel_frame()
     pending = next((one for one in _waiting if one.frame == id(frame)), None)
     if pending is None:
         return mask
-    behind = next((one for one in _instructions(frame.f_code) if one.offset > frame.f_lasti), None)
+    behind = next(
+        (one for one in instructions_of(frame.f_code) if one.offset > frame.f_lasti), None
+    )
     if behind is None or behind.offset != pending.ready:
         if behind is not None and behind.offset > pending.ready:
             _waiting.remove(pending)  # the kernel went another way

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import dis
 import operator
-import sys
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import dropwhile
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, TypeVar
 
-from difftest.simulator.errors import KernelError, is_inside
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.classic.bytecode import instructions_of, kernel_frame
 
 T = TypeVar("T")
 
 _TO_A_NAME = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
-_NOTHING = ("EXTENDED_ARG", "NOP", "CACHE")
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -44,18 +42,6 @@ class _CallsSomethingError(Exception):
     """The place is found by something that may run code of the kernel."""
 
 
-def _caller() -> FrameType:
-    frame = sys._getframe(1)
-    while is_inside(frame.f_code) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-@lru_cache(maxsize=64)
-def _instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
-    return tuple(one for one in dis.get_instructions(code) if one.opname not in _NOTHING)
-
-
 def assignment_target(where: str, kind: type[T]) -> T:
     """The tensor, of class ``kind``, that the kernel's current call is assigned to.
 
@@ -64,8 +50,8 @@ def assignment_target(where: str, kind: type[T]) -> T:
     KernelError : the call's result is not assigned to one tensor that exists, or the left side
         is not made of names, constants, integer arithmetic and indices.
     """
-    frame = _caller()
-    behind = dropwhile(lambda one: one.offset <= frame.f_lasti, _instructions(frame.f_code))
+    frame = kernel_frame()
+    behind = dropwhile(lambda one: one.offset <= frame.f_lasti, instructions_of(frame.f_code))
     try:
         value = _place(list(behind), frame, kind)
     except _CallsSomethingError:
