@@ -126,7 +126,7 @@ class KernelSpec:
     output_dtype: str | tuple[str | None, ...] | None = None
     rejects: tuple[Rejection, ...] = ()
     examples: tuple[Case | Mapping[str, Value], ...] = ()
-    exact: bool = False
+    exact: bool = True
     reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
     magnitude: Callable[..., Any] | None = None
