@@ -227,6 +227,7 @@ def make_call(
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
+        names=(*spec.inputs, *spec.outputs),
     )
 
 
