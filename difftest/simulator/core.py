@@ -12,7 +12,7 @@ import inspect
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,7 +21,13 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import KernelError, kernel_location, kernel_stack, not_modelled
+from difftest.simulator.errors import (
+    KernelError,
+    Location,
+    kernel_location,
+    kernel_stack,
+    not_modelled,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.trace import (
@@ -30,6 +36,7 @@ from difftest.simulator.trace import (
     Engine,
     Event,
     Iteration,
+    Loop,
     Region,
     Space,
     Trace,
@@ -149,6 +156,9 @@ class Core:
         lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
+        self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
+        """Of each ``while register:`` that runs, by frame and line: the loop, those around it, and
+        how many turns it has begun."""
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
         self.accumulators: dict[str, Array] = {}
@@ -171,6 +181,11 @@ class Core:
         """Among several ranks; None where a kernel is launched alone."""
         self.shadow: Shadow | None = None
         """The exact run beside this one; None without one."""
+        self.ended: dict[int, Location | None] = {}
+        """Tensors that were made in the body of a loop on the device that has ended, by number, and
+        the loop's line. The kernel uses them no more."""
+        self._bodies: list[list[int]] = []
+        """Of each loop on the device that runs, what its body has made."""
         self._on_chip: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
@@ -239,6 +254,36 @@ class Core:
             return self._allocate_shared(shape, dtype, name, address)
         return self._allocate(shape, dtype, space, partition_axis, name, address)
 
+    @contextlib.contextmanager
+    def body(self, location: Location | None) -> Iterator[None]:
+        """While the body of a loop on the device runs: what it makes is of no use afterwards."""
+        made: list[int] = []
+        self._bodies.append(made)
+        try:
+            yield
+        finally:
+            self._bodies.pop()
+            self.ended.update(dict.fromkeys(made, location))
+
+    def check_bodies(self, tiles: Iterable[Any]) -> None:
+        """Raise where the body of a loop that has ended made one of the tensors.
+
+        Raises
+        ------
+        KernelError : it did.
+        """
+        for tile in tiles:
+            storage = getattr(tile, "storage", None)
+            if storage is None or storage.allocation.id not in self.ended:
+                continue
+            loop = self.ended[storage.allocation.id]
+            raise KernelError(
+                "what the body of a loop on the device makes is not used after the loop",
+                happened="a tensor was used after the loop in whose body it was made",
+                received=f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}",
+                remedy="make it before the loop",
+            )
+
     def _check_alone(self, allocation: Allocation, first: int) -> None:
         """Raise unless a tensor placed in HBM overlaps no other one."""
         last = first + math.prod(allocation.shape) * allocation.dtype.itemsize
@@ -267,6 +312,8 @@ class Core:
             kernel_location(self.caller),
             name,
         )
+        for made in self._bodies:
+            made.append(allocation.id)
         if space.is_hbm:
             if address is not None:
                 self._check_alone(allocation, address[0])
