@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +25,10 @@ from difftest.simulator.errors import (
     Location,
     kernel_location,
     kernel_stack,
-    not_modelled,
 )
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
+from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -192,7 +191,7 @@ class Core:
         it is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
-        self._placed_hbm: list[tuple[int, Allocation]] = []
+        self._placed_hbm: dict[Space, PlacedTensors] = {}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
@@ -211,7 +210,9 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
-        core._shared, core._placed_hbm = self._shared, self._placed_hbm
+        core._shared = self._shared
+        shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
+        core._placed_hbm = {Space.SHARED_HBM: shared}
         core.rank, core.level = self.rank, self.level
         core.shadow = self.shadow
         core.program = program
@@ -243,12 +244,11 @@ class Core:
         ----------
         partition_axis : which axis runs over partitions: how many block dimensions there are.
         address : of a tensor that the kernel places: on chip the first partition and the first byte
-            in each, in HBM the first byte. Tensors on chip that overlap share what they hold.
+            in each, in HBM the first byte. Tensors that overlap share what they hold.
 
         Raises
         ------
-        LimitError : it does not fit its memory, or not at its address. NotModelledError : it
-            overlaps another one in HBM.
+        LimitError : it does not fit its memory, or not at its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name, address)
@@ -284,16 +284,6 @@ class Core:
                 remedy="make it before the loop",
             )
 
-    def _check_alone(self, allocation: Allocation, first: int) -> None:
-        """Raise unless a tensor placed in HBM overlaps no other one."""
-        last = first + math.prod(allocation.shape) * allocation.dtype.itemsize
-        for start, other in self._placed_hbm:
-            if start < last and first < start + math.prod(other.shape) * other.dtype.itemsize:
-                raise not_modelled(
-                    "tensors that overlap in HBM", f"{allocation} at {first}, {other} at {start}"
-                )
-        self._placed_hbm.append((first, allocation))
-
     def _allocate(
         self,
         shape: Shape,
@@ -316,12 +306,15 @@ class Core:
             made.append(allocation.id)
         if space.is_hbm:
             if address is not None:
-                self._check_alone(allocation, address[0])
+                allocation.address = 0, address[0]
             self.trace.allocations.append(allocation)
             if self.shadow is not None:
                 self.shadow.allow(dtype)
             data = poison(shape, dtype)
-            return Storage(allocation, data, unwritten=data.size)
+            storage = Storage(allocation, data, unwritten=data.size)
+            if address is not None:
+                self._placed_hbm.setdefault(space, PlacedTensors()).place(storage)
+            return storage
         key = (space, shape, dtype, partition_axis)
         fitting = self._fitting.get(key)
         if fitting is None:
