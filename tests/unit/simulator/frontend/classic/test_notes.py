@@ -353,24 +353,6 @@ def test_a_frameworks_mode_runs_on_numpys_arrays(mode):
     assert_array_equal(kernel(DATA), DATA + 1)
 
 
-@pytest.mark.parametrize(
-    ("decorate", "option"),
-    [
-        (nki.baremetal, "artifacts_dir"),
-        (nki.baremetal, "save_neff_name"),
-        (nki.profile, "working_directory"),
-        (nki.profile, "save_trace_name"),
-    ],
-)
-def test_files_that_only_a_device_writes_are_a_note(decorate, option):
-    kernel = decorate(**{option: "somewhere"})(add_one)
-    with pytest.warns(RuleWarning, match="files were asked for"):
-        result = kernel[2](DATA)
-    assert_array_equal(result, DATA + 1)
-    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
-        kernel(DATA)
-
-
 def test_the_modules_inside_the_documented_ones():
     with embedded():
         from neuronxcc.nki.isa.constants import engine, oob_mode
