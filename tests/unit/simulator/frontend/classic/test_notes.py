@@ -371,3 +371,22 @@ def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():
         with pytest.raises(KernelError, match="width was set"):
             nl.tile_size.width = 3
     assert tile_size.pmax == 128
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_launch_lists_what_it_went_on_from(plain):
+    def noted(x):
+        out = nl.ndarray((8, 4), nl.float32, buffer=nl.shared_hbm)
+        cube = nl.load(x)
+        for _ in range(2):
+            total = nisa.tensor_reduce(np.add, cube, axis=[1, 3])
+        nl.store(out, nisa.tensor_reduce(np.max, cube, axis=[1, 3]) + total)
+        return out
+
+    with pytest.warns(RuleWarning) as caught:
+        result = launch(noted, [CUBE], plain=plain)
+    assert [type(one).__name__ for one in result.notes] == ["ShapeError", "ShapeError"]
+    assert [str(one) for one in result.notes] == [str(one.message) for one in caught]
+    first, second = (one.location.line for one in result.notes)
+    assert second == first + 1
+    assert launch(add_one, [DATA], plain=plain).notes == ()
