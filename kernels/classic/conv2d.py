@@ -1,6 +1,6 @@
 """Convolution, bias and max pooling in one kernel: nothing between them reaches HBM.
 
-`kernels/conv2d_ladder` holds the slower kernels that lead here, one technique at a time.
+`kernels/classic/conv2d_ladder` holds the slower kernels that lead here, one technique at a time.
 """
 
 import neuronxcc.nki as nki

@@ -4,7 +4,7 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-from kernels.conv2d import (
+from kernels.classic.conv2d import (
     check_contract,
     convolved_size,
     load_bias,
@@ -12,8 +12,8 @@ from kernels.conv2d import (
     load_filters,
     new_output,
 )
-from kernels.conv2d_ladder.operands import float32_copy, transposed_tap
-from kernels.conv2d_ladder.rows import new_rows, store_pooled
+from kernels.classic.conv2d_ladder.operands import float32_copy, transposed_tap
+from kernels.classic.conv2d_ladder.rows import new_rows, store_pooled
 
 
 @nki.compiler.skip_middle_end_transformations
