@@ -17,6 +17,8 @@ DEVICE = "--device"
 CASE = "--case"
 SIMULATE_KEY = "difftest_simulate"
 DEVICE_KEY = "difftest_device"
+NO_EXACT = "--no-exact"
+EXACT_KEY = "difftest_exact"
 LEVEL = "--nki-level"
 LEVEL_KEY = "difftest_nki_level"
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
@@ -63,6 +65,7 @@ class Request:
     report : the file of ``--difftest-report``, or None.
     level : one of :data:`LEVELS`, or None.
     strictness : one of :data:`STRICTNESSES`, or None.
+    exact : whether kernels run without rounding too, where their specs want it.
     """
 
     simulate: str | None
@@ -72,6 +75,7 @@ class Request:
     report: str | None = None
     level: str | None = None
     strictness: str | None = None
+    exact: bool = True
 
     @property
     def wants_backends(self) -> bool:
@@ -85,6 +89,7 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
     parser.addini(LEVEL_KEY, f"instead of {LEVEL}: {', '.join(LEVELS)}", default="")
     parser.addini(STRICTNESS_KEY, f"instead of {STRICTNESS}: {', '.join(STRICTNESSES)}", default="")
+    parser.addini(EXACT_KEY, f"no instead of {NO_EXACT}, else yes", default="")
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     if not config.getini(SIMULATE_KEY):
         group.addoption(
@@ -121,6 +126,13 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
         choices=STRICTNESSES,
         dest=STRICTNESS_KEY,
         help="which broken rules are warnings and not errors on the embedded simulator",
+    )
+    group.addoption(
+        NO_EXACT,
+        action="store_true",
+        dest=EXACT_KEY,
+        help="leave out the run without rounding that tells a wrong algorithm from rounding: cases "
+        "take less time, and the bound that follows from reduction= of the spec is all there is",
     )
     _add_report(group)
 
@@ -160,6 +172,12 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         options += [DEVICE] if device else []
     level = _chosen(config, namespace, LEVEL, LEVEL_KEY, LEVELS, options)
     strictness = _chosen(config, namespace, STRICTNESS, STRICTNESS_KEY, STRICTNESSES, options)
+    exact = not getattr(namespace, EXACT_KEY, False)
+    if not exact:
+        options.append(NO_EXACT)
+    elif given := config.getini(EXACT_KEY):
+        _check_choice(EXACT_KEY, given, ("yes", "no"))
+        exact = given == "yes"
     # Once each: pytest parses the command line more than once, and older ones collect them twice.
     overrides = dict.fromkeys(namespace.override_ini or ())
     for override in overrides:
@@ -172,6 +190,7 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         namespace.difftest_report,
         level,
         strictness,
+        exact,
     )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")
