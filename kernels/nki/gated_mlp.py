@@ -27,7 +27,8 @@ def gated_mlp_rows(x, gate, up, down):
     Notes:
         - The hidden layer is computed transposed, [F, T]: its columns are then what the last
           product contracts over, with no transpose between the products.
-        - Sums are float32; the hidden layer is rounded into the dtype of x.
+        - Sums are float32; the hidden layer is rounded into the dtype of x, and overflows
+          where that is too narrow for it.
 
     Pseudocode:
         for each 128 rows of x: turn them
