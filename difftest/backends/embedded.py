@@ -75,6 +75,14 @@ class EmbeddedSimulator:
         return Ran(result.outputs, result.unwritten, trace, exact)
 
 
+def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
+    """The run of a kernel on the embedded simulator, or why there is none."""
+    outcome = EmbeddedSimulator(level).run(call)
+    if isinstance(outcome, Ran):
+        return outcome
+    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
+
+
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
     """Whether an error comes out of the simulator: its code is nearer to it than the kernel's."""
     for entry in entries(error):

@@ -309,6 +309,7 @@ class _Fast:
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
+        self.core.check_bodies(returned)
         return _outputs(returned)
 
 

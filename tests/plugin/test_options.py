@@ -166,6 +166,13 @@ def test_one_option_turns_the_exact_run_off(project, turned_off):
     project.run("--simulate", *turned_off).assert_outcomes(passed=1)
 
 
+def test_the_plain_mode_has_the_exact_run_of_the_fast_one(project):
+    project.pytester.makepyfile(test_rounded=ROUNDED)
+    result = project.run("--simulate=plain")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*plain: *the algorithm differs: without rounding too*"])
+
+
 def test_the_line_that_runs_a_case_again_knows_of_it(project):
     project.add_test("subtract")
     result = project.run("--simulate", "--no-exact")
