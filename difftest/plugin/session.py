@@ -88,7 +88,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.plugin.profiles import load_default_profile, register_profiles
 
     try:
-        backends = select_backends(request.simulate, request.device, request.level)
+        backends = select_backends(
+            request.simulate, request.device, request.level, request.strictness
+        )
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if any(backend.name in ("embedded", "plain") for backend in backends):
