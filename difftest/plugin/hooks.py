@@ -6,13 +6,15 @@ Options, and the ini keys that take their place where a conftest or another plug
 an option of the same name: ours gives way then, and one line of the header says so, unless the key
 is set (to ``no`` too):
 
-===========================  ======================  ==================================
-``--simulate[=SIMULATOR]``   ``difftest_simulate``   auto, embedded, plain, sdk or no
-``--device``                 ``difftest_device``     yes or no
-``--nki-level=LEVEL``        ``difftest_nki_level``  0.3 to 0.7
-``--case JSON``              ``difftest_case``       also ``-o difftest_case=JSON``
-``--difftest-report FILE``   ``difftest_report``
-===========================  ======================  ==================================
+============================  ==========================  ================================
+``--simulate[=SIMULATOR]``    ``difftest_simulate``       auto, embedded, plain, sdk or no
+``--device``                  ``difftest_device``         yes or no
+``--nki-level=LEVEL``         ``difftest_nki_level``      0.3 to 0.7
+``--nki-strictness=SETTING``  ``difftest_nki_strictness`` documented, seen, relaxed
+``--no-exact``                ``difftest_exact``          yes or no
+``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
+``--difftest-report FILE``    ``difftest_report``
+============================  ==========================  ================================
 """
 
 from __future__ import annotations

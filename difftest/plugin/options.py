@@ -19,6 +19,8 @@ import pytest
 
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
+STRICTNESSES = ("documented", "seen", "relaxed")
+"""Must equal those of ``difftest.simulator``, too."""
 CHOICES = ("auto", "embedded", "plain", "sdk")
 """Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
 
@@ -113,6 +115,29 @@ LEVEL = Option(
         "lacks raises",
     },
 )
+STRICTNESS = Option(
+    names=("--nki-strictness",),
+    key="difftest_nki_strictness",
+    accepted=STRICTNESSES,
+    meaning=", ".join(STRICTNESSES),
+    declaration={
+        "choices": STRICTNESSES,
+        "help": "which broken rules are warnings and not errors on the embedded simulator",
+    },
+)
+NO_EXACT = Option(
+    names=("--no-exact",),
+    key="difftest_exact",
+    accepted=("yes", "no"),
+    meaning="no, else yes",
+    declaration={
+        "action": "store_const",
+        "const": "no",
+        "help": "leave out the run without rounding that tells a wrong algorithm from rounding: "
+        "cases take less time, and the bound that follows from reduction= of the spec is all there "
+        "is",
+    },
+)
 REPORT = Option(
     names=("--difftest-report",),
     key="difftest_report",
@@ -122,7 +147,7 @@ REPORT = Option(
         "help": "write what ran and what came of it as JSON, for CI",
     },
 )
-OPTIONS = (SIMULATE, DEVICE, CASE, LEVEL, REPORT)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, CASE, REPORT)
 
 
 @dataclass(frozen=True)
@@ -137,6 +162,8 @@ class Request:
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
     level : one of :data:`LEVELS`, or None.
+    strictness : one of :data:`STRICTNESSES`, or None.
+    exact : whether kernels run without rounding too, where their specs want it.
     taken : those of our options that others have declared, and whose ini keys are not set.
     case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
     """
@@ -147,6 +174,8 @@ class Request:
     options: tuple[str, ...]
     report: str | None = None
     level: str | None = None
+    strictness: str | None = None
+    exact: bool = True
     taken: tuple[Option, ...] = field(default=(), kw_only=True)
     case_key: str | None = field(default=None, kw_only=True)
 
@@ -158,7 +187,7 @@ class Request:
     @property
     def backends(self) -> tuple[object, ...]:
         """What decides which backends there are."""
-        return self.simulate, self.device, self.level
+        return self.simulate, self.device, self.level, self.strictness
 
 
 def add_keys(parser: pytest.Parser) -> None:
@@ -208,6 +237,8 @@ def read_request(
         (*_words(options), *_overrides(config)),
         given.get(REPORT.key),
         given.get(LEVEL.key),
+        given.get(STRICTNESS.key),
+        given.get(NO_EXACT.key) != "no",
         taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
         case_key=None if CASE in free else CASE.key,
     )
@@ -294,8 +325,11 @@ def _words(given: Mapping[str, Any]) -> list[str]:
         words.append(SIMULATE.name if choice == CHOICES[0] else f"{SIMULATE.name}={choice}")
     if given.get(DEVICE.key):
         words.append(DEVICE.name)
-    if level := given.get(LEVEL.key):
-        words.append(f"{LEVEL.name}={level}")
+    for option in (LEVEL, STRICTNESS):
+        if value := given.get(option.key):
+            words.append(f"{option.name}={value}")
+    if given.get(NO_EXACT.key):
+        words.append(NO_EXACT.name)
     return words
 
 

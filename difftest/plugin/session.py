@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import pytest
 from difftest.plugin.options import CASE, Request, check_case
 
 if TYPE_CHECKING:
+    from difftest.backends.base import KernelCall, Ran
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -53,7 +54,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
         from difftest.plugin.profiles import default_profile
 
         done.enter_context(default_profile(request.device))
-    if request.simulate is not None:
+    if request.simulate not in (None, "sdk"):
         from difftest.backends import select_backends
         from difftest.backends.base import BackendMissingError
         from difftest.host.installation import embedded_with_predictions
@@ -114,17 +115,32 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.harness.runner import Runner
 
     try:
-        backends = select_backends(request.simulate, request.device, request.level)
+        backends = select_backends(
+            request.simulate, request.device, request.level, request.strictness
+        )
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if not request.device:
-        return Runner(backends, verbose=config.get_verbosity() > 0)
+        verbose = config.get_verbosity() > 0
+        return Runner(backends, verbose=verbose, exact=request.exact, beside=_beside(request))
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
-    return DeviceRunner(backends, arbiter_for(backends))
+    beside = _beside(request)
+    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=beside)
+
+
+def _beside(request: Request) -> Callable[[KernelCall], Ran | str]:
+    """How the embedded simulator runs what the session's backends run."""
+    if request.simulate == "plain":
+        from difftest.backends.embedded import ran_embedded
+
+        return functools.partial(ran_embedded, level=request.level)
+    from difftest.backends.device.embedding import ran_beside
+
+    return ran_beside
 
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
