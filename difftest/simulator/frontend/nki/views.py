@@ -57,6 +57,8 @@ def _free(layout: Layout) -> int:
 def index(layout: Layout, key: object) -> Layout:
     """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
 
+    In HBM a dimension may be left with no element.
+
     Raises
     ------
     OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is none of these.
@@ -128,6 +130,8 @@ def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
             received=f"step {step} at dimension {axis} of {layout}",
         )
     count = -(-(stop - start) // step)
+    if start == stop and not layout.on_chip and 0 <= start <= size:
+        return start, 0, step
     if count < 1:
         raise ShapeError(
             "a slice selects at least one element",
