@@ -10,13 +10,20 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.errors import (
+    KernelError,
+    NkiError,
+    ShapeError,
+    UnwrittenError,
+    not_modelled,
+)
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -34,9 +41,9 @@ from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.machine import Machine
+from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.plain.api import NkiRun, Run
-from difftest.simulator.strictness import Strictness, judging, note
+from difftest.simulator.strictness import Strictness, judging, note, said
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 
@@ -53,12 +60,15 @@ class LaunchResult:
     trace : the instructions in program order; empty if they were not recorded.
     exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
         None if it was not asked for.
+    notes : the broken rules that were warnings and no errors (see
+        :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Array | None, ...]
     trace: Trace
     exact: ExactRun | None = None
+    notes: tuple[NkiError, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -80,6 +90,7 @@ class Finished(NamedTuple):
             tuple(gaps for _, gaps in self.outputs),
             trace,
             self.exact,
+            said(),
         )
 
 
@@ -125,6 +136,7 @@ def launch(
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     AssertionError, and whatever else the kernel itself raises.
     """
+    _check_call(args, kwargs, machine)
     with judging(strictness):
         return run_kernel(
             kernel,
@@ -137,6 +149,29 @@ def launch(
             level=level,
             exact=exact,
         ).result()
+
+
+def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
+    """What a launch is given can be asked further.
+
+    Raises
+    ------
+    KernelError : an argument of it is of another kind.
+    """
+    machines = f"one of {', '.join(f'MACHINES[{name!r}]' for name in MACHINES)}"
+    accepted: tuple[tuple[str, Any, tuple[type, ...], str, str], ...] = (
+        ("args", args, (Sequence,), "a sequence of arguments", "launch(kernel, [array])"),
+        ("kwargs", kwargs, (Mapping, NoneType), "a mapping", "launch(kernel, args, {'n': 1})"),
+        ("machine", machine, (Machine, NoneType), "a Machine", machines),
+    )
+    for name, given, kinds, kind, remedy in accepted:
+        if not isinstance(given, kinds):
+            raise KernelError(
+                f"launch takes {kind} as {name}",
+                happened=f"launch was called with {name}={given!r:.60}",
+                received=f"{name} of type {type(given).__name__}",
+                remedy=remedy,
+            )
 
 
 def run_kernel(
@@ -274,6 +309,7 @@ class _Fast:
 
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
+        self.core.check_bodies(returned)
         return _outputs(returned)
 
 

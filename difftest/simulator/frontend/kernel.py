@@ -99,7 +99,7 @@ def as_kernel(kernel: Any) -> Kernel:
         return Kernel(kernel, by_reference=True)
     raise KernelError(
         "a kernel is a function",
-        happened=f"a {type(kernel).__name__} was to be a kernel",
+        happened=f"something that cannot be called, {kernel!r:.40}, was to be a kernel",
         received=f"{type(kernel).__name__} {kernel!r:.80}",
     )
 
@@ -139,15 +139,14 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         )
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
-    function = func.function if isinstance(func, Kernel) else func
-    return Kernel(function, machine=MACHINES[target])
+    return Kernel(as_kernel(func).function, machine=MACHINES[target])
 
 
 def trace(func: Any = None, **kwargs: Any) -> Any:
     """``@nki.trace``: a kernel whose parameters may be written, as before SDK 2.21."""
     for name, value in kwargs.items():
         raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
-    return trace if func is None else Kernel(func, by_reference=True)
+    return trace if func is None else Kernel(as_kernel(func).function, by_reference=True)
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -174,61 +173,3 @@ def outputs_of(result: Launched) -> Any:
     if not result.outputs:
         return None
     return result.outputs[0] if len(result.outputs) == 1 else result.outputs
-
-
-FILE_OPTIONS = ("save_neff_name", "save_trace_name", "artifacts_dir", "working_directory")
-"""Options that name files which only a compiler and a device can write."""
-PROFILE_OPTIONS = ("overwrite", "profile_nth")
-
-
-def say_files(options: dict[str, Any]) -> None:
-    """Note the files that were asked for and are not written."""
-    files = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
-    if files:
-        error = KernelError(
-            "a compiler writes a NEFF, a device a trace",
-            happened="files were asked for that the simulator cannot write",
-            received=", ".join(f"{name}={value!r}" for name, value in files.items()),
-            remedy="difftest trace and difftest profile write what the simulator knows",
-        )
-        note(error)
-
-
-class OnDevice:
-    """A kernel under ``nki.baremetal`` or ``nki.profile``: here it runs on the simulator."""
-
-    def __init__(self, kernel: Kernel, options: dict[str, Any]) -> None:
-        self.kernel = kernel
-        self.options = options
-        functools.update_wrapper(self, kernel.function)
-
-    def __getitem__(self, key: Any) -> OnDevice:
-        return OnDevice(self.kernel[key], self.options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        say_files(self.options)
-        return self.kernel(*args, **kwargs)
-
-
-def _on_device(where: str, known: tuple[str, ...], kernel: Any, options: dict[str, Any]) -> Any:
-    for name, value in options.items():
-        if name not in (*known, "additional_compile_opt"):
-            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
-    return OnDevice(as_kernel(kernel), options)
-
-
-def baremetal(kernel: Any = None, **options: Any) -> Any:
-    """``nki.baremetal``: here the kernel runs on the simulator, with NumPy arrays in and out.
-
-    Files that an option names are not written; a warning says so when the kernel is called.
-    """
-    if kernel is None:
-        return functools.partial(baremetal, **options)
-    return _on_device("nki.baremetal", FILE_OPTIONS, kernel, options)
-
-
-def profile(func: Any = None, **options: Any) -> Any:
-    """``nki.profile``: as :func:`baremetal`; ``difftest profile`` profiles by the timing model."""
-    if func is None:
-        return functools.partial(profile, **options)
-    return _on_device("nki.profile", (*FILE_OPTIONS, *PROFILE_OPTIONS), func, options)

@@ -15,6 +15,10 @@ from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, kernel_location, warn
 
 
+class LevelError(KernelError, AttributeError):
+    """A kernel uses what its level of NKI does not have; ``hasattr`` and ``getattr`` may ask."""
+
+
 class LevelWarning(UserWarning):
     """A kernel uses what the newest level of NKI does not have."""
 
@@ -103,7 +107,12 @@ _SINCE_06 = {
     "ncc.all_gather_v": "ncc.all_gather of the longest",
 }
 _SINCE_07 = {
+    "nl.alloc_blocks": "nl.ndarray, once for each tile",
     "nl.alloc_tiles": "nl.ndarray, once for each tile",
+    "nl.NkiBlockGrid": "no annotation",
+    "nl.NkiGrid": "no annotation",
+    "nl.NkiTensor.data": "the tensor itself",
+    "nl.NkiTileGrid": "no annotation",
     "nl.blocks": "loops over slices",
     "nl.int64": "nl.int32",
     "nl.tiles": "loops over slices",
@@ -145,7 +154,7 @@ def check_level(name: str) -> None:
 
     Raises
     ------
-    KernelError : the level does not have it. Without a level, what has ended gives a
+    LevelError : the level does not have it. Without a level, what has ended gives a
         :class:`LevelWarning`.
     """
     if not is_running():
@@ -158,7 +167,7 @@ def check_level(name: str) -> None:
         return
     at = _ORDER.index(level)
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
-        raise KernelError(
+        raise LevelError(
             f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
             happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",
@@ -170,6 +179,11 @@ def is_before(level: str) -> bool:
     """Whether the launch has a level, and one before this one."""
     own = current().level
     return own is not None and LEVELS.index(own) < LEVELS.index(level)
+
+
+def is_level(level: str) -> bool:
+    """Whether the launch has this very level."""
+    return current().level == level
 
 
 def check_name(name: str) -> None:

@@ -11,7 +11,10 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.nki import kernel as todays
+from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
+baremetal = baremetal_with(None)
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -32,9 +35,10 @@ FORMS = {
     "nki.jit of nki.jit": lambda: nki.jit(nki.jit(scaled)),
     "@nki.trace": lambda: nki.trace(scaled),
     "@nki.trace()": lambda: nki.trace()(scaled),
-    "@nki.baremetal": lambda: nki.baremetal(scaled),
-    "@nki.baremetal(...)": lambda: nki.baremetal(additional_compile_opt="--flag")(scaled),
-    "nki.baremetal(nki.jit)": lambda: nki.baremetal(nki.jit(scaled)),
+    "@nki.baremetal": lambda: baremetal(scaled),
+    "@nki.baremetal(...)": lambda: baremetal(additional_compile_opt="--flag")(scaled),
+    "nki.baremetal(nki.jit)": lambda: baremetal(nki.jit(scaled)),
+    "@nki.profile": lambda: profile_with(None)(scaled),
 }
 
 
@@ -191,7 +195,7 @@ REFUSED = [
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
     (
         "baremetal's option",
-        lambda: nki.baremetal(scaled, warmup=3),
+        lambda: baremetal(scaled, warmup=3),
         NotModelledError,
         "warmup=3",
     ),
@@ -230,3 +234,14 @@ def test_wrong_arguments_show_the_signature():
     with pytest.raises(KernelError) as caught:
         nki.simulate_kernel(scaled)
     assert caught.value.rule == "scaled takes (x, factor=2.0, *, offset=0.0)"
+
+
+@pytest.mark.parametrize(
+    "decorate", [nki.jit, nki.trace, nki.simulate_kernel, todays.jit, todays.simulate]
+)
+@pytest.mark.parametrize("given", [5, "matmul"])
+def test_what_cannot_be_called_is_no_kernel(decorate, given):
+    with pytest.raises(KernelError) as caught:
+        decorate(given)
+    said = f"something that cannot be called, {given!r}, was to be a kernel"
+    assert caught.value.happened == said
