@@ -83,8 +83,8 @@ def ones(shape: Shape, dtype: Any, buffer: Space, name: str) -> PlainTensor:
 
 @means(f"{TODAYS}nl.ds")
 def ds(start: Any, size: Any) -> Slice:
-    """``size`` elements from ``start``."""
-    return Slice(start, size)
+    """``size`` elements from ``start``, which may be none."""
+    return Slice(start, size, least=0)
 
 
 @means(f"{TODAYS}nl.program_id")
