@@ -137,6 +137,7 @@ LAYERS = (
     "capacity",
     "memory",
     "addresses",
+    "overlaps",
     "index",
     "brackets",
     "walk",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator, ran_embedded
 from difftest.harness.case import Case
-from difftest.harness.recipes import Fill, Integers, Random, Zeros
+from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
 from difftest.harness.runner import DifferentialFailure, Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match
@@ -24,7 +25,6 @@ SHAPE = {"P": 64, "N": 96}
 
 def checked(kernel, reference, data=None, dtype="float32", **arguments):
     """The verdict of one case, and the runner."""
-    arguments.setdefault("exact", True)
     spec = KernelSpec(
         kernel=kernel,
         reference=reference,
@@ -137,6 +137,21 @@ def test_no_digit_left_tells_nothing():
     assert runner.tally.reasons
 
 
+def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
+    """The mean of 49 ones is not 1 in float64 either, where 1/49 is rounded."""
+
+    def spread(x):
+        mean = nl.multiply(nl.sum(x, axis=1, keepdims=True), 1 / 49)
+        centred = nisa.tensor_scalar(x, np.subtract, mean)
+        return nl.sum(nl.multiply(centred, centred), axis=1, keepdims=True)
+
+    reference = wide(lambda x: ((x - x[:, :49].mean(1, keepdims=True)) ** 2).sum(1, keepdims=True))
+    verdict, _ = checked(
+        made_of(lambda x: spread(x[:, 0:49])), lambda x: reference(x[:, :49]), Ones()
+    )
+    assert isinstance(verdict, Match)
+
+
 def test_random_numbers_leave_the_bound_of_the_spec():
     def dropped(x):
         return nisa.dropout(x, 0.0)
@@ -185,10 +200,71 @@ def test_a_backend_without_an_exact_run():
         domain={name: (size,) for name, size in SHAPE.items()},
         inputs={"x": "P N"},
         reduction=2,
-        exact=True,
     )
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
+
+
+class Elsewhere(PlainBackend):
+    """A backend without an exact run; its machine adds ``off`` of each value."""
+
+    def __init__(self, off=0.0):
+        super().__init__("elsewhere")
+        self.off = off
+
+    def run(self, call):
+        (values,) = ran_embedded(call).outputs
+        call.inputs[0][...] = 0  # what it leaves of its inputs is nobody else's
+        return Ran((values * np.float32(1 + self.off),))
+
+
+def on_elsewhere(kernel, reference, beside, off=0.0):
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain={name: (size,) for name, size in SHAPE.items()},
+        inputs={"x": "P N"},
+    )
+    runner = Runner((Elsewhere(off),), beside=beside)
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    return runner, lambda: runner.check(spec, case)["elsewhere"]
+
+
+def several(x):
+    """Four roundings, three more than a spec that says nothing of them allows."""
+    return nl.multiply(nl.multiply(nl.multiply(nl.multiply(x, 1 / 3), 3.3), 1 / 3), 3.3)
+
+
+SEVERAL = made_of(several)
+FOUR = wide(lambda x: x * (1 / 3) * 3.3 * (1 / 3) * 3.3)
+
+
+def test_the_embedded_simulator_bounds_what_another_backend_computes():
+    _, check = on_elsewhere(SEVERAL, FOUR, ran_embedded)
+    assert check() == Match(elements=64 * 96, exact=False)
+    with pytest.raises(DifferentialFailure):  # by the bound of the spec alone
+        on_elsewhere(SEVERAL, FOUR, None)[1]()
+
+
+def test_both_questions_are_asked_of_another_backend():
+    for reference, off, question in (
+        (wide(lambda x: x * 1.2100001), 0.0, "algorithm"),
+        (FOUR, 1e-5, "arithmetic"),
+    ):
+        _, check = on_elsewhere(SEVERAL, reference, ran_embedded, off)
+        with pytest.raises(DifferentialFailure) as caught:
+            check()
+        assert caught.value.verdicts["elsewhere"].question == question
+
+
+def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
+    runner, check = on_elsewhere(third, wide(lambda x: x / 3), lambda call: "no such kernel")
+    assert isinstance(check(), Match)
+    (doubt,) = runner.tally.doubts
+    assert doubt == (
+        "kernel: elsewhere has none, and no such kernel: the bound that follows from the spec "
+        "alone is used"
+    )
 
 
 def test_unwritten_elements_are_told_first():
