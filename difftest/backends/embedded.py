@@ -19,6 +19,7 @@ from difftest.simulator import NkiError, NotModelledError, SignatureError, launc
 from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
+from difftest.simulator.machine import MACHINES
 
 
 class EmbeddedSimulator:
@@ -47,6 +48,7 @@ class EmbeddedSimulator:
                 args,
                 kwargs,
                 grid=call.grid,
+                machine=MACHINES[call.machine] if call.machine is not None else None,
                 record=call.record,
                 plain=self.plain,
                 exact=False if self.plain else call.exact or False,

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from difftest.harness import decorator
+from difftest.harness.bound import BoundCase
 from difftest.harness.decorator import decorate
 from difftest.harness.recipes import Ones, Zeros
-from difftest.harness.runner import BoundCase, DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.runner import DifferentialFailure, NothingComparedError, Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match
