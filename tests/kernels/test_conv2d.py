@@ -102,3 +102,23 @@ SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
 def test_fused_conv2d_maxpool_in_small_tiles(case):
     """Several tiles a block and several blocks an image, each with its halo, in small images."""
     case.check()
+
+
+@kernel_test(
+    kernel=todays.fused_conv2d_maxpool,
+    reference=conv2d_maxpool,
+    domain={"cores": (2, 1), **small_layers()},
+    inputs=INPUTS,
+    parameters=PARAMETERS,
+    dtypes=DTYPES,
+    reduction=roundings,
+    lnc="cores",
+    examples=[
+        {"cores": 2, **layer(height=3, width=3)},  # one row: nothing is left for the second core
+        {"cores": 2, **layer(height=15, width=9)},  # 13 rows: 7 and 6
+        {"cores": 2, **layer(height=12, width=10, pool_size=2)},  # 5 rows of windows: 3 and 2
+    ],
+)
+def test_fused_conv2d_maxpool_on_two_cores(case):
+    """The cores of LNC 2 share the rows; their halo is loaded twice."""
+    case.check()
