@@ -31,6 +31,8 @@ from difftest.simulator.trace import (
     Event,
     Iteration,
     Region,
+    Seen,
+    Sight,
     Space,
     Trace,
 )
@@ -171,6 +173,12 @@ class Core:
         """Among several ranks; None where a kernel is launched alone."""
         self.shadow: Shadow | None = None
         """The exact run beside this one; None without one."""
+        self.sights: list[Sight] = []
+        """What stands out in the values of the instruction that is being issued."""
+        self.alarm = False
+        """Whether arithmetic made a NaN or an infinity since it was last asked for."""
+        self.made: set[Seen] = set()
+        """What instructions made of such so far."""
         self._on_chip: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
@@ -184,10 +192,16 @@ class Core:
         """Make this the launch that :func:`current` finds."""
         token = _CURRENT.set(self)
         try:
-            with np.errstate(all="ignore"):  # the engines know no floating-point exceptions
+            # The engines know no floating-point exceptions; NumPy tells of them at no cost.
+            with np.errstate(
+                divide="call", over="call", invalid="call", under="ignore", call=self._raise_alarm
+            ):
                 yield self
         finally:
             _CURRENT.reset(token)
+
+    def _raise_alarm(self, kind: str, flag: int) -> None:
+        self.alarm = True
 
     def beside(self, program: Shape) -> Core:
         """The core of another instance of the grid: on-chip memories and registers of its own.
@@ -375,6 +389,10 @@ class Core:
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
+        seen: tuple[Sight, ...] = ()
+        if self.sights:
+            seen = tuple(self.sights)
+            self.sights.clear()
         if not self.record:
             return
         if moved is not None:
@@ -391,6 +409,7 @@ class Core:
                 self.loops,
                 self.program,
                 attributes,
+                seen,
             )
         )
 

@@ -316,6 +316,10 @@ class Storage:
         ]
 
 
+POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
+"""What :func:`poison` fills an int32 with."""
+
+
 def poison(shape: Shape, dtype: DType) -> Array:
     """An HBM array that looks like nothing anyone computed: NaN, or 0xA5 bytes for integers.
 

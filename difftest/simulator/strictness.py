@@ -2,8 +2,9 @@
 
 Two kinds of rules can be broken by kernels that run on a device all the same:
 
-- the documentation promises less than compilers and devices were seen to accept (a *note*);
-- what breaks the rule is a value, which may lie where nobody looks: in a padded row (a *doubt*).
+- the documentation promises less than compilers and devices were seen to accept, or what breaks the
+  rule is a value that may lie where nobody looks: in a padded row (a *note*);
+- an instruction reads what nothing wrote (a *doubt*).
 
 Everything else is an error whatever the setting.
 """

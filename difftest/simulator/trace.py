@@ -238,6 +238,49 @@ class Attributes(NamedTuple):
     """What a memset writes."""
 
 
+class Seen(Enum):
+    """What an instruction can be seen to do to values."""
+
+    NAN_MADE = "nan made"
+    """A NaN came of operands that have none."""
+    INFINITY_MADE = "infinity made"
+    """An infinity came of finite operands, or of rounding a finite result."""
+    NAN_STORED = "nan stored"
+    """A NaN that an instruction made went to HBM."""
+    INFINITY_STORED = "infinity stored"
+    """An infinity went to HBM after an instruction had made one."""
+    NAN_SEARCHED = "nan searched"
+    """An instruction that orders numbers got a NaN."""
+    OUT_OF_RANGE = "argument out of range"
+    """An activation function got an argument for which the hardware's result is invalid."""
+    INTEGER_ROUNDED = "integer rounded"
+    """A 32-bit integer went through float32, which does not have it."""
+    FLOAT8_CODE = "float8 code"
+    """A float8_e4m3fn that NeuronCore-v2 and v3 read as an infinity or NaN."""
+    UNDEFINED_STORED = "undefined stored"
+    """What depends on an element that nothing wrote went to HBM."""
+    UNDEFINED_INDEX = "undefined index"
+    """What depends on an element that nothing wrote named elements."""
+
+    __hash__ = object.__hash__  # as Space's
+
+
+class Sight(NamedTuple):
+    """Values of one operand of an instruction that are worth a word."""
+
+    what: Seen
+    role: str
+    """The operand's."""
+    elements: int
+    """How many of its elements."""
+    of: int
+    """How many it has."""
+    first: tuple[int, ...]
+    """The first of them: its place in the operand."""
+    value: float | None = None
+    """What stands there, where that says more."""
+
+
 @dataclass(eq=False, slots=True)
 class Event:
     """One instruction as it was issued."""
@@ -256,6 +299,8 @@ class Event:
     program: tuple[int, ...] = ()
     """The instance of the SPMD grid; empty without a grid."""
     attributes: Attributes = Attributes()  # noqa: RUF009
+    seen: tuple[Sight, ...] = ()
+    """What stood out in the values."""
 
     @property
     def location(self) -> Location | None:

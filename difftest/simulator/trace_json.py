@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import Location
-from difftest.simulator.trace import Allocation, Attributes, Event, Loop, Region, Trace
+from difftest.simulator.trace import Allocation, Attributes, Event, Loop, Region, Sight, Trace
 
 FORMAT = "difftest trace"
 VERSION = 1
@@ -115,6 +115,8 @@ class _Tables:
         attributes = _attributes(event.attributes)
         if attributes:
             document["attributes"] = attributes
+        if event.seen:
+            document["seen"] = [_sight(sight) for sight in event.seen]
         return document
 
     def _at(self, location: Location | None) -> dict[str, int]:
@@ -143,10 +145,22 @@ def _attributes(attributes: Attributes) -> dict[str, Any]:
     given = attributes._asdict()
     plain = Attributes._field_defaults
     told = {name: given[name] for name in given if given[name] != plain[name]}
-    value = attributes.value
-    if value is not None and not math.isfinite(value):
-        told["value"] = repr(value)  # JSON has no name for it
+    if attributes.value is not None:
+        told["value"] = _number(attributes.value)
     return told
+
+
+def _sight(sight: Sight) -> dict[str, Any]:
+    document: dict[str, Any] = {"what": sight.what.value, "role": sight.role}
+    document |= {"elements": sight.elements, "of": sight.of, "first": sight.first}
+    if sight.value is not None:
+        document["value"] = _number(sight.value)
+    return document
+
+
+def _number(value: float) -> float | str:
+    """A number, or its text where JSON has no name for it."""
+    return value if math.isfinite(value) else repr(value)
 
 
 def _lines(documents: Iterable[Any]) -> str:

@@ -21,6 +21,8 @@ from difftest.simulator.trace import (
     Loop,
     LoopKind,
     Region,
+    Seen,
+    Sight,
     Space,
     Trace,
 )
@@ -141,7 +143,7 @@ class _Reader:
 
     def _event(self, where: str, value: object) -> Event:
         needed = ("number", "opcode", "engine", "stack", "writes", "reads")
-        fields = _object(value, where, needed, ("program", "loops", "attributes"))
+        fields = _object(value, where, needed, ("program", "loops", "attributes", "seen"))
         program = _integers(fields.get("program", []), f"{where}.program", low=0)
         if len(program) != len(self.grid) or any(
             place >= size for place, size in zip(program, self.grid, strict=True)
@@ -160,6 +162,7 @@ class _Reader:
             ),
             program,
             _attributes(fields.get("attributes", {}), f"{where}.attributes"),
+            tuple(_sight(*entry) for entry in _entries(fields, "seen", where)),
         )
 
     def _iteration(self, where: str, value: object) -> Iteration:
@@ -224,6 +227,18 @@ def _attributes(value: object, where: str) -> Attributes:
     return Attributes(**given)
 
 
+def _sight(where: str, value: object) -> Sight:
+    fields = _object(value, where, ("what", "role", "elements", "of", "first"), ("value",))
+    return Sight(
+        _member(Seen, fields["what"], f"{where}.what"),
+        _text(fields["role"], f"{where}.role"),
+        _integer(fields["elements"], f"{where}.elements", low=1),
+        _integer(fields["of"], f"{where}.of", low=1),
+        _integers(fields["first"], f"{where}.first", low=0),
+        _number(fields["value"], f"{where}.value") if "value" in fields else None,
+    )
+
+
 def _dtype(value: object, where: str) -> np.dtype[Any]:
     if not isinstance(value, str) or value not in NKI_NAMES:
         _refuse(where, value, ", ".join(sorted(NKI_NAMES)))
@@ -282,9 +297,11 @@ def _object(
     return value
 
 
-def _entries(top: dict[str, Any], name: str) -> list[tuple[str, object]]:
-    """The entries of one of the document's tables, each with where it stands."""
-    return [(f"{name}[{number}]", value) for number, value in enumerate(_list(top[name], name))]
+def _entries(fields: dict[str, Any], name: str, where: str = "") -> list[tuple[str, object]]:
+    """The entries of a table, each with where it stands; of one that was left out none."""
+    at = f"{where}.{name}" if where else name
+    entries = _list(fields.get(name, []), at)
+    return [(f"{at}[{number}]", value) for number, value in enumerate(entries)]
 
 
 def _list(value: object, where: str, *, length: int | None = None) -> list[Any]:

@@ -134,6 +134,7 @@ LAYERS = (
     "tile",
     "indirect",
     "instructions.record",
+    "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
     "instructions.writing",

@@ -16,6 +16,7 @@ from difftest.simulator.dtypes import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
+    NARROW,
     Array,
     from_bits,
     round_to,
@@ -23,6 +24,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.observing import overflowed
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
@@ -62,7 +64,10 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
         if src.dtype in _CAST_BY_ASSIGNMENT or src.holds_bits == dst.holds_bits:
             return values
         return from_bits(values, src.dtype) if src.holds_bits else to_bits(values, dst.dtype)
-    rounded = round_to(as_float(_plain(values, src)), dst.dtype)
+    plain = as_float(_plain(values, src))
+    rounded = round_to(plain, dst.dtype)
+    if dst.dtype in NARROW and np.isinf(rounded).any():
+        overflowed(plain, rounded)
     return to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
 
 

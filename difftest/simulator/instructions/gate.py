@@ -12,11 +12,18 @@ from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import WIDE_INTEGERS, Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.observing import (
+    look,
+    look_at_product,
+    rounded_result,
+    stored,
+    watches_of,
+)
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.strictness import note
@@ -72,12 +79,23 @@ def issue(
     if core.shadow is not None:
         core.shadow.foresee(call, dst, operands, others, where, unboxed=computed is not None)
     in_part: list[Tile] = []
+    for watch in call.watches:
+        watch(core, call, operands)
+    core.alarm = False
     if instruction.in_place:
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
+        if core.alarm:
+            look_at_product(core, dst, operands)
     else:
         made = (computed, None) if computed is not None else _results(call, dst, operands, where)
+        if core.alarm:
+            look(core, call, operands, made[0])
+        if call.result.dtype in WIDE_INTEGERS:
+            rounded_result(core, call, operands, made[0])
         where = _put(call, dst, made, others, where, in_part)
+    if core.made and dst.in_hbm:
+        stored(core, dst.base if isinstance(dst, IndirectTile) else dst)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -234,6 +252,7 @@ def prepare(
         call = check(
             core.machine, instruction, operands, options, dst, others, dtype, engine, named
         )
+        call.watches = watches_of(call)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call
