@@ -82,10 +82,13 @@ class Placement:
     """Bytes of each partition that the places take; more than ``limit`` if none were found that
     fit."""
 
+    in_own_banks: int = 0
+    """Bytes of the banks of PSUM in which no other tensor has room, at their peak."""
+
     @property
     def needed(self) -> int:
         """Bytes of each partition that no placement can do without."""
-        return self.peak.bytes
+        return max(self.peak.bytes, self.in_own_banks)
 
     @property
     def fits(self) -> bool:
@@ -133,7 +136,13 @@ def place(
             break
     assert best is not None
     return Placement(
-        program=program, space=space, limit=limit, peak=peak, places=best[1], reached=best[0]
+        program=program,
+        space=space,
+        limit=limit,
+        peak=peak,
+        places=best[1],
+        reached=best[0],
+        in_own_banks=sizes.in_own_banks(bank),
     )
 
 
@@ -213,6 +222,16 @@ class _Sizes:
                 int(self.size.max()) <= bank and self._most(-(-self.size // bank) * bank) <= limit
             )
         return self._most(self.size) * EASY <= limit
+
+    def in_own_banks(self, bank: int) -> int:
+        """Bytes of the banks that are live together and that no two tensors can share.
+
+        Of those that take more than half of a bank and more than half of the partitions each
+        needs one.
+        """
+        alone = (2 * self.size > bank) & (self.size <= bank) & (2 * self.wide > self.quadrants)
+        alone[self.fixed] = False
+        return self._most(np.where(alone, bank, 0))
 
     def _most(self, sizes: Numbers) -> int:
         return int(self._load(sizes)[1].max())

@@ -100,6 +100,7 @@ class Storage:
         "size",
         "space",
         "start",
+        "undefined",
         "unit",
         "unwritten",
         "whole",
@@ -137,6 +138,8 @@ class Storage:
         self.occupied = occupied
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.undefined: Array | None = None
+        """Which elements depend on what a mask left unwritten, flat; None if none do."""
         self.origin = ""
         """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None

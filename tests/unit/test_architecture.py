@@ -150,6 +150,7 @@ LAYERS = (
     "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
+    "instructions.definedness",
     "instructions.writing",
     "instructions.checks",
     "instructions.gate",
