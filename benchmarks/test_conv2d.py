@@ -21,7 +21,7 @@ def arguments(dtype):
 
 
 def simulated(X, W, bias):
-    from kernels.conv2d import fused_conv2d_maxpool
+    from kernels.classic.conv2d import fused_conv2d_maxpool
 
     return launch(fused_conv2d_maxpool, (X, W, bias), record=False).outputs[0]
 

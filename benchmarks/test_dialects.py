@@ -69,7 +69,7 @@ def test_today_beside_classic(name, inputs, meaning, aim, capsys):
 @pytest.mark.parametrize("record", [True, False], ids=["recorded", "not recorded"])
 def test_one_element(benchmark, record):
     """Four instructions on tiles of one element, for each element; see OPS of a launch."""
-    from kernels.vector_add import vector_add_tiled
+    from kernels.classic.vector_add import vector_add_tiled
 
     vector = np.arange(ELEMENTS, dtype=np.float32)
     run = benchmark.pedantic(

@@ -23,7 +23,7 @@ def bare_loop(lhsT, rhs, result):
 
 
 def simulated(lhsT, rhs, result):
-    from kernels.matmul import nki_matmul_tiled_
+    from kernels.classic.matmul import nki_matmul_tiled_
 
     launch(nki_matmul_tiled_, (lhsT, rhs, result), record=False)
 

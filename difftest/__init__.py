@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from difftest.harness.decorator import kernel_test
     from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
     from difftest.harness.runner import BoundCase, DifferentialFailure
-    from difftest.harness.spec import Input, KernelSpec, Rejection, SpecError
+    from difftest.harness.spec import Input, KernelSpec, Rejection
+    from difftest.harness.spec_arguments import SpecError
     from difftest.harness.strategies import cases, multiples, seeded, sizes
     from difftest.harness.structured import (
         Bernoulli,
@@ -45,7 +46,7 @@ _HOMES = {
     "Recipe": "recipes",
     "Rejection": "spec",
     "Sorted": "structured",
-    "SpecError": "spec",
+    "SpecError": "spec_arguments",
     "Uniform": "structured",
     "Zeros": "recipes",
     "cases": "strategies",

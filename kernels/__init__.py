@@ -1,1 +1,1 @@
-"""NKI kernels, exactly as they would run on a NeuronCore."""
+"""NKI kernels, exactly as they would run on a NeuronCore: one folder a dialect."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from difftest.simulator import NotModelledError
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.nki.unmodelled import Unmodelled
+from difftest.simulator.frontend.unmodelled import Unmodelled
 
 _SITE = "https://awsdocs-neuron.readthedocs-hosted.com/en/"
 

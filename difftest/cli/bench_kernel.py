@@ -18,10 +18,10 @@ from difftest.host.shipped import import_shipped
 from difftest.simulator import launch
 
 KERNELS = {
-    "naive": ("kernels.vector_add", "vector_add_naive"),
-    "tiled": ("kernels.vector_add", "vector_add_tiled"),
-    "stream": ("kernels.vector_add", "vector_add_stream"),
-    "transpose": ("kernels.transpose", "matrix_transpose"),
+    "naive": ("kernels.classic.vector_add", "vector_add_naive"),
+    "tiled": ("kernels.classic.vector_add", "vector_add_tiled"),
+    "stream": ("kernels.classic.vector_add", "vector_add_stream"),
+    "transpose": ("kernels.classic.transpose", "matrix_transpose"),
 }
 
 

@@ -36,7 +36,8 @@ def load_kernel(name: str) -> Any:
     module_name, separator, function = name.partition(":")
     if not separator or not function:
         raise click.ClickException(
-            f"a kernel is named MODULE:KERNEL, as in kernels.transpose:matrix_transpose; got {name}"
+            "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose; "
+            f"got {name}"
         )
     try:
         if module_name.partition(".")[0] in SHIPPED:

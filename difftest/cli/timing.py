@@ -33,11 +33,11 @@ LARGE = 10_000_000
 LADDER = "conv2d"
 Times = dict[tuple[Any, ...], tuple[float, float]]
 """What was launched -> its predicted nc_latency and total_time in microseconds."""
-STREAM = "kernels.vector_add:vector_add_stream"
+STREAM = "kernels.classic.vector_add:vector_add_stream"
 TRACES = {
     (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
     (STREAM, (("FREE_DIM", 2000),), False): "vector-add-stream-256000-fd2k",
-    ("kernels.transpose:transpose_by_tiles", (), False): "matrix-transpose-1024",
+    ("kernels.classic.transpose:transpose_by_tiles", (), False): "matrix-transpose-1024",
 }
 """(counterpart, keywords, descriptors generated on the device) -> the device trace of the run."""
 

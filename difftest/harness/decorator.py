@@ -12,7 +12,8 @@ import hypothesis
 
 from difftest.harness.case import Case
 from difftest.harness.runner import BoundCase, Runner
-from difftest.harness.spec import Input, KernelSpec, Rejection, Source, SpecError, Value
+from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
+from difftest.harness.spec_arguments import SpecError, listed
 from difftest.harness.strategies import cases
 
 TestFunction = Callable[..., None]
@@ -74,12 +75,12 @@ def kernel_test(
         reference=reference,
         domain=domain,
         inputs=inputs,
-        outputs=outputs or {},
-        parameters=tuple(parameters),
-        dtypes=dtypes if isinstance(dtypes, str) else tuple(dtypes),  # type: ignore[arg-type]
+        outputs={} if outputs is None else outputs,
+        parameters=listed("parameters", parameters),
+        dtypes=listed("dtypes", dtypes),
         output_dtype=output_dtype,
-        rejects=tuple(rejects),
-        examples=tuple(examples),
+        rejects=listed("rejects", rejects),
+        examples=listed("examples", examples),
         exact=exact,
         reduction=reduction,
         accumulation=accumulation,

@@ -11,7 +11,8 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected
 from difftest.harness.reference import ReferenceRefusal, call_reference
 from difftest.harness.signature import name_of
-from difftest.harness.spec import KernelSpec, SpecError
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tolerance import Tolerance, is_exact_in
 
 Array = NDArray[Any]
@@ -80,6 +81,12 @@ def _magnitudes(
             f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
             "function that takes them and returns the sums of absolute values"
         ) from error
+    if spec.magnitude is not None and any((array < 0).any() for array in magnitudes):
+        least = min(float(np.nanmin(array)) for array in magnitudes if array.size)
+        raise SpecError(
+            f"magnitude: {name_of(function)} returned {least:g} among its values; accepted: sums "
+            "of absolute values, which are at least 0"
+        )
     if [array.shape for array in magnitudes] != [array.shape for array in values]:
         raise SpecError(
             f"magnitude: received shapes {[array.shape for array in magnitudes]}; accepted: those "

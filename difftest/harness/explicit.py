@@ -11,6 +11,7 @@ from hypothesis import find, settings
 from difftest.harness.case import Case
 from difftest.harness.recipes import Random, Recipe, RecipeError, recipe_from_json
 from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
@@ -55,6 +56,11 @@ def case_from_json(text: str, spec: KernelSpec) -> Case:
         recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
     except RecipeError as error:
         raise CaseError(f"data: {error}") from None
+    try:
+        for name in (*spec.inputs, *spec.outputs):
+            spec.shape(name, values)
+    except SpecError as error:
+        raise CaseError(f"values: {error}") from None
     return Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
 
 

@@ -15,6 +15,15 @@ from difftest.harness.case import Case
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import arguments_for, array_names, name_of, shown, signature_of
+from difftest.harness.spec_arguments import (
+    SpecError,
+    check_kinds,
+    counted,
+    gridded,
+    matched,
+    refused,
+    sized,
+)
 from difftest.simulator.dtypes import NAMES, TFLOAT32
 
 Array = NDArray[Any]
@@ -24,10 +33,6 @@ Value: TypeAlias = int | float | str | bool
 Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
 """Where values come from: a strategy, a sequence from simple to complex, or a function that takes
 earlier names of the domain and returns one of these."""
-
-
-class SpecError(ValueError):
-    """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +140,12 @@ class KernelSpec:
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
 
     def __post_init__(self) -> None:
+        check_kinds(vars(self))
         _check_domain(self)
         _check_dimensions(self)
+        _check_explicit(self)
         _check_dtypes(self)
         _check_data(self)
-        _check_explicit(self)
         _check_kernel(self)
         _check_references(self)
         if self.kernel is self.reference:
@@ -154,9 +160,17 @@ class KernelSpec:
         return name_of(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
-        """The shape of an input or output, given a value for each name of the domain."""
+        """The shape of an input or output, given a value for each name of the domain.
+
+        Raises
+        ------
+        SpecError : a value is no size.
+        """
         tokens = dimensions_of({**self.inputs, **self.outputs}[argument]).split()
-        return tuple(int(token) if token.isdigit() else int(values[token]) for token in tokens)
+        return tuple(
+            int(token) if token.isdigit() else sized(argument, token, values[token])
+            for token in tokens
+        )
 
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
@@ -187,12 +201,13 @@ class KernelSpec:
         if self.reduction is None:
             return 1
         if callable(self.reduction):
-            return int(apply(self.reduction, values))
-        return int(values[self.reduction] if isinstance(self.reduction, str) else self.reduction)
+            return counted("reduction", apply(self.reduction, values))
+        given = values[self.reduction] if isinstance(self.reduction, str) else self.reduction
+        return counted("reduction", given)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The SPMD grid; empty without one."""
-        return tuple(apply(self.grid, values)) if callable(self.grid) else self.grid
+        return gridded("grid", apply(self.grid, values) if callable(self.grid) else self.grid)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
@@ -224,7 +239,7 @@ def _check_domain(spec: KernelSpec) -> None:
     for name, source in spec.domain.items():
         if is_function_of_the_domain(source):
             _check_names(f"domain[{name!r}]", names_of(source), earlier)  # type: ignore[arg-type]
-        elif not isinstance(source, SearchStrategy) and not _is_choice(source):
+        elif not isinstance(source, SearchStrategy) and not is_choice(source):
             raise SpecError(
                 f"domain[{name!r}]: received {source!r}; accepted: a Hypothesis strategy, a "
                 "sequence of values, or a function of earlier names"
@@ -239,7 +254,8 @@ def _check_domain(spec: KernelSpec) -> None:
         _check_names("reduction", (spec.reduction,), earlier)
 
 
-def _is_choice(source: object) -> bool:
+def is_choice(source: object) -> bool:
+    """Whether a source is a sequence of values to choose from."""
     return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
 
 
@@ -269,13 +285,14 @@ def _check_dimensions(spec: KernelSpec) -> None:
 
 def _check_dtypes(spec: KernelSpec) -> None:
     known = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
-    if isinstance(spec.dtypes, str) or not spec.dtypes:
-        raise SpecError(f"dtypes: received {spec.dtypes!r}; accepted: a tuple of dtype names")
+    if not spec.dtypes:
+        raise refused("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
     for argument, names in (
         ("dtypes", spec.dtypes),
         ("output_dtype", filter(None, _several(spec.output_dtype))),
         *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
         ("accumulation", [spec.accumulation]),
+        ("rejects.dtype", [one.dtype for one in spec.rejects if one.dtype is not None]),
     ):
         for name in names:
             if name not in known:
@@ -309,18 +326,23 @@ def _check_data(spec: KernelSpec) -> None:
 def _check_explicit(spec: KernelSpec) -> None:
     given: list[tuple[str, Mapping[str, Value]]] = []
     for rejection in spec.rejects:
-        if not rejection.match:
-            raise SpecError("rejects: received match=''; accepted: a part of the error's text")
+        if not isinstance(rejection, Rejection):
+            raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
+        matched("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
         given.append(("rejects", rejection.values))
     for example in spec.examples:
         given.append(("examples", example.values if isinstance(example, Case) else example))
     for argument, values in given:
+        if not isinstance(values, Mapping):
+            raise refused(argument, values, f"a value for each of {', '.join(spec.domain)}")
         if set(values) != set(spec.domain):
             raise SpecError(
                 f"{argument}: received values for {', '.join(values) or 'no name'}; "
                 f"accepted: a value for each of {', '.join(spec.domain)}"
             )
+        for name in (*spec.inputs, *spec.outputs):
+            spec.shape(name, values)
 
 
 def _check_kernel(spec: KernelSpec) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
     KernelSpec,
     Source,
-    SpecError,
     apply,
+    is_choice,
     is_function_of_the_domain,
 )
+from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given
 from difftest.simulator.machine import TRN2
 
@@ -39,8 +40,9 @@ def sizes(low: int, high: int) -> SearchStrategy[int]:
 
     Raises
     ------
-    ValueError : no integer lies in the range.
+    ValueError : no integer lies in the range, or an end of it is no integer.
     """
+    check_integers("sizes", low=low, high=high)
     if low > high:
         raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
     near = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
@@ -53,8 +55,9 @@ def multiples(of: int, *, at_most: int, at_least: int = 1) -> SearchStrategy[int
 
     Raises
     ------
-    ValueError : no multiple lies in the range.
+    ValueError : no multiple lies in the range, or an argument is no integer.
     """
+    check_integers("multiples", of=of, at_most=at_most, at_least=at_least)
     if of < 1:
         raise ValueError(f"multiples: received of={of}; accepted: at least 1")
     fewest, most = max(1, -(-at_least // of)), at_most // of
@@ -92,13 +95,18 @@ def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
     return st.builds(Fill, st.sampled_from(values), st.lists(override, max_size=3).map(tuple))
 
 
-def _values(source: Source, earlier: dict[str, Any]) -> SearchStrategy[Any]:
+def _values(name: str, source: Source, earlier: dict[str, Any]) -> SearchStrategy[Any]:
     if is_function_of_the_domain(source):
         source = apply(source, earlier)  # type: ignore[arg-type]
+        if not (isinstance(source, SearchStrategy) or is_choice(source)):
+            raise refused(
+                f"domain[{name!r}]: what its function returned",
+                source,
+                "a Hypothesis strategy, or a sequence of values",
+            )
     if isinstance(source, SearchStrategy):
         return source
-    assert isinstance(source, Sequence)
-    return st.sampled_from(source)
+    return st.sampled_from(source)  # type: ignore[arg-type]
 
 
 @st.composite
@@ -106,7 +114,7 @@ def cases(draw: DrawFn, spec: KernelSpec) -> Case:
     """Cases of the spec's domain. They shrink name by name, in the order of the domain."""
     values: dict[str, Any] = {}
     for name, source in spec.domain.items():
-        values[name] = draw(_values(source, values), label=name)
+        values[name] = draw(_values(name, source, values), label=name)
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
     dtypes = {
         name: draw(st.sampled_from(own), label=f"{name}'s dtype")

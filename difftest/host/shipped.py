@@ -21,7 +21,7 @@ def shipped_folder() -> Path:
 
 
 def import_shipped(name: str) -> ModuleType:
-    """Import a module such as "reference.conv2d" or "kernels.transpose".
+    """Import a module such as "reference.conv2d" or "kernels.classic.transpose".
 
     Kernels import `neuronxcc`: the caller installs the embedded modules around the call.
 

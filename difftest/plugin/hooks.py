@@ -131,13 +131,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
     from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, NotRejectedError
+    from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
 
     runner.start(reproduction_of(item, session.request))
     try:
         result = yield
     except NotRejectedError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    except SpecError as error:
+        text = f"{type(error).__name__}: {error}"
+        raise pytest.fail.Exception(text, pytrace=False) from None
     except (BrokenReferenceError, DifferentialFailure) as failure:
         item.user_properties.append((CASE, failure.case.to_json()))
         raise

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.machine import Machine
+from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, note
@@ -137,6 +138,7 @@ def launch(
     NkiError : the kernel breaks a rule of NKI or of the hardware.
     AssertionError, and whatever else the kernel itself raises.
     """
+    _check_call(args, kwargs, machine)
     with judging(strictness):
         return witnessed(
             kernel,
@@ -173,6 +175,29 @@ def witnessed(
 
     told(Testimony(finished.trace(), finished.core.machine, finished.everything(), again))
     return finished
+
+
+def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
+    """What a launch is given can be asked further.
+
+    Raises
+    ------
+    KernelError : an argument of it is of another kind.
+    """
+    machines = f"one of {', '.join(f'MACHINES[{name!r}]' for name in MACHINES)}"
+    accepted: tuple[tuple[str, Any, tuple[type, ...], str, str], ...] = (
+        ("args", args, (Sequence,), "a sequence of arguments", "launch(kernel, [array])"),
+        ("kwargs", kwargs, (Mapping, NoneType), "a mapping", "launch(kernel, args, {'n': 1})"),
+        ("machine", machine, (Machine, NoneType), "a Machine", machines),
+    )
+    for name, given, kinds, kind, remedy in accepted:
+        if not isinstance(given, kinds):
+            raise KernelError(
+                f"launch takes {kind} as {name}",
+                happened=f"launch was called with {name}={given!r:.60}",
+                received=f"{name} of type {type(given).__name__}",
+                remedy=remedy,
+            )
 
 
 def run_kernel(

@@ -2,7 +2,7 @@ from hypothesis import settings
 
 from difftest import Case, Rejection, kernel_test
 from difftest.harness.recipes import Random
-from kernels.conv2d import fused_conv2d_maxpool
+from kernels.classic.conv2d import fused_conv2d_maxpool
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.layers import (
     DTYPES,

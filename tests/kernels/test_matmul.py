@@ -1,5 +1,5 @@
 from difftest import Rejection, kernel_test, multiples, sizes
-from kernels.matmul import nki_matmul_tiled_
+from kernels.classic.matmul import nki_matmul_tiled_
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")

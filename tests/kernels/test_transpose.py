@@ -1,5 +1,5 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.transpose import matrix_transpose, transpose_by_tiles
+from kernels.classic.transpose import matrix_transpose, transpose_by_tiles
 from reference.transpose import transpose
 
 SIZES = {"M": multiples(128, at_most=640), "N": multiples(128, at_most=640)}

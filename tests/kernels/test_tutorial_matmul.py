@@ -1,5 +1,5 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.tutorial_matmul import matmul_blocked, matmul_hoisted
+from kernels.classic.tutorial_matmul import matmul_blocked, matmul_hoisted
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")

@@ -1,5 +1,5 @@
 from difftest import Rejection, kernel_test, multiples, sizes
-from kernels.vector_add import vector_add_naive, vector_add_stream, vector_add_tiled
+from kernels.classic.vector_add import vector_add_naive, vector_add_stream, vector_add_tiled
 from reference.vector_add import vector_add
 
 DTYPES = ("float32", "float16", "bfloat16")

@@ -27,7 +27,7 @@ from tests.kernels.layers import (
 from tests.meta.search import smallest_failure
 
 with embedded():
-    from kernels import conv2d, conv2d_ladder
+    from kernels.classic import conv2d, conv2d_ladder
 
 SMALL_TILES = {
     "BLOCK_BYTES=8 * 1024": "BLOCK_BYTES=1",

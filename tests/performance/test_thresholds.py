@@ -10,7 +10,10 @@ from difftest.backends.device.history import history_file
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
 from difftest.backends.device.timers import open_bench
 
-MODULES = {"fused_conv2d_maxpool": "kernels.conv2d", "matrix_transpose": "kernels.transpose"}
+MODULES = {
+    "fused_conv2d_maxpool": "kernels.classic.conv2d",
+    "matrix_transpose": "kernels.classic.transpose",
+}
 
 
 def import_kernel(name):

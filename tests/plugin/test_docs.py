@@ -49,7 +49,7 @@ def test_the_simulators_page_runs_a_kernel():
 def test_the_simulators_page_shows_the_error_as_it_is():
     (shown,) = (code for code in blocks("simulator.md", "") if code.startswith("LimitError"))
     with embedded():
-        from kernels.vector_add import vector_add_tiled
+        from kernels.classic.vector_add import vector_add_tiled
     a = np.ones(25_600, np.float32)
     with pytest.raises(NkiError) as caught:
         launch(vector_add_tiled, [a, a], {"ROW_CHUNK": 256})
@@ -60,7 +60,7 @@ def test_the_simulators_page_shows_the_error_as_it_is():
 def test_the_timing_page_predicts_a_kernel():
     (code,) = blocks("timing.md")
     with embedded():
-        from kernels.vector_add import vector_add_naive
+        from kernels.classic.vector_add import vector_add_naive
     names = {"kernel": vector_add_naive, "arrays": [np.ones(128, np.float32)] * 2}
     exec(code, names)
     assert names["prediction"].get_latency_percentile(50) > 0
@@ -71,7 +71,7 @@ def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
     imports = (
         "from hypothesis import settings\n"
         "from difftest import Rejection, kernel_test, multiples\n"
-        "from kernels.matmul import nki_matmul_tiled_\n"
+        "from kernels.classic.matmul import nki_matmul_tiled_\n"
         "from reference.matmul import matmul\n\n"
         "@settings(max_examples=3)\n"
     )

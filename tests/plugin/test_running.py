@@ -107,6 +107,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "  embedded:    accepted it",
         ]
     )
+    assert result.stdout.str().count("subtract must refuse this case\n") == 1
 
 
 def test_a_refusal_shows_the_kernels_line(project):
@@ -134,6 +135,20 @@ SPEC = dict(reference=reference, domain={"n": range(1, 9)}, inputs={"a": "n 2", 
 def run_body(project, body, *options):
     project.pytester.makepyfile(test_body=BODY + body)
     return project.run("--simulate", *options)
+
+
+def test_a_function_of_the_domain_that_returns_nothing_is_one_clear_error(project):
+    body = """
+SPEC["domain"] = {"n": lambda: None}
+@kernel_test(kernel=add, **SPEC)
+def test_add(case):
+    case.check()
+"""
+    result = run_body(project, body)
+    result.assert_outcomes(failed=1)
+    said = "SpecError: domain['n']: what its function returned: received None; accepted: "
+    assert result.stdout.str().count(said) == 1
+    assert "During handling" not in result.stdout.str()
 
 
 def test_a_test_that_never_checks_fails(project):

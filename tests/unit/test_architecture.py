@@ -37,7 +37,8 @@ class Rule:
 
 # The oracle and the kernels are independent of each other and of what judges them.
 REFERENCE = Rule("reference/**/*.py", ("numpy", "reference"))
-KERNELS = Rule("kernels/**/*.py", ("neuronxcc", "kernels"))
+CLASSIC = Rule("kernels/classic/**/*.py", ("neuronxcc", "kernels.classic"))
+TODAYS = Rule("kernels/nki/**/*.py", ("nki", "kernels.nki"))
 # The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
 SIMULATOR = Rule("difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "difftest.simulator"))
 # What can be said of a trace without knowing how long anything takes: it sees the trace alone.
@@ -111,7 +112,19 @@ CONFORMANCE = Rule(
     "conformance/**/*.py", ("numpy", "ml_dtypes", "pytest", "conformance", "difftest.host")
 )
 
-RULES = [REFERENCE, KERNELS, SIMULATOR, PLAIN, ANALYSIS, TIMING, API, PLUGIN, NRTPY_HOST, PROBES]
+RULES = [
+    REFERENCE,
+    CLASSIC,
+    TODAYS,
+    SIMULATOR,
+    PLAIN,
+    ANALYSIS,
+    TIMING,
+    API,
+    PLUGIN,
+    NRTPY_HOST,
+    PROBES,
+]
 RULES += [CONFORMANCE, INSPECTION]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
@@ -280,9 +293,21 @@ def planted(root: Path, file: str, source: str) -> Path:
         (REFERENCE, "reference/a.py", "def f():\n    import kernels.a", "kernels.a"),
         (REFERENCE, "reference/deep/a.py", "import ml_dtypes", "ml_dtypes"),
         (REFERENCE, "reference/a.py", "from .. import kernels", "kernels"),
-        (KERNELS, "kernels/a.py", "import reference.matmul as oracle", "reference.matmul"),
-        (KERNELS, "kernels/a.py", "from difftest import simulator", "difftest.simulator"),
-        (KERNELS, "kernels/a.py", "import numpy as np", "numpy"),
+        (
+            CLASSIC,
+            "kernels/classic/a.py",
+            "import reference.matmul as oracle",
+            "reference.matmul",
+        ),
+        (
+            CLASSIC,
+            "kernels/classic/a.py",
+            "from difftest import simulator",
+            "difftest.simulator",
+        ),
+        (CLASSIC, "kernels/classic/a.py", "import numpy as np", "numpy"),
+        (CLASSIC, "kernels/classic/a.py", "import kernels.nki.matmul", "kernels.nki.matmul"),
+        (TODAYS, "kernels/nki/a.py", "import kernels.classic.matmul", "kernels.classic.matmul"),
         (SIMULATOR, "difftest/simulator/a.py", "import pytest", "pytest"),
         (
             SIMULATOR,
@@ -368,7 +393,11 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
     ("rule", "file", "source"),
     [
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
-        (KERNELS, "kernels/a.py", "from neuronxcc import nki\nimport kernels.matmul"),
+        (
+            CLASSIC,
+            "kernels/classic/a.py",
+            "from neuronxcc import nki\nimport kernels.classic.matmul",
+        ),
         (PLAIN, "difftest/simulator/plain/a.py", "from difftest.simulator.trace import Space"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
         (TIMING, "difftest/timing/a.py", "from difftest.analysis.footprint import footprint"),

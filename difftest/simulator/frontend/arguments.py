@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, not_modelled
+from difftest.simulator.frontend.unmodelled import Unmodelled, unmodelled
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine
@@ -64,15 +65,17 @@ class nc_version(IntEnum):
     gen3 = 3
 
 
-def absent(module: str, documented: frozenset[str]) -> Callable[[str], NoReturn]:
+def absent(module: str, documented: frozenset[str]) -> Callable[[str], Unmodelled]:
     """The ``__getattr__`` of an embedded module: what to say of a name that it does not have.
 
-    ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model.
+    ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model:
+    they can be named (``hasattr``, imports), and not used.
     """
+    known = unmodelled(module, documented)
 
-    def __getattr__(name: str) -> NoReturn:
-        if name in documented:
-            raise not_modelled(f"{module}.{name}", "its use")
+    def __getattr__(name: str) -> Unmodelled:
+        if name in known:
+            return known[name]
         raise AttributeError(f"module 'neuronxcc.{module}' has no attribute {name!r}")
 
     return __getattr__

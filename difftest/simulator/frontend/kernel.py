@@ -99,7 +99,7 @@ def as_kernel(kernel: Any) -> Kernel:
         return Kernel(kernel, by_reference=True)
     raise KernelError(
         "a kernel is a function",
-        happened=f"a {type(kernel).__name__} was to be a kernel",
+        happened=f"something that cannot be called, {kernel!r:.40}, was to be a kernel",
         received=f"{type(kernel).__name__} {kernel!r:.80}",
     )
 
@@ -139,15 +139,14 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         )
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
-    function = func.function if isinstance(func, Kernel) else func
-    return Kernel(function, machine=MACHINES[target])
+    return Kernel(as_kernel(func).function, machine=MACHINES[target])
 
 
 def trace(func: Any = None, **kwargs: Any) -> Any:
     """``@nki.trace``: a kernel whose parameters may be written, as before SDK 2.21."""
     for name, value in kwargs.items():
         raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
-    return trace if func is None else Kernel(func, by_reference=True)
+    return trace if func is None else Kernel(as_kernel(func).function, by_reference=True)
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:

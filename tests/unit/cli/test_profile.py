@@ -8,8 +8,8 @@ from difftest.cli.profile import PICTURES
 from difftest.timing import clockwork
 from difftest.timing.views import plot
 
-STREAM = "kernels.vector_add:vector_add_stream"
-TRANSPOSE = "kernels.transpose:matrix_transpose"
+STREAM = "kernels.classic.vector_add:vector_add_stream"
+TRANSPOSE = "kernels.classic.transpose:matrix_transpose"
 
 
 def run(*arguments):
@@ -85,9 +85,9 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["kernels.transpose", "--shape", "8"], "a kernel is named MODULE:KERNEL"),
+        (["kernels.classic.transpose", "--shape", "8"], "a kernel is named MODULE:KERNEL"),
         (["kernels.nothing:k", "--shape", "8"], "cannot import kernels.nothing"),
-        (["kernels.transpose:nothing", "--shape", "8"], "has no function nothing"),
+        (["kernels.classic.transpose:nothing", "--shape", "8"], "has no function nothing"),
         ([TRANSPOSE, "--shape", "8,-1"], "a shape is positive sizes"),
         ([TRANSPOSE, "--shape", "128,128", "--dtype", "int7"], "int7"),
         ([TRANSPOSE, "--shape", "100,128"], "the kernel refuses this"),

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.simulator import trace_from_json
 
-STREAM = "kernels.vector_add:vector_add_stream"
+STREAM = "kernels.classic.vector_add:vector_add_stream"
 CALL = (STREAM, "--shape", "512", "--shape", "512", "--set", "FREE_DIM=2")
 
 

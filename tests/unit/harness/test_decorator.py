@@ -8,7 +8,8 @@ from difftest.harness import decorator
 from difftest.harness.decorator import decorate
 from difftest.harness.recipes import Ones, Zeros
 from difftest.harness.runner import BoundCase, DifferentialFailure, NothingComparedError, Runner
-from difftest.harness.spec import KernelSpec, SpecError
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec
 

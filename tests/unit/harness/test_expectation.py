@@ -6,7 +6,7 @@ import pytest
 from difftest.harness.case import Case
 from difftest.harness.expectation import expect
 from difftest.harness.recipes import Fill, Integers, Ones, Random
-from difftest.harness.spec import SpecError
+from difftest.harness.spec_arguments import SpecError
 from tests.unit.standin import add_spec
 
 
@@ -76,6 +76,13 @@ def test_a_magnitude_of_another_shape_is_an_error():
     message = "magnitude: received shapes [(2,)]; accepted: those of the reference, [(4,)]"
     with pytest.raises(SpecError, match=re.escape(message)):
         expect_one(spec)
+
+
+def test_a_negative_magnitude_is_an_error():
+    spec = add_spec(magnitude=lambda a, b: -(a + b))
+    message = "magnitude: <lambda> returned -7 among its values; accepted: sums of absolute values"
+    with pytest.raises(SpecError, match=re.escape(message)):
+        expect_one(spec, Fill(3.5), Fill(3.5))
 
 
 def test_the_reference_gets_the_parameters_that_it_has():

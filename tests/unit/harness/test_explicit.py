@@ -57,6 +57,11 @@ def test_json_in_another_order_gives_the_specs_order():
             '"data": {"a": "ones", "b": "twos"}}',
             "data: recipe: received 'twos'; accepted: one of zeros",
         ),
+        (
+            '{"values": {"m": 1, "flag": true, "n": 2.5}, "dtype": "float32", '
+            '"data": {"a": "ones", "b": "ones"}}',
+            "values: a: dimension n: received 2.5; accepted: an integer, at least 0",
+        ),
     ],
 )
 def test_bad_json_names_the_field(text, message):

@@ -10,7 +10,8 @@ from difftest.backends.base import Ran
 from difftest.harness.case import Case
 from difftest.harness.recipes import Fill, Ones
 from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, Runner
-from difftest.harness.spec import KernelSpec, SpecError
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import BothRejected, Match
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec
 

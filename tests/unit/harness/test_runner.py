@@ -13,7 +13,8 @@ from difftest.harness.runner import (
     judge,
     make_call,
 )
-from difftest.harness.spec import Rejection, SpecError
+from difftest.harness.spec import Rejection
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import Counts
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from difftest.simulator import Trace

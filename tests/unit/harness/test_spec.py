@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from difftest.harness.case import Case
 from difftest.harness.recipes import Ones
-from difftest.harness.spec import KernelSpec, Rejection, SpecError
+from difftest.harness.spec import KernelSpec, Rejection
+from difftest.harness.spec_arguments import SpecError
 from tests.unit.standin import add_reference, add_spec
 
 
@@ -130,6 +131,7 @@ VALUES = "TILE, M, K"
         ({"outputs": {"result": " "}}, "outputs['result']: received ' '; accepted"),
         ({"dtypes": ()}, "dtypes: received (); accepted: a tuple of dtype names"),
         ({"dtypes": "float32"}, "dtypes: received 'float32'; accepted: a tuple of dtype names"),
+        ({"dtypes": None}, "dtypes: received None; accepted: a tuple of dtype names"),
         ({"dtypes": ("float64",)}, "dtypes: received 'float64'; accepted: bfloat16, bool, float16"),
         ({"output_dtype": "double"}, "output_dtype: received 'double'; accepted: bfloat16, bool"),
         ({"accumulation": "int32"}, "accumulation: received 'int32'; accepted: a floating-point"),
@@ -150,6 +152,45 @@ VALUES = "TILE, M, K"
             "rejects: received match=''; accepted: a part of the error's text",
         ),
         (
+            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="K=("),)},
+            "rejects: received match='K=(', which is no regular expression (missing ), "
+            "unterminated subpattern at position 2); accepted: a part of the error's text, in "
+            "which re.escape guards brackets and the like",
+        ),
+        (
+            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", dtype="half"),)},
+            "rejects.dtype: received 'half'; accepted: bfloat16, bool",
+        ),
+        ({"rejects": [{}]}, "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'"),
+        (
+            {"rejects": Rejection({}, "x")},
+            "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}); accepted: "
+            "a sequence of Rejections",
+        ),
+        (
+            {"rejects": [Rejection(None, "x")]},
+            f"rejects: received None; accepted: a value for each of {VALUES}",
+        ),
+        ({"examples": [()]}, f"examples: received (); accepted: a value for each of {VALUES}"),
+        ({"examples": 5}, "examples: received 5; accepted: a sequence of Cases, or of mappings"),
+        (
+            {"examples": [{"TILE": 1, "M": 2.5, "K": 2}]},
+            "lhsT: dimension M: received 2.5; accepted: an integer, at least 0",
+        ),
+        ({"domain": None}, "domain: received None; accepted: a mapping of names to where"),
+        ({"inputs": ["lhsT"]}, "inputs: received ['lhsT']; accepted: a mapping of the kernel's"),
+        ({"inputs": {"lhsT": ...}}, "inputs['lhsT']: received Ellipsis; accepted: names of"),
+        ({"outputs": 5}, "outputs: received 5; accepted: a mapping of the kernel's arguments"),
+        ({"parameters": "TILE"}, "parameters: received 'TILE'; accepted: a sequence of names"),
+        ({"kernel": None}, "kernel: received None; accepted: a function"),
+        ({"reference": 5}, "reference: received 5; accepted: a function"),
+        ({"magnitude": 5}, "magnitude: received 5; accepted: a function, or None"),
+        ({"reduction": 1.5}, "reduction: received 1.5; accepted: a number of roundings (an int"),
+        ({"reduction": -1}, "reduction: received -1; accepted: a number of roundings"),
+        ({"reduction": True}, "reduction: received True; accepted: a number of roundings"),
+        ({"grid": 5}, "grid: received 5; accepted: a tuple of positive integers, or a function"),
+        ({"grid": (0,)}, "grid: received (0,); accepted: a tuple of positive integers"),
+        (
             {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", shapes={"x": (1,)}),)},
             "rejects.shapes: received the name 'x'; accepted: lhsT, rhs, result",
         ),
@@ -164,6 +205,32 @@ VALUES = "TILE, M, K"
 def test_a_contradiction_is_one_clear_error(changes, message):
     with pytest.raises(SpecError, match=re.escape(message)):
         product_spec(**changes)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (2.5, "lhsT: dimension M: received 2.5; accepted: an integer, at least 0"),
+        (True, "lhsT: dimension M: received True; accepted: an integer, at least 0"),
+        (-1, "lhsT: dimension M: received -1; accepted: an integer, at least 0"),
+        ("a", "lhsT: dimension M: received 'a'; accepted: an integer, at least 0"),
+    ],
+)
+def test_a_size_is_an_integer(size, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        product_spec().shape("lhsT", {"TILE": 1, "M": size, "K": 2})
+
+
+@pytest.mark.parametrize("returned", [1.5, None, -1])
+def test_a_function_counts_whole_roundings(returned):
+    with pytest.raises(SpecError, match=rf"reduction: received {returned}; accepted: a number of"):
+        product_spec(reduction=lambda: returned).reduction_length({})
+
+
+@pytest.mark.parametrize("returned", [None, 4, (2.5,)])
+def test_a_function_returns_a_grid(returned):
+    with pytest.raises(SpecError, match=r"grid: received .*; accepted: a tuple of positive int"):
+        product_spec(grid=lambda: returned).grid_of({})
 
 
 def subtract(minuend, subtrahend): ...

@@ -1,9 +1,12 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from difftest.harness.recipes import Fill, Integers, Random, Zeros
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
 from tests.unit.standin import add_spec
 
@@ -149,3 +152,27 @@ def test_cases_shrink_to_the_first_of_everything():
 def test_integers_are_drawn_as_their_own_recipe():
     seen = drawn(st.one_of(recipes("float32"), recipes("int32")))
     assert any(isinstance(recipe, Integers) for recipe in seen)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sizes(1, 2.5), "sizes: high: received 2.5; accepted: an integer"),
+        (lambda: sizes("1", 2), "sizes: low: received '1'; accepted: an integer"),
+        (lambda: multiples(2.5, at_most=9), "multiples: of: received 2.5; accepted: an integer"),
+    ],
+)
+def test_sizes_are_integers(make, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize("returned", [None, 5, "12", []])
+def test_a_function_of_the_domain_returns_a_source(returned):
+    spec = add_spec(domain={"m": (1,), "n": lambda m: returned})
+    message = (
+        f"domain['n']: what its function returned: received {returned!r}; accepted: a Hypothesis "
+        "strategy, or a sequence of values"
+    )
+    with pytest.raises(SpecError, match=re.escape(message)):
+        drawn(cases(spec), 1)

@@ -11,6 +11,7 @@ import kernels
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.kernel import Kernel
+from difftest.simulator.frontend.nki.kernel import NkiKernel
 
 LAYER = ([(1, 128, 6, 6), (128, 128, 3, 3), (128,)], {"pool_size": 2})
 MATRICES = ([(256, 256), (256, 512)], {})
@@ -33,16 +34,18 @@ RUNS = {
     "vector_add_tiled": ([(512,), (512,)], {"ROW_CHUNK": 128}),
     "vector_add_stream": ([(512,), (512,)], {"FREE_DIM": 2}),
 }
-"""Name of the kernel -> shapes of its arrays, and its other arguments."""
+"""Name of the kernel, in either dialect -> shapes of its arrays, and its other arguments."""
 
 
 def kernels_of_the_tree():
-    """Each kernel of kernels/, by name."""
+    """Each kernel of kernels/, by dialect and name: "classic.matrix_transpose"."""
     found = {}
     with embedded():
         for module in pkgutil.walk_packages(kernels.__path__, "kernels."):
-            members = vars(importlib.import_module(module.name))
-            found |= {one.__name__: one for one in members.values() if isinstance(one, Kernel)}
+            dialect = module.name.split(".")[1]
+            for one in vars(importlib.import_module(module.name)).values():
+                if isinstance(one, Kernel | NkiKernel):
+                    found[f"{dialect}.{one.__name__}"] = one
     return found
 
 

@@ -457,3 +457,18 @@ def test_floating_point_events_are_no_warnings():
 def test_a_tensor_of_no_dimension_cannot_be_declared():
     with pytest.raises(ShapeError):
         launch(copied, [np.array(3, np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("call", "happened", "remedy"),
+    [
+        ({"machine": "trn1"}, "launch was called with machine='trn1'", "MACHINES['trn1']"),
+        ({"kwargs": 5}, "launch was called with kwargs=5", "launch(kernel, args, {'n': 1})"),
+        ({"args": np.float32([1])}, "launch was called with args=array", "launch(kernel, [array])"),
+    ],
+)
+def test_an_argument_of_another_kind_is_one_clear_error(call, happened, remedy):
+    with pytest.raises(KernelError) as caught:
+        launch(lambda: None, **call)
+    assert caught.value.happened.startswith(happened)
+    assert remedy in caught.value.remedy

@@ -11,10 +11,10 @@ from difftest.timing import predict
 
 
 def shipped(name):
-    """The kernel named ``module.function`` in kernels/."""
+    """The kernel named ``module.function`` in kernels/classic/."""
     module, _, function = name.rpartition(".")
     with embedded():
-        return getattr(import_shipped(f"kernels.{module}"), function)
+        return getattr(import_shipped(f"kernels.classic.{module}"), function)
 
 
 def trace_of(name, *shapes, dtype="float32", **keywords):

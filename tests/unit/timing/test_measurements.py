@@ -23,7 +23,7 @@ def test_every_counterpart_is_a_kernel_here():
     assert len(names) >= 10
     for name in names:
         module, function = name.split(":")
-        assert callable(shipped(f"{module.removeprefix('kernels.')}.{function}"))
+        assert callable(shipped(f"{module.removeprefix('kernels.classic.')}.{function}"))
 
 
 def test_profiles_of_one_kernel_are_compared_together():

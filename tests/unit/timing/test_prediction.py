@@ -7,7 +7,7 @@ from difftest.simulator import TRN1, TRN2, launch, trace_from_json, trace_to_jso
 from difftest.simulator.trace import Trace
 from difftest.timing import predict
 from difftest.timing.advice import advise
-from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree
+from tests.unit.simulator.small_runs import kernels_of_the_tree
 from tests.unit.simulator.small_runs import trace_of as small_trace_of
 from tests.unit.timing.programs import Builder
 from tests.unit.timing.shipped import prediction_of, shipped, trace_of
@@ -115,7 +115,7 @@ def test_trn1_is_slower_where_its_vector_engine_is():
     assert times[0] > times[1]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("dge", [False, True])
 def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     trace = small_trace_of(KERNELS[name])

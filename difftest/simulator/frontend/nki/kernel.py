@@ -152,7 +152,7 @@ def as_nki_kernel(kernel: Any, level: str | None = None) -> NkiKernel:
         return NkiKernel(kernel, level=level)
     raise KernelError(
         "a kernel is a function",
-        happened=f"a {type(kernel).__name__} was to be a kernel",
+        happened=f"something that cannot be called, {kernel!r:.40}, was to be a kernel",
         received=f"{type(kernel).__name__} {kernel!r:.80}",
     )
 

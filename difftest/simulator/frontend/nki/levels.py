@@ -15,6 +15,10 @@ from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, kernel_location, warn
 
 
+class LevelError(KernelError, AttributeError):
+    """A kernel uses what its level of NKI does not have; ``hasattr`` and ``getattr`` may ask."""
+
+
 class LevelWarning(UserWarning):
     """A kernel uses what the newest level of NKI does not have."""
 
@@ -145,7 +149,7 @@ def check_level(name: str) -> None:
 
     Raises
     ------
-    KernelError : the level does not have it. Without a level, what has ended gives a
+    LevelError : the level does not have it. Without a level, what has ended gives a
         :class:`LevelWarning`.
     """
     if not is_running():
@@ -158,7 +162,7 @@ def check_level(name: str) -> None:
         return
     at = _ORDER.index(level)
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
-        raise KernelError(
+        raise LevelError(
             f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
             happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",

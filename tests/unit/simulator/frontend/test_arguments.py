@@ -156,6 +156,6 @@ def test_no_function_ignores_an_argument(name):
 def test_absent_knows_documented_names_from_others():
     getattr_ = absent("nki.test", frozenset({"known"}))
     with pytest.raises(NotModelledError, match=r"nki\.test\.known is not modelled"):
-        getattr_("known")
+        getattr_("known")()
     with pytest.raises(AttributeError, match=r"module 'neuronxcc\.nki\.test' has no attribute 'x'"):
         getattr_("x")

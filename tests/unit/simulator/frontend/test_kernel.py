@@ -11,6 +11,7 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.nki import kernel as todays
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -230,3 +231,14 @@ def test_wrong_arguments_show_the_signature():
     with pytest.raises(KernelError) as caught:
         nki.simulate_kernel(scaled)
     assert caught.value.rule == "scaled takes (x, factor=2.0, *, offset=0.0)"
+
+
+@pytest.mark.parametrize(
+    "decorate", [nki.jit, nki.trace, nki.simulate_kernel, todays.jit, todays.simulate]
+)
+@pytest.mark.parametrize("given", [5, "matmul"])
+def test_what_cannot_be_called_is_no_kernel(decorate, given):
+    with pytest.raises(KernelError) as caught:
+        decorate(given)
+    said = f"something that cannot be called, {given!r}, was to be a kernel"
+    assert caught.value.happened == said

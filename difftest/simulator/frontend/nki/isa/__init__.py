@@ -79,8 +79,8 @@ from difftest.simulator.frontend.nki.isa.selections import (
 from difftest.simulator.frontend.nki.levels import check_name, ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
-from difftest.simulator.frontend.nki.unmodelled import Unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
+from difftest.simulator.frontend.unmodelled import Unmodelled
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

@@ -85,8 +85,8 @@ from difftest.simulator.frontend.nki.language.shapes import (
 from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.frontend.nki.unmodelled import unmodelled
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
+from difftest.simulator.frontend.unmodelled import unmodelled
 
 float32 = np.dtype(np.float32)
 float16 = np.dtype(np.float16)

@@ -237,3 +237,18 @@ def test_the_plugin_names_the_levels():
 def test_what_is_not_modelled_is_asked_for_its_level_too():
     with pytest.raises(NotModelledError):
         launch(jit(lambda: nl.tiles()), level="0.7")
+
+
+def test_a_kernel_may_ask_what_its_level_has():
+    asked = {}
+
+    @jit
+    def kernel(a):
+        asked["has"] = hasattr(nl, "float8_e8m0fnu")
+        asked["instead"] = getattr(nl, "float8_e8m0fnu", None)
+        return a
+
+    launch(kernel, [np.ones((2, 2), np.float32)], level="0.3")
+    assert asked == {"has": False, "instead": None}
+    launch(kernel, [np.ones((2, 2), np.float32)], level="0.7")
+    assert asked == {"has": True, "instead": nl.float8_e8m0fnu}

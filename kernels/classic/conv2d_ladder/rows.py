@@ -3,7 +3,7 @@
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-from kernels.conv2d import windows_last
+from kernels.classic.conv2d import windows_last
 
 
 def new_rows(out, pool_size):

@@ -1,9 +1,9 @@
 """Rung 6: operands are slices of what lies in SBUF, not copies of them."""
 
-import neuronxcc.nki as nki
-import neuronxcc.nki.language as nl
+import nki
+import nki.language as nl
 
-from kernels.conv2d import (
+from kernels.nki.conv2d import (
     check_contract,
     convolve,
     convolved_size,
@@ -12,10 +12,9 @@ from kernels.conv2d import (
     load_weights,
     new_output,
 )
-from kernels.conv2d_ladder.rows import add_spread_bias, new_rows, store_pooled
+from kernels.nki.conv2d_ladder.rows import add_spread_bias, new_rows, store_pooled
 
 
-@nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_without_copies(X, W, bias, pool_size=1):
     """`conv2d_flat_weights` without copies and casts on the way to the Tensor Engine.
@@ -48,7 +47,7 @@ def conv2d_without_copies(X, W, bias, pool_size=1):
                 rows = new_rows(out, pool_size)
                 for r in nl.affine_range(pool_size):
                     place = slice(r, r + 1), slice(0, out_width)
-                    total = convolve(weights, block, o, place)
-                    add_spread_bias(rows, r, total, offsets[:, o : o + 1, None])
+                    total = convolve(weights, block, o, place, W.shape[2])
+                    add_spread_bias(rows, r, total, offsets[:, o : o + 1])
                 store_pooled(out, image, o, row, rows)
     return out

@@ -4,9 +4,15 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-from kernels.conv2d import check_contract, convolved_size, load_bias, load_filters, new_output
-from kernels.conv2d_ladder.operands import float32_copy, transposed_tap
-from kernels.conv2d_ladder.rows import new_rows, store_pooled
+from kernels.classic.conv2d import (
+    check_contract,
+    convolved_size,
+    load_bias,
+    load_filters,
+    new_output,
+)
+from kernels.classic.conv2d_ladder.operands import float32_copy, transposed_tap
+from kernels.classic.conv2d_ladder.rows import new_rows, store_pooled
 
 
 @nki.compiler.skip_middle_end_transformations

@@ -1,10 +1,10 @@
-"""Rung 7: the instruction that adds the bias broadcasts it."""
+"""Rung 7: the bias is broadcast by a view."""
 
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
-from kernels.conv2d import (
+from kernels.nki.conv2d import (
     check_contract,
     convolve,
     convolved_size,
@@ -13,13 +13,12 @@ from kernels.conv2d import (
     load_weights,
     new_output,
 )
-from kernels.conv2d_ladder.rows import new_rows, store_pooled
+from kernels.nki.conv2d_ladder.rows import new_rows, store_pooled
 
 
-@nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_broadcast_bias(X, W, bias, pool_size=1):
-    """`conv2d_without_copies` with a [128, 1] operand for the bias: tensor_tensor repeats it.
+    """`conv2d_without_copies` with a [128, 1] operand for the bias: its view repeats it.
 
     Why it is slow:
         A PSUM tile holds one row of the output. On a 32 x 16 image that is 14 elements of 512,
@@ -46,9 +45,10 @@ def conv2d_broadcast_bias(X, W, bias, pool_size=1):
                 rows = new_rows(out, pool_size)
                 for r in nl.affine_range(pool_size):
                     place = slice(r, r + 1), slice(0, out_width)
-                    total = convolve(weights, block, o, place)
-                    rows[:, r : r + 1, :] = nisa.tensor_tensor(
-                        total, offsets[:, o : o + 1, None], nl.add, dtype=X.dtype
+                    total = convolve(weights, block, o, place, W.shape[2])
+                    offset = offsets[:, o : o + 1].expand_dim(2).broadcast(2, out_width)
+                    nisa.tensor_tensor(
+                        dst=rows[:, r : r + 1, :], data1=total, data2=offset, op=nl.add
                     )
                 store_pooled(out, image, o, row, rows)
     return out

@@ -2,7 +2,7 @@
 
 Written from its description ("Introduction to NKI Kernel Optimization", AWS Neuron documentation,
 guides/tutorials/kernel-optimization.rst), which measured each step on trn2 in float32:
-`kernels.matmul.nki_matmul_tiled_` is its version 2, these are its versions 3 and 5.
+`kernels.classic.matmul.nki_matmul_tiled_` is its version 2, these are its versions 3 and 5.
 """
 
 import neuronxcc.nki as nki

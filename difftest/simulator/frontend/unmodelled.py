@@ -26,6 +26,14 @@ class Unmodelled:
         given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
         raise not_modelled(self.name, ", ".join(f"{one:.60}" for one in given) or "()", self.why)
 
+    def __getattr__(self, name: str) -> Unmodelled:
+        if name.startswith("__") or name in self.__slots__:
+            raise AttributeError(name)  # Python's own protocols, such as copying
+        return Unmodelled(f"{self.name}.{name}", self.why)
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
+        raise not_modelled(self.name, "a class that is based on it", self.why)
+
     def __repr__(self) -> str:
         return f"{self.name} (not modelled)"
 

@@ -1,10 +1,10 @@
 """Rung 3: the image is loaded in tiles with a halo, which all taps share."""
 
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
-from kernels.conv2d import (
+from kernels.nki.conv2d import (
     check_contract,
     convolved_size,
     load_bias,
@@ -12,11 +12,10 @@ from kernels.conv2d import (
     load_filters,
     new_output,
 )
-from kernels.conv2d_ladder.operands import float32_copy, transposed_tap
-from kernels.conv2d_ladder.rows import new_rows, store_pooled
+from kernels.nki.conv2d_ladder.operands import add_product, float32_copy, transposed_tap
+from kernels.nki.conv2d_ladder.rows import new_rows, store_pooled
 
 
-@nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_halo_tiles(X, W, bias, pool_size=1):
     """`conv2d_baseline` with its DMAs moved out of the loops over taps.
@@ -48,8 +47,11 @@ def conv2d_halo_tiles(X, W, bias, pool_size=1):
                 rows = new_rows(out, pool_size)
                 for r in nl.affine_range(pool_size):
                     total = row_sum(W, block, o, r)
-                    rows[:, r : r + 1, :] = nisa.tensor_scalar(
-                        total, nl.add, offsets[:, o : o + 1], dtype=X.dtype
+                    nisa.tensor_scalar(
+                        dst=rows[:, r : r + 1, :],
+                        data=total,
+                        op0=nl.add,
+                        operand0=offsets[:, o : o + 1],
                     )
                 store_pooled(out, image, o, row, rows)
     return out
@@ -66,9 +68,7 @@ def row_sum(W, block, o, r):
         for i in nl.sequential_range(filter_size):
             for j in nl.sequential_range(filter_size):
                 rows, columns = slice(r + i, r + i + 1), slice(j, j + out_width)
-                product = nisa.nc_matmul(
-                    transposed_tap(filters, i * filter_size + j),
-                    float32_copy(block[:, k, rows, columns]),
-                )
-                total[...] = nisa.tensor_tensor(total, product, nl.add)
+                tap = transposed_tap(filters, i * filter_size + j)
+                seen = float32_copy(block[:, k, rows, columns])
+                add_product(total, stationary=tap, moving=seen)
     return total

@@ -4,7 +4,7 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 
-from kernels.conv2d import (
+from kernels.classic.conv2d import (
     check_contract,
     convolve,
     convolved_size,

@@ -1,17 +1,16 @@
 """Convolution, bias and max pooling in one kernel: nothing between them reaches HBM.
 
-`kernels/conv2d_ladder` holds the slower kernels that lead here, one technique at a time.
+`kernels/nki/conv2d_ladder` holds the slower kernels that lead here, one technique at a time.
 """
 
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
 BUFFERS = 2
 """Blocks in SBUF at one time: one is computed on while the next is loaded."""
 
 
-@nki.compiler.skip_middle_end_transformations
 @nki.jit
 def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None):
     """out = maxpool(conv2d(X, W) + bias): stride 1, no padding, pooling windows side by side.
@@ -66,7 +65,7 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
     weights = load_weights(W)
     offsets = load_bias(bias)
     for image in nl.affine_range(X.shape[0]):
-        for first in nl.static_range(0, out_height, block_rows):
+        for first in range(0, out_height, block_rows):
             rows = min(block_rows, out_height - first)
             block = load_block(X, image, first, rows + halo)
             pooled_rows = slice(first // pool_size, (first + rows) // pool_size)
@@ -76,11 +75,11 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
                     dtype=X.dtype,
                     buffer=nl.sbuf,
                 )
-                for row in nl.static_range(0, rows, tile_rows):
-                    for column in nl.static_range(0, out_width, tile_columns):
+                for row in range(0, rows, tile_rows):
+                    for column in range(0, out_width, tile_columns):
                         below, right = min(row + tile_rows, rows), column + tile_columns
                         place = slice(row, below), slice(column, min(right, out_width))
-                        total = convolve(weights, block, o, place)
+                        total = convolve(weights, block, o, place, W.shape[2])
                         pool_into(out_block, total, offsets[:, o : o + 1], place, pool_size)
                 channels = slice(o * pmax, (o + 1) * pmax)
                 nisa.dma_copy(dst=out[image, channels, pooled_rows, :], src=out_block)
@@ -202,26 +201,25 @@ def load_filters(W, o, k):
 
 
 def load_weights(W):
-    """W as [c_in, O // 128, C // 128, F, F, c_out] in SBUF: the operand of a tap is contiguous.
+    """W as [c_in, O // 128, C // 128, tap, c_out] in SBUF: the operand of a tap is contiguous.
 
     The Tensor Engine transposes each tap; as many as fit a PSUM bank leave it together.
     """
     pmax = nl.tile_size.pmax
     out_blocks, in_blocks = W.shape[0] // pmax, W.shape[1] // pmax
-    filter_size = W.shape[2]
-    taps = filter_size * filter_size
+    taps = W.shape[2] * W.shape[3]
     together = nl.tile_size.psum_fmax // pmax
     weights = nl.ndarray((pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf)
     for o in nl.affine_range(out_blocks):
         for k in nl.affine_range(in_blocks):
             filters = load_filters(W, o, k)
-            for first in nl.static_range(0, taps, together):
+            for first in range(0, taps, together):
                 count = min(together, taps - first)
                 turned = nl.ndarray((pmax, count, pmax), dtype=W.dtype, buffer=nl.psum)
                 for t in nl.affine_range(count):
-                    turned[:, t, :] = nisa.nc_transpose(filters[:, :, first + t])
-                weights[:, o, k, first : first + count, :] = nisa.tensor_copy(turned)
-    return weights.reshape((pmax, out_blocks, in_blocks, filter_size, filter_size, pmax))
+                    nisa.nc_transpose(dst=turned[:, t, :], data=filters[:, :, first + t])
+                nisa.tensor_copy(dst=weights[:, o, k, first : first + count, :], src=turned)
+    return weights
 
 
 def load_bias(bias):
@@ -229,8 +227,7 @@ def load_bias(bias):
     pmax = nl.tile_size.pmax
     blocks = bias.shape[0] // pmax
     columns = nl.ndarray((pmax, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    i_channel, i_block = nl.mgrid[0:pmax, 0:blocks]
-    nisa.dma_copy(dst=columns, src=bias.reshape((blocks, pmax))[i_block, i_channel])
+    nisa.dma_copy(dst=columns, src=bias.reshape((blocks, pmax)).permute((1, 0)))
     return columns
 
 
@@ -241,47 +238,53 @@ def load_block(X, image, first, rows):
     block = nl.ndarray((pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf)
     for k in nl.affine_range(in_blocks):
         channels = slice(k * pmax, (k + 1) * pmax)
-        nisa.dma_copy(dst=block[:, k], src=X[image, channels, first : first + rows, :])
+        nisa.dma_copy(dst=block[:, k, :, :], src=X[image, channels, first : first + rows, :])
     return block
 
 
-def convolve(weights, block, o, place):
+def convolve(weights, block, o, place, filter_size):
     """128 output channels of the convolution at a place in a block: [128, rows, columns], PSUM.
 
     A place is a slice of the block's output rows and one of its output columns.
     """
-    pmax, _, in_blocks, filter_size, _, _ = weights.shape
+    pmax, _, in_blocks, _, _ = weights.shape
     rows, columns = place
-    total = nl.zeros(
-        (pmax, rows.stop - rows.start, columns.stop - columns.start), nl.float32, buffer=nl.psum
-    )
+    shape = (pmax, rows.stop - rows.start, columns.stop - columns.start)
+    total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     for k in nl.affine_range(in_blocks):
         for i in nl.affine_range(filter_size):
             for j in nl.affine_range(filter_size):
                 seen_rows = slice(rows.start + i, rows.stop + i)
                 seen_columns = slice(columns.start + j, columns.stop + j)
-                total += nisa.nc_matmul(
-                    weights[:, o, k, i, j, :], block[:, k, seen_rows, seen_columns]
+                nisa.nc_matmul(
+                    dst=total,
+                    stationary=weights[:, o, k, i * filter_size + j, :],
+                    moving=block[:, k, seen_rows, seen_columns],
+                    accumulate=(k, i, j) != (0, 0, 0),
                 )
     return total
 
 
 def windows_last(tile, pool_size):
     """A view of [128, rows, columns] with the elements of each pooling window on axes 3 and 4."""
-    partitions, rows, columns = tile.shape
-    i_p, i_row, i_column, i_y, i_x = nl.mgrid[
-        0:partitions,
-        0 : rows // pool_size,
-        0 : columns // pool_size,
-        0:pool_size,
-        0:pool_size,
-    ]
-    return tile[i_p, i_row * pool_size + i_y, i_column * pool_size + i_x]
+    _, rows, columns = tile.shape
+    windows = tile.reshape_dim(2, (columns // pool_size, pool_size))
+    windows = windows.reshape_dim(1, (rows // pool_size, pool_size))
+    return windows.permute((0, 1, 3, 2, 4))
 
 
 def pool_into(out_block, total, offset, place, pool_size):
     """Pool a PSUM tile, add the bias, round, and put it at its place in the out block."""
-    if pool_size > 1:
-        total = nisa.tensor_reduce(nl.max, windows_last(total, pool_size), axis=[3, 4])
     rows, columns = (slice(s.start // pool_size, s.stop // pool_size) for s in place)
-    out_block[:, rows, columns] = nisa.tensor_scalar(total, nl.add, offset, dtype=out_block.dtype)
+    pooled = out_block[:, rows, columns]
+    if pool_size > 1:
+        total = pool(total, pool_size)
+    nisa.tensor_scalar(dst=pooled, data=total, op0=nl.add, operand0=offset)
+
+
+def pool(tile, pool_size):
+    """The largest element of each window of [128, rows, columns]: a new SBUF tile of its dtype."""
+    windows = windows_last(tile, pool_size)
+    largest = nl.ndarray(windows.shape[:3], dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=windows, axis=(3, 4))
+    return largest

@@ -1,14 +1,19 @@
 """Rung 1: whole planes, element by element."""
 
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
+import nki
+import nki.isa as nisa
+import nki.language as nl
 
-from kernels.conv2d import check_contract, convolved_size, load_bias, load_filters, new_output
-from kernels.conv2d_ladder.operands import float32_copy, transposed_tap
+from kernels.nki.conv2d import (
+    check_contract,
+    convolved_size,
+    load_bias,
+    load_filters,
+    new_output,
+)
+from kernels.nki.conv2d_ladder.operands import add_product, transposed_tap
 
 
-@nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_whole_plane(X, W, bias, pool_size=1):
     """The layer of `fused_conv2d_maxpool`, as right as it is slow.
@@ -41,7 +46,7 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     offsets = load_bias(bias)
     for image in nl.affine_range(X.shape[0]):
         for o in nl.affine_range(W.shape[0] // pmax):
-            for first in nl.static_range(0, windows, piece):
+            for first in range(0, windows, piece):
                 places = [divmod(n, across) for n in range(first, min(first + piece, windows))]
                 positions = [
                     (row * pool_size + y, column * pool_size + x)
@@ -49,7 +54,10 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
                     for y, x in elements
                 ]
                 total = positions_sum(X, W, image, o, positions)
-                biased = nisa.tensor_scalar(total, nl.add, offsets[:, o : o + 1], dtype=X.dtype)
+                biased = nl.ndarray(total.shape, dtype=X.dtype, buffer=nl.sbuf)
+                nisa.tensor_scalar(
+                    dst=biased, data=total, op0=nl.add, operand0=offsets[:, o : o + 1]
+                )
                 store_positions(out, image, o, places, biased)
     return out
 
@@ -68,10 +76,8 @@ def positions_sum(X, W, image, o, positions):
                 rows, columns = slice(i, i + out_height), slice(j, j + out_width)
                 nisa.dma_copy(dst=plane, src=X[image, channels, rows, columns])
                 filters = load_filters(W, o, k)
-                product = nisa.nc_matmul(
-                    transposed_tap(filters, i * filter_size + j), copy_positions(plane, positions)
-                )
-                total[...] = nisa.tensor_tensor(total, product, nl.add)
+                tap = transposed_tap(filters, i * filter_size + j)
+                add_product(total, stationary=tap, moving=copy_positions(plane, positions))
     return total
 
 
@@ -79,7 +85,7 @@ def copy_positions(plane, positions):
     """The columns of a plane at ``positions``, [128, positions] in float32: a copy for each."""
     tile = nl.ndarray((plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf)
     for n, (row, column) in enumerate(positions):
-        tile[:, n : n + 1] = float32_copy(plane[:, row, column : column + 1])
+        nisa.tensor_copy(dst=tile[:, n : n + 1], src=plane[:, row, column : column + 1])
     return tile
 
 
@@ -90,7 +96,8 @@ def store_positions(out, image, o, places, tile):
     elements = tile.shape[1] // len(places)
     if elements > 1:
         windows = tile.reshape((pmax, len(places), elements))
-        tile = nisa.tensor_reduce(nl.max, windows, axis=[2])
+        tile = nl.ndarray((pmax, len(places)), dtype=windows.dtype, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=tile, op=nl.maximum, data=windows, axis=2)
     for n, (row, column) in enumerate(places):
         nisa.dma_copy(
             dst=out[image, channels, row : row + 1, column : column + 1], src=tile[:, n : n + 1]

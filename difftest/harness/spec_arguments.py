@@ -1,0 +1,147 @@
+"""What each argument of a KernelSpec may be by itself, before they are asked to fit each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+_MAPPINGS = {
+    "domain": "a mapping of names to where their values come from, e.g. {'n': sizes(1, 128)}",
+    "inputs": "a mapping of the kernel's arguments to their dimensions, e.g. {'a': 'm n'}",
+    "outputs": "a mapping of the kernel's arguments to their dimensions, e.g. {'result': 'm n'}",
+}
+_SEQUENCES = {
+    "parameters": "a sequence of names of the domain, e.g. ['factor']",
+    "dtypes": "a tuple of dtype names, e.g. ('float32', 'bfloat16')",
+    "rejects": "a sequence of Rejections",
+    "examples": "a sequence of Cases, or of mappings with a value for each name of the domain",
+}
+
+
+class SpecError(ValueError):
+    """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
+
+
+def check_kinds(arguments: Mapping[str, Any]) -> None:
+    """Each argument of a spec is of a kind that can be asked further.
+
+    Raises
+    ------
+    SpecError : one is not.
+    """
+    for name, accepted in _MAPPINGS.items():
+        if not isinstance(arguments[name], Mapping):
+            raise refused(name, arguments[name], accepted)
+    for name in _SEQUENCES:
+        listed(name, arguments[name])
+    for name in ("kernel", "reference"):
+        if not callable(arguments[name]):
+            raise refused(name, arguments[name], "a function")
+    if not (arguments["magnitude"] is None or callable(arguments["magnitude"])):
+        raise refused("magnitude", arguments["magnitude"], "a function, or None")
+    reduction = arguments["reduction"]
+    if not (reduction is None or isinstance(reduction, str) or callable(reduction)):
+        counted("reduction", reduction)
+    if not callable(arguments["grid"]):
+        gridded("grid", arguments["grid"])
+
+
+def listed(argument: str, given: Any) -> tuple[Any, ...]:
+    """A sequence of anything but letters, as a tuple.
+
+    Raises
+    ------
+    SpecError : it is none.
+    """
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise refused(argument, given, _SEQUENCES[argument])
+    return tuple(given)
+
+
+def counted(argument: str, given: Any) -> int:
+    """A number of roundings.
+
+    Raises
+    ------
+    SpecError : it is no integer, or below 0.
+    """
+    if not _is_integer(given) or given < 0:
+        raise refused(
+            argument,
+            given,
+            "a number of roundings (an integer, at least 0), a name of the domain, or a function "
+            "of names of the domain that returns one",
+        )
+    return int(given)
+
+
+def sized(argument: str, name: str, given: Any) -> int:
+    """A value of the domain that stands for a dimension.
+
+    Raises
+    ------
+    SpecError : it is no integer, or below 0.
+    """
+    if not _is_integer(given) or given < 0:
+        raise refused(f"{argument}: dimension {name}", given, "an integer, at least 0")
+    return int(given)
+
+
+def gridded(argument: str, given: Any) -> tuple[int, ...]:
+    """An SPMD grid.
+
+    Raises
+    ------
+    SpecError : it is no tuple of positive integers.
+    """
+    is_sequence = isinstance(given, (tuple, list))
+    if not is_sequence or not all(_is_integer(size) and size > 0 for size in given):
+        raise refused(
+            argument, given, "a tuple of positive integers, or a function that returns one"
+        )
+    return tuple(map(int, given))
+
+
+def check_integers(function: str, **arguments: Any) -> None:
+    """The arguments of a function that makes a source of sizes are integers.
+
+    Raises
+    ------
+    SpecError : one is not.
+    """
+    for name, given in arguments.items():
+        if not _is_integer(given):
+            raise refused(f"{function}: {name}", given, "an integer")
+
+
+def matched(argument: str, pattern: Any) -> None:
+    """A piece of an error's text, as a regular expression.
+
+    Raises
+    ------
+    SpecError : it is no text, empty, or no regular expression.
+    """
+    if not isinstance(pattern, str) or not pattern:
+        raise SpecError(
+            f"{argument}: received match={pattern!r}; accepted: a part of the "
+            "error's text, as a regular expression"
+        )
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise SpecError(
+            f"{argument}: received match={pattern!r}, which is no regular expression ({error}); "
+            "accepted: a part of the error's text, in which re.escape guards brackets and the like"
+        ) from None
+
+
+def refused(argument: str, given: object, accepted: str) -> SpecError:
+    """The error for an argument of another kind."""
+    return SpecError(f"{argument}: received {given!r:.80}; accepted: {accepted}")
+
+
+def _is_integer(given: object) -> bool:
+    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)

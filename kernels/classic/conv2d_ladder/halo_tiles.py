@@ -1,0 +1,74 @@
+"""Rung 3: the image is loaded in tiles with a halo, which all taps share."""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+from kernels.classic.conv2d import (
+    check_contract,
+    convolved_size,
+    load_bias,
+    load_block,
+    load_filters,
+    new_output,
+)
+from kernels.classic.conv2d_ladder.operands import float32_copy, transposed_tap
+from kernels.classic.conv2d_ladder.rows import new_rows, store_pooled
+
+
+@nki.compiler.skip_middle_end_transformations
+@nki.jit
+def conv2d_halo_tiles(X, W, bias, pool_size=1):
+    """`conv2d_baseline` with its DMAs moved out of the loops over taps.
+
+    A tile of the image has all rows that the taps of an output row see, the row and its halo. It
+    is loaded once for all taps and output channels, and the filters once for all taps. A tap's
+    operand is a slice of the tile, copied inside SBUF and cast to float32.
+
+    Why it is slow:
+        The filters are still loaded for each output row, and transposed for each product.
+
+    Measured ("Fused Conv2D Optimization Notes"; trn2, 256 -> 256 channels, 3 x 3, no pooling):
+        224 x 224: 6,289 us in float32, 5,600 us in float16. 32 x 16: 384 to 505 us.
+
+    Next:
+        `conv2d_cached_weights` loads and transposes the weights once, and sums in PSUM.
+    """
+    check_contract(X, W, bias, pool_size)
+    pmax = nl.tile_size.pmax
+    out_height, _ = convolved_size(X, W)
+    halo = W.shape[2] - 1
+
+    out = new_output(X, W, pool_size)
+    offsets = load_bias(bias)
+    for image in nl.affine_range(X.shape[0]):
+        for row in nl.affine_range(out_height // pool_size):
+            block = load_block(X, image, row * pool_size, pool_size + halo)
+            for o in nl.affine_range(W.shape[0] // pmax):
+                rows = new_rows(out, pool_size)
+                for r in nl.affine_range(pool_size):
+                    total = row_sum(W, block, o, r)
+                    rows[:, r : r + 1, :] = nisa.tensor_scalar(
+                        total, nl.add, offsets[:, o : o + 1], dtype=X.dtype
+                    )
+                store_pooled(out, image, o, row, rows)
+    return out
+
+
+def row_sum(W, block, o, r):
+    """Row ``r`` of the convolution of a block, without bias: [128, 1, columns] in SBUF, float32."""
+    pmax, in_blocks, _, width = block.shape
+    filter_size = W.shape[2]
+    out_width = width - filter_size + 1
+    total = nl.zeros((pmax, 1, out_width), nl.float32, buffer=nl.sbuf)
+    for k in nl.sequential_range(in_blocks):
+        filters = load_filters(W, o, k)
+        for i in nl.sequential_range(filter_size):
+            for j in nl.sequential_range(filter_size):
+                rows, columns = slice(r + i, r + i + 1), slice(j, j + out_width)
+                product = nisa.nc_matmul(
+                    transposed_tap(filters, i * filter_size + j),
+                    float32_copy(block[:, k, rows, columns]),
+                )
+                total[...] = nisa.tensor_tensor(total, product, nl.add)
+    return total

@@ -1,0 +1,1 @@
+"""Kernels of today's dialect, `nki` (SDK 2.29 and later)."""
