@@ -4,7 +4,7 @@
 ``difftest run`` and ``difftest check`` each have one.
 """
 
-from difftest.inspection.inspector import Inspector
+from difftest.inspection.inspector import Inspector, fails
 from difftest.inspection.text import finding_text
 
-__all__ = ["Inspector", "finding_text"]
+__all__ = ["Inspector", "fails", "finding_text"]
