@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from difftest.harness.rounding import is_float
 
 if TYPE_CHECKING:
+    from difftest.analysis.finding import Finding
     from difftest.simulator.exact.run import ExactRun, ExactSettings
     from difftest.simulator.trace import Trace
 
@@ -39,6 +40,8 @@ class KernelCall:
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
+    inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
+        in its fast mode, does.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
         simulator has one.
     """
@@ -49,6 +52,7 @@ class KernelCall:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
     record: bool = False
+    inspect: bool = False
     exact: ExactSettings | None = None
 
 
@@ -63,12 +67,14 @@ class Ran:
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
     exact : the exact run of the same call, with the same outputs; None as for the trace.
+    findings : the hazards that were found, the worst first; empty if nobody looked.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Mask | None, ...] = ()
     trace: Trace | None = None
     exact: ExactRun | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

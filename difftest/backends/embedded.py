@@ -15,10 +15,12 @@ from difftest.backends.base import (
     still_poisoned,
 )
 from difftest.harness.frames import entries, is_own
+from difftest.inspection import Inspector
 from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
 from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
+from difftest.simulator.witness import witnessing
 
 
 class EmbeddedSimulator:
@@ -38,17 +40,19 @@ class EmbeddedSimulator:
         What the simulator does not model is neither right nor wrong. Any other error is a bug: of
         the simulator, if it comes out of its code, else of the kernel's Python.
         """
+        inspector = Inspector() if call.inspect and not self.plain else None
         try:
-            result = launch(
-                call.kernel,
-                (*call.inputs, *call.outputs),
-                dict(call.parameters),
-                grid=call.grid,
-                record=call.record,
-                plain=self.plain,
-                exact=False if self.plain else call.exact or False,
-                level=self.level,
-            )
+            with witnessing(inspector):
+                result = launch(
+                    call.kernel,
+                    (*call.inputs, *call.outputs),
+                    dict(call.parameters),
+                    grid=call.grid,
+                    record=call.record,
+                    plain=self.plain,
+                    exact=False if self.plain else call.exact or False,
+                    level=self.level,
+                )
         except NotModelledError as error:
             return Unsupported(error)
         except SignatureError as error:  # a slip of the kernel's Python, and no rule of the machine
@@ -64,11 +68,13 @@ class EmbeddedSimulator:
             return Crashed(error, in_backend)
         trace = result.trace if call.record and not self.plain else None
         exact = result.exact
+        findings = tuple(inspector.findings) if inspector else ()
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)
-            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace, exact)
-        return Ran(result.outputs, result.unwritten, trace, exact)
+            unwritten = tuple(map(still_poisoned, call.outputs))
+            return Ran(call.outputs, unwritten, trace, exact, findings)
+        return Ran(result.outputs, result.unwritten, trace, exact, findings)
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:

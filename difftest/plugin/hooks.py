@@ -11,6 +11,7 @@ declaring its option):
 ``--device``                    ``difftest_device``    yes or no
 ``--nki-level=LEVEL``           ``difftest_nki_level`` 0.3 to 0.7
 ``--case JSON``
+``--difftest-strict``
 ``--difftest-report FILE``
 ==============================  =====================  ==========================
 """
@@ -130,7 +131,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, NotRejectedError
+    from difftest.harness.runner import (
+        BrokenReferenceError,
+        DifferentialFailure,
+        HazardFailure,
+        NotRejectedError,
+    )
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
 
@@ -142,7 +148,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except SpecError as error:
         text = f"{type(error).__name__}: {error}"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    except (BrokenReferenceError, DifferentialFailure) as failure:
+    except (BrokenReferenceError, DifferentialFailure, HazardFailure) as failure:
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

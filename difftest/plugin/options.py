@@ -19,6 +19,7 @@ SIMULATE_KEY = "difftest_simulate"
 DEVICE_KEY = "difftest_device"
 LEVEL = "--nki-level"
 LEVEL_KEY = "difftest_nki_level"
+STRICT = "--difftest-strict"
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
 CHOICES = ("auto", "embedded", "plain", "sdk")
@@ -58,6 +59,7 @@ class Request:
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
     level : one of :data:`LEVELS`, or None.
+    strict : whether hazards that only warn make a test fail.
     """
 
     simulate: str | None
@@ -66,6 +68,7 @@ class Request:
     options: tuple[str, ...]
     report: str | None = None
     level: str | None = None
+    strict: bool = False
 
     @property
     def wants_backends(self) -> bool:
@@ -114,6 +117,12 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
 
 def _add_report(group: pytest.OptionGroup) -> None:
     group.addoption(
+        STRICT,
+        action="store_true",
+        help="hazards that may be wrong on some device fail a kernel test too, and do not only "
+        "warn (docs/detectors.md)",
+    )
+    group.addoption(
         "--difftest-report",
         metavar="FILE",
         dest="difftest_report",
@@ -150,6 +159,8 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         options.append(f"{LEVEL}={level}")
     elif level := config.getini(LEVEL_KEY):
         _check_choice(LEVEL_KEY, level, LEVELS)
+    strict = bool(getattr(namespace, "difftest_strict", False))
+    options += [STRICT] if strict else []
     # Once each: pytest parses the command line more than once, and older ones collect them twice.
     overrides = dict.fromkeys(namespace.override_ini or ())
     for override in overrides:
@@ -161,6 +172,7 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         tuple(options),
         namespace.difftest_report,
         level or None,
+        strict,
     )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")

@@ -99,7 +99,8 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     register_profiles()
     load_default_profile(device=request.device)
     if not request.device:
-        return Runner(backends, verbose=config.get_verbosity() > 0)
+        verbose = config.get_verbosity() > 0
+        return Runner(backends, verbose=verbose, strict=request.strict)
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 

@@ -24,6 +24,7 @@ from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import KernelError, kernel_location, kernel_stack, not_modelled
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
+from difftest.simulator.ordering import FORWARD
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -151,6 +152,8 @@ class Core:
         lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
+        self.order = FORWARD
+        """In which order what claims to have none runs."""
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
         self.accumulators: dict[str, Array] = {}
@@ -212,7 +215,7 @@ class Core:
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
         core._shared, core._placed_hbm = self._shared, self._placed_hbm
         core.rank, core.level = self.rank, self.level
-        core.shadow = self.shadow
+        core.shadow, core.order = self.shadow, self.order
         core.program = program
         return core
 

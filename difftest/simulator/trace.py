@@ -322,12 +322,21 @@ class Trace:
     ----------
     kernel, machine : names of what was launched and of the machine; empty if unknown.
     grid : the SPMD grid; empty without one.
+    dialect : "classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown.
     """
 
-    def __init__(self, *, kernel: str = "", machine: str = "", grid: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        kernel: str = "",
+        machine: str = "",
+        grid: tuple[int, ...] = (),
+        dialect: str = "",
+    ) -> None:
         self.kernel = kernel
         self.machine = machine
         self.grid = grid
+        self.dialect = dialect
         self.events: list[Event] = []
         self.allocations: list[Allocation] = []
 

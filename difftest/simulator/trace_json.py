@@ -17,7 +17,7 @@ from difftest.simulator.errors import Location
 from difftest.simulator.trace import Allocation, Attributes, Event, Loop, Region, Sight, Trace
 
 FORMAT = "difftest trace"
-VERSION = 1
+VERSION = 2
 
 T = TypeVar("T", bound=Hashable)
 Stack = tuple[Location, ...]
@@ -38,6 +38,7 @@ def trace_to_json(trace: Trace) -> str:
         "kernel": _compact(trace.kernel),
         "machine": _compact(trace.machine),
         "grid": _compact(trace.grid),
+        "dialect": _compact(trace.dialect),
         "files": _lines(tables.files.entries(str)),
         "locations": _lines(locations),
         "stacks": _lines(stacks),

@@ -31,7 +31,7 @@ from difftest.simulator.trace_json import FORMAT, VERSION
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Enum)
 
-_HEAD = ("format", "version", "kernel", "machine", "grid")
+_HEAD = ("format", "version", "kernel", "machine", "grid", "dialect")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
 _NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -91,6 +91,7 @@ class _Reader:
             kernel=_text(top["kernel"], "kernel"),
             machine=_text(top["machine"], "machine"),
             grid=self.grid,
+            dialect=_text(top["dialect"], "dialect"),
         )
         for where, value in _entries(top, "allocations"):
             one = self._allocation(where, value)

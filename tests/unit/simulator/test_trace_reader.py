@@ -47,18 +47,18 @@ def test_the_good_trace_is_one():
         ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
-        ('{"format": "difftest trace"}', "version: received null; accepted: 1; record the kernel"),
+        ('{"format": "difftest trace"}', "version: received null; accepted: 2; record the kernel"),
     ],
 )
 def test_another_document(text, message):
     assert refusal(text).startswith(message)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", True, 2.0, None])
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
-        f"version: received {json.dumps(version)}; accepted: 1; "
+        f"version: received {json.dumps(version)}; accepted: 2; "
         "record the kernel again with this difftest"
     )
 

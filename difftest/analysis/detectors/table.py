@@ -1,0 +1,98 @@
+"""The table of detectors, and what they find in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from difftest.analysis.detectors import order
+from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
+from difftest.analysis.detectors.silence import is_silenced
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Trace
+
+_AFFINE = "Order of iterations"
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(
+        id=order.CARRIED,
+        severity=Severity.ERROR,
+        title="an iteration of affine_range reads what another one writes",
+        group=_AFFINE,
+        reader=order.affine,
+    ),
+    Detector(
+        id=order.REDUCTION,
+        severity=Severity.WARNING,
+        title="iterations of affine_range add to one tensor, not by a matmul in PSUM",
+        group=_AFFINE,
+        reader=order.affine,
+    ),
+    Detector(
+        id=order.REWRITTEN,
+        severity=Severity.ERROR,
+        title="iterations of affine_range share a tensor that each writes and reads",
+        group=_AFFINE,
+        reader=order.affine,
+    ),
+    Detector(
+        id=order.WRITTEN_TWICE,
+        severity=Severity.ERROR,
+        title="several iterations of affine_range write one element",
+        group=_AFFINE,
+        reader=order.affine,
+    ),
+    Detector(
+        id=order.ORDER,
+        severity=Severity.ERROR,
+        title="the outputs depend on the order of affine_range, through masks or indices",
+        group=_AFFINE,
+        reader=order.affine,
+    ),
+)
+
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What the detectors say of one trace.
+
+    Attributes
+    ----------
+    findings : the worst first, then in program order.
+    suspicions : what runs in other orders have to settle.
+    silenced : findings that a comment at the kernel's line allows.
+    """
+
+    findings: tuple[Finding, ...]
+    suspicions: tuple[Suspicion, ...] = ()
+    silenced: tuple[Finding, ...] = ()
+
+    def settled(self, *, differs: bool) -> Detected:
+        """The same with its suspicions settled: whether outputs depend on the order."""
+        settled = [one.differs if differs else one.agrees for one in self.suspicions]
+        more = _sorted(one for one in settled if one is not None)
+        return Detected(tuple(_sorted(iter((*self.findings, *more)))), (), self.silenced)
+
+
+def detect(trace: Trace, machine: Machine) -> Detected:
+    """Let every detector read a trace."""
+    readers: dict[Reader, None] = dict.fromkeys(one.reader for one in DETECTORS)
+    found: list[Finding] = []
+    silenced: list[Finding] = []
+    suspicions: list[Suspicion] = []
+    for reader in readers:
+        for one in reader(trace, machine):
+            if isinstance(one, Finding):
+                (silenced if is_silenced(one) else found).append(one)
+            elif is_silenced(one.differs):
+                silenced.append(one.differs)
+            else:
+                suspicions.append(one)
+    return Detected(tuple(_sorted(iter(found))), tuple(suspicions), tuple(silenced))
+
+
+def _sorted(found: Iterator[Finding]) -> list[Finding]:
+    return sorted(found, key=lambda one: (_RANK[one.severity], one.evidence))
