@@ -111,10 +111,11 @@ def _overlap(one: Allocation, other: Allocation) -> bool:
 def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
     """The last write by the reader's program that shares a byte with what is read."""
     mark = footprint(read)
-    for event, region in reversed(writes):
+    found: Event | None = None
+    for event, region in writes:
         if event.program == reader.program and footprint(region).overlaps(mark):
-            return event
-    return None
+            found = event
+    return found
 
 
 def _overwritten(one: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from difftest.analysis.detectors import order
+from difftest.analysis.detectors import memory, narrow, numbers, order, uninitialised
 from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
 from difftest.analysis.detectors.silence import is_silenced
 from difftest.analysis.finding import Finding, Severity
@@ -49,6 +49,97 @@ DETECTORS: tuple[Detector, ...] = (
         title="the outputs depend on the order of affine_range, through masks or indices",
         group=_AFFINE,
         reader=order.affine,
+    ),
+)
+
+_MEMORY = "Memory"
+_UNINITIALISED = "Uninitialised memory"
+_NUMBERS = "Numbers"
+
+DETECTORS += (
+    Detector(
+        id=memory.SBUF,
+        severity=Severity.WARNING,
+        title="the live tensors do not fit SBUF",
+        group=_MEMORY,
+        reader=memory.memory,
+    ),
+    Detector(
+        id=memory.PSUM,
+        severity=Severity.ERROR,
+        title="the live tensors do not fit the banks of PSUM",
+        group=_MEMORY,
+        reader=memory.memory,
+    ),
+    Detector(
+        id=memory.ALIAS,
+        severity=Severity.WARNING,
+        title="a placed tensor is read after another one was written over it",
+        group=_MEMORY,
+        reader=memory.aliases,
+    ),
+    Detector(
+        id=uninitialised.OUTPUT,
+        severity=Severity.ERROR,
+        title="an output depends on what nothing wrote",
+        group=_UNINITIALISED,
+        reader=uninitialised.uninitialised,
+    ),
+    Detector(
+        id=uninitialised.INDEX,
+        severity=Severity.ERROR,
+        title="an index depends on what nothing wrote",
+        group=_UNINITIALISED,
+        reader=uninitialised.uninitialised,
+    ),
+    Detector(
+        id=numbers.NAN_MADE,
+        severity=Severity.WARNING,
+        title="an instruction makes a NaN of numbers, and it reaches an output",
+        group=_NUMBERS,
+        reader=numbers.numbers,
+    ),
+    Detector(
+        id=numbers.INFINITY_MADE,
+        severity=Severity.WARNING,
+        title="an instruction makes an infinity of finite numbers, and one reaches an output",
+        group=_NUMBERS,
+        reader=numbers.numbers,
+    ),
+    Detector(
+        id=numbers.ACTIVATION_RANGE,
+        severity=Severity.WARNING,
+        title="an activation function gets an argument outside its valid range",
+        group=_NUMBERS,
+        reader=numbers.numbers,
+    ),
+    Detector(
+        id=numbers.INTEGER_ROUNDED,
+        severity=Severity.WARNING,
+        title="an integer beyond 2**24 goes through float32",
+        group=_NUMBERS,
+        reader=numbers.numbers,
+    ),
+    Detector(
+        id=narrow.NARROW,
+        severity=Severity.WARNING,
+        title="a running sum is kept in a narrow dtype",
+        group=_NUMBERS,
+        reader=narrow.narrow,
+    ),
+    Detector(
+        id=numbers.FLOAT8_CODES,
+        severity=Severity.ERROR,
+        title="float8 codes that trn1 and trn2 do not have",
+        group=_NUMBERS,
+        reader=numbers.numbers,
+    ),
+    Detector(
+        id=numbers.NAN_SEARCHED,
+        severity=Severity.ERROR,
+        title="a search for the largest values gets a NaN",
+        group=_NUMBERS,
+        reader=numbers.numbers,
     ),
 )
 
