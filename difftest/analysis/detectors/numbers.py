@@ -76,9 +76,11 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
     maker, sight = makers[0]
     store, stored = outputs[0]
     origin = "" if sight.value is None else f", of {sight.value:g}"
+    # exp of what is large is what the kernel asked for; a number that a cast loses is not
+    expected = id == INFINITY_MADE and sight.value is None
     yield Finding(
         id=id,
-        severity=Severity.WARNING,
+        severity=Severity.NOTE if expected else Severity.WARNING,
         happened=f"{_named(maker)} made the first {what} of finite numbers ({share(sight)}{origin})"
         f", and {stored.elements} elements that are {what} were stored to "
         f"{store.writes[0].allocation}",

@@ -28,12 +28,13 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
             elif sight.what is Seen.UNDEFINED_INDEX:
                 indices.append((event, sight))
     for noted in by_line(stored):
-        event, sight = noted[0]
+        event, sight = next((one for one in noted if one[1].value is not None), noted[0])
+        hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
         yield Finding(
             id=OUTPUT,
-            severity=Severity.ERROR,
+            severity=Severity.WARNING if sight.value is None else Severity.ERROR,
             happened=f"an output depends on elements that nothing wrote: {share(sight)}, of what "
-            f"{event.opcode} stored to {event.writes[0].allocation}",
+            f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
             rule="what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
             "it, a product or a comparison with it can be anything",
             locations=lines_of(event),

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.core import Core
-from difftest.simulator.dtypes import BOOL, Array
+from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.record import Call, Masked
-from difftest.simulator.memory import pattern_view
+from difftest.simulator.memory import pattern_view, poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Seen
@@ -81,8 +81,19 @@ def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> No
     if where is not None and where.size == dst.size:
         found = found & where.reshape(dst.shape)
     if dst.in_hbm:
-        see(core, Seen.UNDEFINED_STORED, "dst", found)
+        _see_stored(core, dst, found)
     _mark(dst, found, where)
+
+
+def _see_stored(core: Core, dst: Tile, found: Array) -> None:
+    """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
+    values = dst.values(unwritten=True)
+    shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+    hidden = found & ~shown
+    if hidden.any():
+        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values)
+    else:
+        see(core, Seen.UNDEFINED_STORED, "dst", found)
 
 
 def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:

@@ -50,7 +50,7 @@ REACHES = {
     "a sum": lambda tile: nl.sum(tile, axis=1),
     "a copy": lambda tile: nl.copy(tile[:, 12:13]),
     "a select that it decides": selected,
-    "a minimum with a number": lambda tile: nl.minimum(tile[:, 12:13], 200),
+    "a minimum with a number": lambda tile: nl.minimum(tile[:, 12:13], 100),
 }
 HARMLESS = {
     "the part that was loaded": lambda tile: nl.sum(tile[:, 0:KEPT], axis=1),
@@ -64,8 +64,12 @@ HARMLESS = {
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
 @pytest.mark.parametrize("name", REACHES)
 def test_it_reaches_an_output(name, dtype):
+    """As NaN a comparison shows it; a number that looks like a result is worse."""
     (finding,) = findings_in(by(REACHES[name]), [data(dtype)])
-    assert (finding.id, finding.severity.value) == ("uninitialised-output", "error")
+    shown = name == "a copy" or (dtype is np.float32 and name != "a select that it decides")
+    shown |= (name, dtype) == ("a maximum", np.uint8)  # of which the poison is the largest
+    expected = "warning" if shown else "error"
+    assert (finding.id, finding.severity.value) == ("uninitialised-output", expected)
     assert "8 of 8 elements, the first at [0, 0]" in finding.happened
     assert finding.location.text == "nl.store(out, compute(loaded(x)))"
 
@@ -122,7 +126,7 @@ def test_the_contraction_of_a_product():
         return out
 
     found = found_in(kernel, [normal(5, COLUMNS), normal(ROWS, COLUMNS)])
-    assert found == [("uninitialised-output", "error")]
+    assert found == [("uninitialised-output", "warning")]
 
 
 def test_it_goes_through_hbm_and_a_transpose():
