@@ -65,6 +65,8 @@ class Peak(NamedTuple):
     """Of each partition, as if narrow tensors were packed side by side."""
     live: tuple[Live, ...]
     """Who is live then, the largest first."""
+    history: tuple[tuple[int, int], ...] = ()
+    """What was live after each event at which that changed: the event, and bytes as above."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,9 @@ class _Sizes:
         there = np.flatnonzero((self.ranges[:, 0] <= when) & (when < self.ranges[:, 1]))
         lives = [self.live(int(number)) for number in there]
         lives.sort(key=lambda one: (-one.size * one.quadrants, one.first))
-        return Peak(when, -(-int(totals[highest]) // self.quadrants), tuple(lives))
+        shared = -(-totals // self.quadrants)
+        history = tuple(zip(events.tolist(), shared.tolist(), strict=True))
+        return Peak(when, int(shared[highest]), tuple(lives), history)
 
     def _taken_by_fixed(self) -> tuple[Numbers, Numbers]:
         """The events at which a tensor begins, and what those with addresses take together then."""
