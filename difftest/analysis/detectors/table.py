@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from difftest.analysis.detectors import order
+from difftest.analysis.detectors import order, programs
 from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
 from difftest.analysis.detectors.silence import is_silenced
 from difftest.analysis.finding import Finding, Severity
@@ -13,6 +13,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
 _AFFINE = "Order of iterations"
+_PROGRAMS = "Programs of a grid"
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(
@@ -49,6 +50,48 @@ DETECTORS: tuple[Detector, ...] = (
         title="the outputs depend on the order of affine_range, through masks or indices",
         group=_AFFINE,
         reader=order.affine,
+    ),
+    Detector(
+        id=programs.RACE,
+        severity=Severity.ERROR,
+        title="a program touches what another one writes, with no barrier between",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.WRITTEN_TWICE,
+        severity=Severity.WARNING,
+        title="several programs write one element",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.IGNORED_ID,
+        severity=Severity.WARNING,
+        title="all programs write the same place by the same instruction",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.ORDER,
+        severity=Severity.ERROR,
+        title="the outputs depend on the order of programs, through masks or indices",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.OTHER_BARRIER,
+        severity=Severity.WARNING,
+        title="the barrier between two programs is on another tensor",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.TRIP_COUNTS,
+        severity=Severity.ERROR,
+        title="a loop on the device turns differently often in two programs",
+        group=_PROGRAMS,
+        reader=programs.programs,
     ),
 )
 
