@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from difftest.analysis.detectors import order, programs
+from difftest.analysis.detectors import order, programs, psum, traps
 from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
 from difftest.analysis.detectors.silence import is_silenced
 from difftest.analysis.finding import Finding, Severity
@@ -14,6 +14,8 @@ from difftest.simulator.trace import Trace
 
 _AFFINE = "Order of iterations"
 _PROGRAMS = "Programs of a grid"
+_PSUM = "PSUM"
+_TRAPS = "The classic compiler's traps"
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(
@@ -92,6 +94,48 @@ DETECTORS: tuple[Detector, ...] = (
         title="a loop on the device turns differently often in two programs",
         group=_PROGRAMS,
         reader=programs.programs,
+    ),
+    Detector(
+        id=psum.CHAINS,
+        severity=Severity.WARNING,
+        title="several accumulation chains in one PSUM tensor",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.START,
+        severity=Severity.WARNING,
+        title="a chain whose start is left to the compiler, on a tensor used again",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.FOREIGN,
+        severity=Severity.ERROR,
+        title="a matmul adds to what no matmul wrote",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.ADDITION,
+        severity=Severity.WARNING,
+        title="+= in PSUM of anything but a matmul",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=traps.SCOPE,
+        severity=Severity.ERROR,
+        title="a tensor is used outside the loop that makes it",
+        group=_TRAPS,
+        reader=traps.traps,
+    ),
+    Detector(
+        id=traps.REDUCTION,
+        severity=Severity.WARNING,
+        title="reduce_res of an instruction is added up over iterations",
+        group=_TRAPS,
+        reader=traps.traps,
     ),
 )
 
