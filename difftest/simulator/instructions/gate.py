@@ -17,7 +17,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Unboxed
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -39,7 +39,7 @@ def issue(
     where: Array | None = None,
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
-    computed: Any = None,
+    unboxed: Unboxed | None = None,
     named: bool = True,
 ) -> Any:
     """Run an instruction and return its first destination.
@@ -55,7 +55,7 @@ def issue(
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
-    computed : what the meaning would give, for a mask that changes how it is computed.
+    unboxed : what the meaning would give, for a mask that changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
         not, and AWS documents a few instructions otherwise where ``dst`` is named.
 
@@ -70,13 +70,14 @@ def issue(
     if dst is None:
         dst = new_tile(core, call)
     if core.shadow is not None:
-        core.shadow.foresee(call, dst, operands, others, where, unboxed=computed is not None)
+        core.shadow.foresee(call, dst, operands, others, where, unboxed)
     in_part: list[Tile] = []
     if instruction.in_place:
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
     else:
-        made = (computed, None) if computed is not None else _results(call, dst, operands, where)
+        computed = None if unboxed is None else (unboxed.results, None)
+        made = computed or _results(call, dst, operands, where)
         where = _put(call, dst, made, others, where, in_part)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
