@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.rounding import is_float
+from difftest.harness.signature import call_of
 
 if TYPE_CHECKING:
     from difftest.analysis.finding import Finding
@@ -42,6 +43,8 @@ class KernelCall:
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
     inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
         in its fast mode, does.
+    names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
+        position.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
         simulator has one.
     """
@@ -54,6 +57,14 @@ class KernelCall:
     record: bool = False
     inspect: bool = False
     exact: ExactSettings | None = None
+    names: tuple[str, ...] = ()
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the kernel is called with, by position and by name."""
+        arrays = (*self.inputs, *self.outputs)
+        if not self.names:
+            return arrays, dict(self.parameters)
+        return call_of(self.kernel, dict(zip(self.names, arrays, strict=True)), self.parameters)
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,14 @@ class EmbeddedSimulator:
         What the simulator does not model is neither right nor wrong. Any other error is a bug: of
         the simulator, if it comes out of its code, else of the kernel's Python.
         """
+        args, kwargs = call.arguments()
         inspector = Inspector() if call.inspect and not self.plain else None
         try:
             with witnessing(inspector):
                 result = launch(
                     call.kernel,
-                    (*call.inputs, *call.outputs),
-                    dict(call.parameters),
+                    args,
+                    kwargs,
                     grid=call.grid,
                     record=call.record,
                     plain=self.plain,

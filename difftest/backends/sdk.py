@@ -71,8 +71,8 @@ class ClassicSimulator:
         NotImplementedError says that it lacks something.
         """
         kernel = launched(call)
-        arguments = (*call.inputs, *call.outputs)
-        return outcome_of(call, lambda: self._simulate(kernel, *arguments, **call.parameters))
+        args, kwargs = call.arguments()
+        return outcome_of(call, lambda: self._simulate(kernel, *args, **kwargs))
 
 
 class NewerSimulator:
@@ -98,8 +98,8 @@ class NewerSimulator:
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its failed assertions and whatever else the SDK raises are refusals."""
         kernel = launched(call)
-        arguments = (*call.inputs, *call.outputs)
-        return outcome_of(call, lambda: self._simulate(kernel)(*arguments, **call.parameters))
+        args, kwargs = call.arguments()
+        return outcome_of(call, lambda: self._simulate(kernel)(*args, **kwargs))
 
 
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:

@@ -52,7 +52,7 @@ def kernel_test(
     output_dtype: str | tuple[str | None, ...] | None = None,
     rejects: Sequence[Rejection] = (),
     examples: Sequence[Case | Mapping[str, Value]] = (),
-    exact: bool = False,
+    exact: bool = True,
     reduction: int | str | Callable[..., int] | None = None,
     accumulation: str = "float32",
     magnitude: Callable[..., Any] | None = None,

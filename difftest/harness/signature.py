@@ -1,13 +1,15 @@
 """Which array goes to which parameter of a kernel or of a reference.
 
-A kernel is called by position, so that its arrays bear its parameters' own names, in its order. A
-reference is called by name if it has a parameter of each input's name, whatever their order, and
-else by position; then no name of an input may stand at another place.
+Arrays are matched by name, whatever their order. A kernel's bear its parameters' own names; one
+that takes any number of arrays, or shows no signature, gets them by position. A reference that has
+no parameter of each input's name gets them by position too; then no name of an input may stand at
+another place.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +42,36 @@ def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tupl
         for one in signature.parameters.values()
         if one.kind in _POSITIONAL and one.name not in parameters
     )
+
+
+def takes_any(signature: inspect.Signature) -> bool:
+    """Whether it takes any number of arguments by position."""
+    return any(
+        one.kind is inspect.Parameter.VAR_POSITIONAL for one in signature.parameters.values()
+    )
+
+
+def call_of(
+    kernel: Callable[..., Any], arrays: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call of a kernel: by position as far as its first parameters are arrays, else by name.
+
+    Parameters
+    ----------
+    arrays : name -> array, inputs and outputs.
+    parameters : name -> value.
+    """
+    signature = signature_of(kernel)
+    if signature is None or not set(arrays) <= set(signature.parameters):
+        return tuple(arrays.values()), dict(parameters)
+    leading = tuple(
+        itertools.takewhile(
+            lambda name: name in arrays and signature.parameters[name].kind in _POSITIONAL,
+            signature.parameters,
+        )
+    )
+    rest = {name: array for name, array in arrays.items() if name not in leading}
+    return tuple(arrays[name] for name in leading), {**rest, **parameters}
 
 
 def arguments_for(

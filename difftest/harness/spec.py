@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from difftest.harness.case import Case
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import is_float
-from difftest.harness.signature import arguments_for, array_names, name_of, shown, signature_of
+from difftest.harness.signature import (
+    arguments_for,
+    array_names,
+    call_of,
+    name_of,
+    shown,
+    signature_of,
+    takes_any,
+)
 from difftest.harness.spec_arguments import (
     SpecError,
     check_kinds,
@@ -90,8 +98,8 @@ class KernelSpec:
 
     Attributes
     ----------
-    kernel : called with the inputs and the outputs in order, and the parameters by name. They are
-        named as the kernel names them.
+    kernel : called with the inputs, the outputs and the parameters, which are named as the kernel
+        names them, in any order.
     reference : called with the inputs, and those parameters that it has. If it has a parameter of
         each input's name, they are passed by name; else by position, in the order of ``inputs``.
         Returns an array, or a tuple of arrays, one for each output; best in float64. It may only
@@ -131,7 +139,7 @@ class KernelSpec:
     output_dtype: str | tuple[str | None, ...] | None = None
     rejects: tuple[Rejection, ...] = ()
     examples: tuple[Case | Mapping[str, Value], ...] = ()
-    exact: bool = False
+    exact: bool = True
     reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
     magnitude: Callable[..., Any] | None = None
@@ -351,23 +359,33 @@ def _check_kernel(spec: KernelSpec) -> None:
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
     arrays = (*spec.inputs, *spec.outputs)
+    _check_array_names(spec, arrays, array_names(signature, spec.parameters))
+    args, kwargs = call_of(
+        spec.kernel, dict(zip(arrays, arrays, strict=True)), dict.fromkeys(spec.parameters)
+    )
     try:
-        signature.bind(*arrays, **dict.fromkeys(spec.parameters))
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         raise SpecError(
             f"kernel: {spec.name}{signature} cannot be called with the arrays "
             f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
         ) from None
-    names = array_names(signature, spec.parameters)[: len(arrays)]
-    if names != arrays[: len(names)]:
-        number = len(spec.inputs)
-        role = "inputs" if names[:number] != arrays[:number] else "outputs"
-        raise SpecError(
-            f"{role}: received the names {', '.join(getattr(spec, role))} for the kernel "
-            f"{shown(spec.kernel)} and the reference {shown(spec.reference)}; accepted: the "
-            f"kernel's own names in its order, {', '.join(names)}, the inputs before the outputs, "
-            "for the kernel is called by position"
-        )
+
+
+def _check_array_names(spec: KernelSpec, arrays: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position."""
+    signature = signature_of(spec.kernel)
+    assert signature is not None
+    if set(arrays) <= set(signature.parameters):
+        return
+    if takes_any(signature) and names == arrays[: len(names)]:
+        return
+    misfit = next(name for name in arrays if name not in signature.parameters)
+    raise SpecError(
+        f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for the "
+        f"kernel {shown(spec.kernel)}; accepted: the names of the kernel's arrays in any order, "
+        f"{', '.join(names) or 'of which it has none'}"
+    )
 
 
 def _check_references(spec: KernelSpec) -> None:

@@ -17,6 +17,8 @@ DEVICE = "--device"
 CASE = "--case"
 SIMULATE_KEY = "difftest_simulate"
 DEVICE_KEY = "difftest_device"
+NO_EXACT = "--no-exact"
+EXACT_KEY = "difftest_exact"
 LEVEL = "--nki-level"
 LEVEL_KEY = "difftest_nki_level"
 STRICT = "--difftest-strict"
@@ -60,6 +62,7 @@ class Request:
     report : the file of ``--difftest-report``, or None.
     level : one of :data:`LEVELS`, or None.
     strict : whether hazards that only warn make a test fail.
+    exact : whether kernels run without rounding too, where their specs want it.
     """
 
     simulate: str | None
@@ -69,6 +72,7 @@ class Request:
     report: str | None = None
     level: str | None = None
     strict: bool = False
+    exact: bool = True
 
     @property
     def wants_backends(self) -> bool:
@@ -81,6 +85,7 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     parser.addini(SIMULATE_KEY, f"instead of {SIMULATE}: {', '.join(CHOICES)} or no", default="")
     parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
     parser.addini(LEVEL_KEY, f"instead of {LEVEL}: {', '.join(LEVELS)}", default="")
+    parser.addini(EXACT_KEY, f"no instead of {NO_EXACT}, else yes", default="")
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     if not config.getini(SIMULATE_KEY):
         group.addoption(
@@ -111,6 +116,13 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
         dest=LEVEL_KEY,
         help="the level of NKI for kernels of `import nki` on the embedded simulator: what it "
         "lacks raises",
+    )
+    group.addoption(
+        NO_EXACT,
+        action="store_true",
+        dest=EXACT_KEY,
+        help="leave out the run without rounding that tells a wrong algorithm from rounding: cases "
+        "take less time, and the bound that follows from reduction= of the spec is all there is",
     )
     _add_report(group)
 
@@ -161,6 +173,12 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         _check_choice(LEVEL_KEY, level, LEVELS)
     strict = bool(getattr(namespace, "difftest_strict", False))
     options += [STRICT] if strict else []
+    exact = not getattr(namespace, EXACT_KEY, False)
+    if not exact:
+        options.append(NO_EXACT)
+    elif given := config.getini(EXACT_KEY):
+        _check_choice(EXACT_KEY, given, ("yes", "no"))
+        exact = given == "yes"
     # Once each: pytest parses the command line more than once, and older ones collect them twice.
     overrides = dict.fromkeys(namespace.override_ini or ())
     for override in overrides:
@@ -173,6 +191,7 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         namespace.difftest_report,
         level or None,
         strict,
+        exact,
     )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")

@@ -100,7 +100,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     load_default_profile(device=request.device)
     if not request.device:
         verbose = config.get_verbosity() > 0
-        return Runner(backends, verbose=verbose, strict=request.strict)
+        return Runner(backends, verbose=verbose, strict=request.strict, exact=request.exact)
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 

@@ -283,6 +283,7 @@ class Core:
             partition_axis,
             kernel_location(self.caller),
             name,
+            loops=self.loops,
         )
         if space.is_hbm:
             if address is not None:
@@ -415,6 +416,12 @@ class Core:
                 seen,
             )
         )
+
+    def amend(self, **attributes: Any) -> None:
+        """Say more of the instruction that was issued last."""
+        if self.record:
+            event = self.trace.events[-1]
+            event.attributes = event.attributes._replace(**attributes)
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each operand

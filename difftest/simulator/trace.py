@@ -95,6 +95,8 @@ class Allocation:
     where the compiler does. Tensors that overlap share what they hold."""
     viewed: bool = False
     """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
+    loops: tuple[Iteration, ...] = ()
+    """The loops in whose body it was made, outermost first."""
 
     partitions: int = field(init=False)
     partition_step: int = field(init=False)
@@ -236,6 +238,8 @@ class Attributes(NamedTuple):
     """Axes of its operand that a reduction takes."""
     value: float | None = None
     """What a memset writes."""
+    inferred: bool = False
+    """Whether the kernel left ``accumulate`` to the compiler (None)."""
 
 
 class Seen(Enum):

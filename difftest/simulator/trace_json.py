@@ -14,7 +14,16 @@ from typing import Any, Generic, TypeVar
 
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import Location
-from difftest.simulator.trace import Allocation, Attributes, Event, Loop, Region, Sight, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Event,
+    Iteration,
+    Loop,
+    Region,
+    Sight,
+    Trace,
+)
 
 FORMAT = "difftest trace"
 VERSION = 2
@@ -79,6 +88,9 @@ class _Tables:
     def stack(self, stack: Stack) -> list[int]:
         return [self.locations.place(location) for location in stack]
 
+    def turns(self, turns: tuple[Iteration, ...]) -> list[list[int]]:
+        return [[self.loops.place(turn.loop), turn.number, turn.value] for turn in turns]
+
     def loop(self, loop: Loop) -> dict[str, Any]:
         return {"id": loop.id, "kind": loop.kind.value, **self._at(loop.location)}
 
@@ -92,6 +104,7 @@ class _Tables:
             "partition_axis": one.partition_axis,
             **({} if one.address is None else {"address": one.address}),
             **self._at(one.location),
+            **({"loops": self.turns(one.loops)} if one.loops else {}),
             "first": one.first,
             "last": one.last,
             "reads": one.reads,
@@ -108,9 +121,7 @@ class _Tables:
         if event.program:
             document["program"] = event.program
         if event.loops:
-            document["loops"] = [
-                [self.loops.place(turn.loop), turn.number, turn.value] for turn in event.loops
-            ]
+            document["loops"] = self.turns(event.loops)
         document["writes"] = [_region(region) for region in event.writes]
         document["reads"] = [_region(region) for region in event.reads]
         attributes = _attributes(event.attributes)

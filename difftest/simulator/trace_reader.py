@@ -123,7 +123,7 @@ class _Reader:
     def _allocation(self, where: str, value: object) -> Allocation:
         counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
-        fields = _object(value, where, needed, ("name", "location", "address"))
+        fields = _object(value, where, needed, ("name", "location", "address", "loops"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         counted = {name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts}
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
@@ -140,6 +140,7 @@ class _Reader:
             reads=counted["reads"],
             writes=counted["writes"],
             address=_address(fields, where),
+            loops=self._turns(fields, where),
         )
 
     def _event(self, where: str, value: object) -> Event:
@@ -157,14 +158,15 @@ class _Reader:
             self._regions(fields, where, "writes"),
             self._regions(fields, where, "reads"),
             _entry(fields["stack"], f"{where}.stack", self.stacks),
-            tuple(
-                self._iteration(f"{where}.loops[{number}]", turn)
-                for number, turn in enumerate(_list(fields.get("loops", []), f"{where}.loops"))
-            ),
+            self._turns(fields, where),
             program,
             _attributes(fields.get("attributes", {}), f"{where}.attributes"),
             tuple(_sight(*entry) for entry in _entries(fields, "seen", where)),
         )
+
+    def _turns(self, fields: dict[str, Any], where: str) -> tuple[Iteration, ...]:
+        turns = _list(fields.get("loops", []), f"{where}.loops")
+        return tuple(self._iteration(f"{where}.loops[{n}]", turn) for n, turn in enumerate(turns))
 
     def _iteration(self, where: str, value: object) -> Iteration:
         loop, number, variable = _list(value, where, length=3)
@@ -217,10 +219,11 @@ def _attributes(value: object, where: str) -> Attributes:
     for name in ("op", "dge_mode"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
-    if "accumulate" in fields:
-        if fields["accumulate"] is not True:
-            _refuse(f"{where}.accumulate", fields["accumulate"], "true, or nothing")
-        given["accumulate"] = True
+    for name in ("accumulate", "inferred"):
+        if name in fields:
+            if fields[name] is not True:
+                _refuse(f"{where}.{name}", fields[name], "true, or nothing")
+            given[name] = True
     if "axis" in fields:
         given["axis"] = _integers(fields["axis"], f"{where}.axis", low=0)
     if "value" in fields:

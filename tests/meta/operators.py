@@ -379,7 +379,6 @@ class Operator:
             domain=self.domain,
             inputs=self.inputs,
             dtypes=self.dtypes,
-            exact=True,
         )
 
 

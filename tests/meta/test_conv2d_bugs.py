@@ -258,17 +258,20 @@ def test_partial_sums_in_float16_are_found():
     assert failure.case.dtype == "float32"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_partial_sums_in_float16_exceed_the_derived_bound(dtype):
-    """Not only where data are integers and each bit counts: on an example of the kernel's spec."""
+@pytest.mark.parametrize(("dtype", "question"), [("float32", "arithmetic"), ("float16", "")])
+def test_partial_sums_in_float16_exceed_their_bound(dtype, question):
+    """Not only where data are integers and each bit counts: on an example of the kernel's spec.
+
+    In float16 the exact run lets a few sums round so; the bound that the spec gives does not.
+    """
     data = {"X": Random(0), "W": Random(1), "bias": Random(2)}
     case = Case(TWO_PARTIAL_SUMS, dtype, data)
     runner = Runner((EmbeddedSimulator(),))
     runner.check(spec_of(conv2d.fused_conv2d_maxpool), case)
     with pytest.raises(DifferentialFailure) as caught:
         runner.check(spec_of(planted(NARROW_BETWEEN_BLOCKS)), case)
-    message = caught.value.verdicts["embedded"].message
-    assert message == "values differ by more than rounding explains"
+    verdict = caught.value.verdicts["embedded"]
+    assert (verdict.kind, verdict.question) == ("value", question)
 
 
 def test_psum_in_the_dtype_of_the_input_is_found():

@@ -133,6 +133,52 @@ def test_a_device_asked_for_by_key_and_missing_is_a_usage_error(project):
     result.stderr.fnmatch_lines(["ERROR: a Neuron device cannot be used here."])
 
 
+ROUNDED = """
+import numpy as np
+
+from difftest import Uniform, Input, kernel_test
+from kernel import add
+
+
+@kernel_test(
+    kernel=add,
+    reference=lambda a, b: (a.astype(np.float64) + b) * (1 + 2**-30),
+    domain={"n": (8,)},
+    inputs={"a": Input("n n", data=Uniform(0, low=1, high=2)), "b": "n n"},
+)
+def test_rounded(case):
+    case.check()
+"""
+"""Its reference is off by less than a rounding into float32, which only an exact run shows."""
+
+
+@pytest.mark.parametrize("turned_off", [["--no-exact"], ["-o", "difftest_exact=no"]])
+def test_one_option_turns_the_exact_run_off(project, turned_off):
+    project.pytester.makepyfile(test_rounded=ROUNDED)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*embedded: *the algorithm differs: without rounding too*"])
+    project.run("--simulate", *turned_off).assert_outcomes(passed=1)
+
+
+def test_the_line_that_runs_a_case_again_knows_of_it(project):
+    project.add_test("subtract")
+    result = project.run("--simulate", "--no-exact")
+    result.stdout.fnmatch_lines(
+        [
+            "*embedded:    values differ, and nothing here rounds: each must be equal",
+            "*run again:   pytest --simulate --no-exact test_add.py::test_add --case *",
+        ]
+    )
+
+
+def test_an_exact_key_of_another_value_is_a_usage_error(project):
+    project.pytester.makeini("[pytest]\ndifftest_exact = never\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: difftest_exact = never: accepted are yes, no"])
+
+
 def test_our_profiles_are_known_by_name_without_a_backend(project):
     project.pytester.makepyfile(test_plain="def test_plain(): pass")
     result = project.run("--hypothesis-profile=nightly", "test_plain.py")

@@ -22,8 +22,9 @@ class PlainBackend:
         self.description = "NumPy called directly"
 
     def run(self, call: KernelCall) -> Outcome:
+        args, kwargs = call.arguments()
         try:
-            returned = call.kernel(*call.inputs, *call.outputs, **call.parameters)
+            returned = call.kernel(*args, **kwargs)
         except AssertionError as error:
             return Rejected(error)
         except Exception as error:

@@ -161,8 +161,10 @@ def _accumulates(touch: Touch) -> bool:
     )
 
 
-def _updates(event: Event) -> bool:
+def updates(event: Event) -> bool:
     """Whether an event adds to what it reads: ``x += y``, with an associative operator."""
+    if not event.writes:
+        return False
     target = event.writes[0]
     return event.attributes.op in ASSOCIATIVE and any(
         region.allocation is target.allocation and region[1:4] == target[1:4]
@@ -172,7 +174,7 @@ def _updates(event: Event) -> bool:
 
 def _both_update(conflict: Conflict) -> bool:
     """Whether both sides are parts of one reduction."""
-    return all(_updates(turn.touch.event) for turn in (conflict.earlier, conflict.later))
+    return all(updates(turn.touch.event) for turn in (conflict.earlier, conflict.later))
 
 
 def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later: bool) -> Found:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from difftest.analysis.detectors import memory, narrow, numbers, order, uninitialised
+from difftest.analysis.detectors import (
+    memory,
+    narrow,
+    numbers,
+    order,
+    programs,
+    psum,
+    traps,
+    uninitialised,
+)
 from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
 from difftest.analysis.detectors.silence import is_silenced
 from difftest.analysis.finding import Finding, Severity
@@ -13,6 +22,12 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
 _AFFINE = "Order of iterations"
+_PROGRAMS = "Programs of a grid"
+_PSUM = "PSUM"
+_TRAPS = "The classic compiler's traps"
+_MEMORY = "Memory"
+_UNINITIALISED = "Uninitialised memory"
+_NUMBERS = "Numbers"
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(
@@ -50,13 +65,90 @@ DETECTORS: tuple[Detector, ...] = (
         group=_AFFINE,
         reader=order.affine,
     ),
-)
-
-_MEMORY = "Memory"
-_UNINITIALISED = "Uninitialised memory"
-_NUMBERS = "Numbers"
-
-DETECTORS += (
+    Detector(
+        id=programs.RACE,
+        severity=Severity.ERROR,
+        title="a program touches what another one writes, with no barrier between",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.WRITTEN_TWICE,
+        severity=Severity.WARNING,
+        title="several programs write one element",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.IGNORED_ID,
+        severity=Severity.WARNING,
+        title="all programs write the same place by the same instruction",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.ORDER,
+        severity=Severity.ERROR,
+        title="the outputs depend on the order of programs, through masks or indices",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.OTHER_BARRIER,
+        severity=Severity.WARNING,
+        title="the barrier between two programs is on another tensor",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=programs.TRIP_COUNTS,
+        severity=Severity.ERROR,
+        title="a loop on the device turns differently often in two programs",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
+        id=psum.CHAINS,
+        severity=Severity.WARNING,
+        title="several accumulation chains in one PSUM tensor",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.START,
+        severity=Severity.WARNING,
+        title="a chain whose start is left to the compiler, on a tensor used again",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.FOREIGN,
+        severity=Severity.ERROR,
+        title="a matmul adds to what no matmul wrote",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=psum.ADDITION,
+        severity=Severity.WARNING,
+        title="+= in PSUM of anything but a matmul",
+        group=_PSUM,
+        reader=psum.psum,
+    ),
+    Detector(
+        id=traps.SCOPE,
+        severity=Severity.ERROR,
+        title="a tensor is used outside the loop that makes it",
+        group=_TRAPS,
+        reader=traps.traps,
+    ),
+    Detector(
+        id=traps.REDUCTION,
+        severity=Severity.WARNING,
+        title="reduce_res of an instruction is added up over iterations",
+        group=_TRAPS,
+        reader=traps.traps,
+    ),
     Detector(
         id=memory.SBUF,
         severity=Severity.WARNING,

@@ -91,7 +91,7 @@ def embedded_outputs(call: KernelCall) -> Outputs:
             _run_embedded,
             function.__module__,
             function.__name__,
-            (call.inputs, call.outputs, dict(call.parameters), call.grid),
+            (call.inputs, call.outputs, dict(call.parameters), call.grid, call.names),
         )
     except Exception as error:  # whatever keeps it from running is why it says nothing
         return f"{type(error).__name__}: {error}"
@@ -102,13 +102,14 @@ def _run_embedded(module: str, kernel: str, arguments: tuple[Any, ...]) -> Outpu
     """In the worker: import the module anew, run its kernel."""
     from difftest.backends.embedded import EmbeddedSimulator
 
-    inputs, outputs, parameters, grid = arguments
+    inputs, outputs, parameters, grid, names = arguments
     call = KernelCall(
         kernel=getattr(importlib.import_module(module), kernel),
         inputs=inputs,
         outputs=outputs,
         parameters=parameters,
         grid=grid,
+        names=names,
     )
     outcome = EmbeddedSimulator().run(call)
     if isinstance(outcome, Ran):

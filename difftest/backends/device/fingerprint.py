@@ -43,6 +43,7 @@ def fingerprint(call: KernelCall, versions: dict[str, str]) -> str:
         sys.version_info[:2],
         sorted(versions.items()),
         [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)],
+        call.names,
         sorted(call.parameters.items()),
         call.grid,
     )

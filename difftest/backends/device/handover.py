@@ -187,5 +187,5 @@ def named_inputs(call: KernelCall) -> dict[str, Any]:
     """The arrays under the names of the kernel's parameters, as its NEFF names its inputs."""
     function = function_of(call.kernel)
     assert function is not None, "a kernel that has a fingerprint has a function"
-    names = list(inspect.signature(function).parameters)
+    names = call.names or tuple(inspect.signature(function).parameters)
     return dict(zip(names, call.inputs, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 from difftest.backends.base import (
@@ -101,7 +102,9 @@ class _Job:
         """The outputs passed, as they are afterwards, and what was returned."""
         if self._runnable is None:
             self._runnable = self._entry.runnable(self._call)
-        returned = self._runnable(*inputs, *outputs, **parameters)
+        call = replace(self._call, inputs=inputs, outputs=outputs, parameters=parameters)
+        args, kwargs = call.arguments()
+        returned = self._runnable(*args, **kwargs)
         return outputs, as_outputs(returned)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, as_dtype, from_bits, is_float
 from difftest.simulator.exact import elementwise as elementwise
+from difftest.simulator.exact import microscaling as microscaling
 from difftest.simulator.exact import moves as moves
 from difftest.simulator.exact import selections as selections
 from difftest.simulator.exact import sums as sums

@@ -11,6 +11,7 @@ from difftest.simulator.exact.bounded import Bounded, between, ends, number
 from difftest.simulator.exact.elementwise import chosen_from, column, compared, doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, move, rule
 from difftest.simulator.exact.sums import registers
+from difftest.simulator.instructions import topk as snakes
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
 
@@ -182,3 +183,16 @@ def nonzero_with_count(run: Shadow, call: Call, dst: Any, src: Any, *, where: An
     doubtful = doubtful_truth(run.take(src))
     if doubtful is not None and doubtful.any():
         run.doubt("places of rounded values are looked up", lost=True)
+
+
+@rule("topk")
+def topk(run: Shadow, call: Call, src: Bounded) -> Masked:
+    """Of rounded values the machine may take others; those that it takes keep their errors."""
+    lines = _lines(src).shaped(lambda array: snakes.snakes(call, array)[:, : call["n"]])
+    if src.error is not None:
+        run.doubt("places of rounded values are looked up", lost=False)
+    chosen = snakes.largest(call, lines.value)
+    made = lines.shaped(
+        lambda array: snakes.laid(call, np.take_along_axis(array, chosen, axis=1)).values
+    )
+    return Masked(made, snakes.laid(call, chosen).chosen)  # type: ignore[arg-type]

@@ -41,7 +41,8 @@ from difftest.simulator.exact.bounded import (
 )
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.tile import Tile
@@ -161,12 +162,11 @@ class Shadow:
         operands: Sequence[Any],
         others: Sequence[Tile | None],
         where: Array | None,
-        *,
-        unboxed: bool = False,
+        unboxed: Unboxed | None = None,
     ) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands.
 
-        ``unboxed`` says that a mask which is no box lets it read some elements only.
+        ``unboxed`` is there if a mask which is no box lets it read some elements only.
         """
         self._name = call.title
         for tile in (dst, *operands):
@@ -180,16 +180,18 @@ class Shadow:
             self._pending = [] if settle is None else [settle]
             return
         computes = RULES.get(call.name)
-        if unboxed and (
-            call.instruction.reach(call) is not Reach.ELEMENT
-            or any(one is not None for one in others)
-        ):
-            computes = None
-        if computes is None:
-            self._pending = [lambda: self._unruled(call, (dst, *others), operands)]
+        reach = Reach.ELEMENT if unboxed is None else call.instruction.reach(call)
+        if unboxed is not None and any(one is not None for one in others):
+            reach = Reach.ROW
+        if computes is None or reach not in (Reach.ELEMENT, Reach.AXES):
+            what = call.name if unboxed is None else f"under a mask that is no box, {call.name}"
+            self._pending = [lambda: self._unruled(what, (dst, *others), operands)]
             return
         floats = is_float(dst.dtype)
         values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
+        if reach is Reach.AXES:
+            assert unboxed is not None
+            values[0] = without(call, values[0], unboxed.inner)
         if call.reads_dst:
             values.append(self.take(dst))
         made = computes(self, call, *values)
@@ -233,13 +235,13 @@ class Shadow:
             result = result.values
         return lambda: self.put(tile, result, where)
 
-    def _unruled(self, call: Call, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
+    def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
         bases = [tile.base if isinstance(tile, IndirectTile) else tile for tile in tiles]
         written = [tile for tile in bases if tile is not None]
         read = [op.base if isinstance(op, IndirectTile) else op for op in operands]
         rounds = any(is_float(tile.dtype) for tile in written)
         if rounds or any(isinstance(t, Tile) and t.storage.exact is not None for t in read):
-            self.doubt(f"{call.name} has no error rule", lost=True)
+            self.doubt(f"{what} has no error rule", lost=True)
         for tile in written:
             self.put(tile, None, None)
 
@@ -445,6 +447,17 @@ class Shadow:
         fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
         value = np.where(missing, added.value, summed.value)
         return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
+
+
+def without(call: Call, data: Bounded, inner: Array) -> Bounded:
+    """The operand of a reduction which does not notice what a mask leaves out of it."""
+    if call["op"].name == "subtract":
+        assert call.instruction.reduced is not None
+        axes = call.instruction.reduced(call)
+        return data.shaped(lambda array: first_to_front(array, inner, axes))
+    value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
+    error = None if data.error is None else np.where(inner, data.error, 0.0)
+    return Bounded(value, error, data.dtype, data.sums, data.adds)
 
 
 def _whole(value: Float64, dtype: DType) -> Float64:

@@ -268,12 +268,15 @@ def nc_matmul(
         left, right = (_double_rows(side) for side in (left, right))
     shape = dst.shape
     made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
-    adds = call["accumulate"]
-    if adds:
-        made = run.sum_of(dst, made)
-    elif adds is None:
-        made = _partly(run, dst, made)
+    made = put_or_add(run, dst, made, adds=call["accumulate"])
     return lambda: run.put(dst, made, where)
+
+
+def put_or_add(run: Shadow, dst: Tile, made: Bounded, *, adds: bool | None) -> Bounded:
+    """What a product leaves in PSUM; None adds where a matmul was the last to write."""
+    if adds is None:
+        return _partly(run, dst, made)
+    return run.sum_of(dst, made) if adds else made
 
 
 def _double_rows(side: Bounded) -> Bounded:

@@ -31,7 +31,7 @@ from difftest.simulator.instructions.observing import (
     stored,
     watches_of,
 )
-from difftest.simulator.instructions.record import Call, DType, Instruction, Masked
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Unboxed
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -53,7 +53,7 @@ def issue(
     where: Array | None = None,
     moved: Tile | None = None,
     indices: tuple[Tile, ...] = (),
-    computed: Any = None,
+    unboxed: Unboxed | None = None,
     named: bool = True,
 ) -> Any:
     """Run an instruction and return its first destination.
@@ -69,7 +69,7 @@ def issue(
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
-    computed : what the meaning would give, for a mask that changes how it is computed.
+    unboxed : what the meaning would give, for a mask that changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
         not, and AWS documents a few instructions otherwise where ``dst`` is named.
 
@@ -84,7 +84,7 @@ def issue(
     if dst is None:
         dst = new_tile(core, call)
     if core.shadow is not None:
-        core.shadow.foresee(call, dst, operands, others, where, unboxed=computed is not None)
+        core.shadow.foresee(call, dst, operands, others, where, unboxed)
     in_part: list[Tile] = []
     _look_at_operands(core, call, dst, operands, where)
     undefined = doubts(core, call, dst, operands)
@@ -98,12 +98,13 @@ def issue(
         if core.alarm:
             look_at_product(core, dst, operands)
     else:
-        made = (computed, None) if computed is not None else _results(call, dst, operands, where)
+        computed = None if unboxed is None else (unboxed.results, None)
+        made = computed or _results(call, dst, operands, where)
         if core.alarm:
             look(core, call, operands, made[0])
         if call.result.dtype in WIDE_INTEGERS:
             rounded_result(core, call, operands, made[0])
-        if undefined is not None and computed is None:
+        if undefined is not None and unboxed is None:
             found = dependent(core, call, dst, operands, undefined, made[0])
         where = _put(call, dst, made, others, where, in_part)
     if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):

@@ -21,7 +21,7 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.record import Call, DType, Instruction, Reach, Walk
+from difftest.simulator.instructions.record import Call, DType, Instruction, Reach, Unboxed, Walk
 from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
 from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Pattern, Shape
@@ -149,7 +149,7 @@ def _issue_part(
         engine=engine,
         named=call.into_existing,
         where=where,
-        computed=computed,
+        unboxed=None if computed is None else Unboxed(computed, inner),
     )
 
 

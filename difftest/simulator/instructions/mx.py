@@ -82,8 +82,8 @@ def scale_places(partitions: int) -> Array:
     return places
 
 
-def _scales_of(tile: Tile, partitions: int, name: str) -> Array:
-    """The factor of each partition and packed element, float32 [P, F]; only used rows are read."""
+def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
+    """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
     codes = [
         rows(tile[place : place + 1].engine_values()).view(np.uint8)
         for place in scale_places(partitions)
@@ -95,8 +95,13 @@ def _scales_of(tile: Tile, partitions: int, name: str) -> Array:
             happened=f"{name} holds a scale that is NaN",
             received=f"the code {NOT_A_NUMBER} (NaN) in {name} = {tile!r}",
         )
-    factors = np.ldexp(np.float32(1), found.astype(np.int32) - BIAS)
-    return np.repeat(factors.astype(np.float32), GROUP_PARTITIONS, axis=0)
+    exponents: Array = found.astype(np.int32) - BIAS
+    return exponents
+
+
+def spread_over_groups(of_groups: Array) -> Array:
+    """What groups have [P / 8, F], for each of their partitions [P, F]."""
+    return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 
 def _whole_quadrants(*roles: str) -> Rule:
@@ -313,5 +318,6 @@ def nc_matmul_mx(
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
     """Operand elements times their scales, the contraction first: float32 [4 P, F]."""
     values = unpack(rows(tile.engine_values()), tile.dtype)
-    values *= _scales_of(scale, len(values), name)[..., None]
+    factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(np.float32)
+    values *= spread_over_groups(factors)[..., None]
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

@@ -36,6 +36,9 @@ UINT32 = np.dtype(np.uint32)
 INDEX_DTYPES = (UINT16, UINT32)
 SEQUENCE_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
+_COLUMNS = 256
+"""Into so many columns max8 folds long rows; a fourth to a half of the time of a sort."""
+_WORTH_FOLDING = 4
 KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
@@ -89,20 +92,30 @@ def _free(call: Call) -> tuple[int, ...]:
 )
 def max8(call: Call, src: Array) -> Array:
     """The 8 largest values of each partition, descending."""
-    return -np.sort(-as_float(rows(src)), axis=1)[:, :EIGHT]
+    return -np.sort(-_candidates(as_float(rows(src))), axis=1)[:, :EIGHT]
 
 
-def _match(row: Array, vals: Array) -> list[int | None]:
-    """The first place of each value; equal values take successive places."""
-    taken = np.zeros(row.shape, dtype=np.bool_)
-    places: list[int | None] = []
-    for value in vals:  # in the order in which equal ones take their places
-        found = np.flatnonzero((row == value) & ~taken)
-        place = int(found[0]) if found.size else None
-        if place is not None:
-            taken[place] = True
-        places.append(place)
-    return places
+def _candidates(lines: Array) -> Array:
+    """Elements of each row among which its 8 largest are: of a long row the best 8 columns' alone.
+
+    A row is folded into columns; each of the 8 largest lies in one of the 8 columns whose own
+    largest elements are the largest.
+    """
+    partitions, length = lines.shape
+    depth = length // _COLUMNS
+    if depth < _WORTH_FOLDING:
+        return lines
+    folded = lines[:, : depth * _COLUMNS].reshape(partitions, depth, _COLUMNS)
+    best = np.argpartition(-np.fmax.reduce(folded, axis=1), EIGHT - 1, axis=1)[:, :EIGHT]
+    chosen = np.take_along_axis(folded, best[:, None, :], axis=2)
+    return np.concatenate((chosen.reshape(partitions, -1), lines[:, depth * _COLUMNS :]), axis=1)
+
+
+def _ranks(vals: Array, *, backwards: bool) -> Array:
+    """For each of 8 values how many equal ones match before it: the place that it takes."""
+    equal = vals[:, :, None] == vals[:, None, :]
+    earlier = np.tri(EIGHT, k=-1, dtype=np.bool_)
+    return np.asarray((equal & (earlier.T if backwards else earlier)).sum(axis=2))
 
 
 def _matches(
@@ -113,21 +126,31 @@ def _matches(
     With ``missing`` None that has no defined result. ``backwards`` lets the last of equal values
     take the first place.
     """
-    result = []
     lines, wanted = as_float(rows(data)), as_float(rows(vals))
-    for p, (row, eight) in enumerate(zip(lines, wanted, strict=True)):
-        places = _match(row, eight[::-1])[::-1] if backwards else _match(row, eight)
-        if missing is not None:
-            places = [missing if place is None else place for place in places]
-        if None in places:
-            raise KernelError(
-                f"{call.name} is undefined for a value that is not in the data",
-                happened=f"{call.name} was to find a value that is not in the data",
-                received=f"vals {float(eight[places.index(None)])!r} in partition {p}",
-                remedy="take vals from nisa.max8 of the same data",
-            )
-        result.append(places)
-    return np.asarray(result, dtype=np.int64)
+    low, high = (end.reduce(wanted, axis=1, keepdims=True) for end in (np.fmin, np.fmax))
+    at = np.flatnonzero((lines >= low) & (lines <= high))
+    row, column = np.divmod(at, lines.shape[1])
+    value = lines.reshape(-1)[at]
+    starts = np.searchsorted(row, np.arange(len(lines)))
+    ranks = _ranks(wanted, backwards=backwards)
+    places = np.full(wanted.shape, -1, dtype=np.int64)
+    for k in range(EIGHT):
+        found = value == wanted[row, k]
+        before = np.concatenate(([0], np.cumsum(found)))
+        taken = found & (before[:-1] - before[starts][row] == ranks[row, k])
+        places[row[taken], k] = column[taken]
+    absent = places < 0
+    if missing is not None:
+        places[absent] = missing
+    elif absent.any():
+        partition, k = np.argwhere(absent)[0]
+        raise KernelError(
+            f"{call.name} is undefined for a value that is not in the data",
+            happened=f"{call.name} was to find a value that is not in the data",
+            received=f"vals {float(wanted[partition, k])!r} in partition {partition}",
+            remedy="take vals from nisa.max8 of the same data",
+        )
+    return places
 
 
 @instruction(

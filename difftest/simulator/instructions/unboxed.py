@@ -21,7 +21,7 @@ from difftest.simulator.instructions.values import as_float
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
-_IDENTITIES: dict[str, Any] = {
+NEUTRAL: dict[str, Any] = {
     "add": -0.0,
     "multiply": 1.0,
     "maximum": -np.inf,
@@ -115,13 +115,13 @@ def by_axes(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
     values = values.astype(np.uint8) if values.dtype == np.bool_ and op.bitvec else values
     values = np.array(values if op.bitvec else as_float(values))
     if op.name == "subtract":
-        values = _first_to_front(values, inner, call.instruction.reduced(call))
+        values = first_to_front(values, inner, call.instruction.reduced(call))
     else:
-        values[~inner] = np.array(_IDENTITIES[op.name]).astype(values.dtype)
+        values[~inner] = np.array(NEUTRAL[op.name]).astype(values.dtype)
     return call.instruction.meaning(call, values)
 
 
-def _first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
+def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
     """The first element that counts of each lane at its front, and those left out 0.
 
     A difference begins with the first.

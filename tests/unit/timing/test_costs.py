@@ -24,6 +24,7 @@ UNKNOWN = {
     "select_reduce",
     "sequence_bounds",
     "tensor_partition_reduce",
+    "topk",
 }
 """Instructions for which no source gives a cost, or a formula without the sizes that it needs."""
 NEEDS_V4 = {"activate2", "exponential", "quantize_mx", "rand2"}

@@ -107,7 +107,12 @@ _SINCE_06 = {
     "ncc.all_gather_v": "ncc.all_gather of the longest",
 }
 _SINCE_07 = {
+    "nl.alloc_blocks": "nl.ndarray, once for each tile",
     "nl.alloc_tiles": "nl.ndarray, once for each tile",
+    "nl.NkiBlockGrid": "no annotation",
+    "nl.NkiGrid": "no annotation",
+    "nl.NkiTensor.data": "the tensor itself",
+    "nl.NkiTileGrid": "no annotation",
     "nl.blocks": "loops over slices",
     "nl.int64": "nl.int32",
     "nl.tiles": "loops over slices",
@@ -174,6 +179,11 @@ def is_before(level: str) -> bool:
     """Whether the launch has a level, and one before this one."""
     own = current().level
     return own is not None and LEVELS.index(own) < LEVELS.index(level)
+
+
+def is_level(level: str) -> bool:
+    """Whether the launch has this very level."""
+    return current().level == level
 
 
 def check_name(name: str) -> None:

@@ -65,6 +65,12 @@ class NkiTensor(Tile, NKIObject):
         """The name that the kernel gave it, empty if none."""
         return self.storage.allocation.name
 
+    @property
+    @public
+    def data(self: Self) -> Self:
+        """The tensor itself, as grids have it: AWS's pages ask it of tensors too (NKI 0.7)."""
+        return self
+
     @public
     def is_contiguous(self) -> bool:
         """Whether the elements are adjacent in row-major order; on chip in each partition."""

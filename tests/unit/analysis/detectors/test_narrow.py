@@ -13,7 +13,7 @@ def summed(dtype, times, *, in_place=True):
         out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
         tile = nl.load(x)
         total = nl.zeros(x.shape, dtype)
-        for _ in nl.sequential_range(times):
+        for _ in range(times):
             if in_place:
                 total += tile
             else:
@@ -46,7 +46,7 @@ def test_additions_between_other_instructions_are_no_running_sum():
     def kernel(x):
         out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
         tile = nl.load(x, dtype=nl.bfloat16)
-        for _ in nl.sequential_range(40):
+        for _ in range(40):
             tile = nl.multiply(nl.add(tile, tile, dtype=nl.bfloat16), 0.5, dtype=nl.bfloat16)
         nl.store(out, tile)
         return out

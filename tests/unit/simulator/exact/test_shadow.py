@@ -185,3 +185,57 @@ def test_it_is_none_of_the_plain_modes():
 
 def test_a_launch_without_it_has_none():
     assert launch(made_of(nl.copy), [X]).exact is None
+
+
+LOWER = np.tril(np.ones((16, 24), np.bool_))
+"""A mask that is no box."""
+
+
+@pytest.mark.parametrize(
+    ("op", "reduced"),
+    [
+        (np.add, lambda x: np.where(LOWER, x, 0.0).sum(axis=1)),
+        (np.max, lambda x: np.where(LOWER, x, -np.inf).max(axis=1)),
+        (np.multiply, lambda x: np.where(LOWER, x, 1.0).prod(axis=1)),
+        (np.subtract, lambda x: 2 * x[:, 0] - np.where(LOWER, x, 0.0).sum(axis=1)),
+    ],
+    ids=["add", "max", "multiply", "subtract"],
+)
+def test_a_reduction_under_a_mask_that_is_no_box(op, reduced):
+    """It counts what the mask leaves, and the errors of that alone."""
+    far = np.where(LOWER, X, 1e30).astype(np.float32)
+
+    def compute(tile):
+        p, f = nl.mgrid[0:16, 0:24]
+        third = nl.multiply(tile, 1 / 3)
+        out = nl.ndarray((16, 1), nl.float32)
+        out[...] = nisa.tensor_reduce(op, third, axis=(1,), mask=f <= p)
+        return out
+
+    result = launch(made_of(compute), [far], exact=True)
+    assert result.exact.has_meaning
+    (output,) = result.exact.outputs
+    exact = reduced(far.astype(np.float64) * (1 / 3))
+    np.testing.assert_allclose(output.value[:, 0], exact, rtol=1e-14)
+    assert output.error.max() < 1e-4
+    assert (np.abs(result.outputs[0] - output.value) <= output.error).all()
+
+
+def test_a_reduction_to_registers_under_such_a_mask_is_a_doubt():
+    def compute(tile):
+        p, f = nl.mgrid[0:16, 0:24]
+        total = nl.zeros((16, 1), nl.float32)
+        nisa.tensor_scalar_reduce(
+            data=nl.multiply(tile, 1 / 3),
+            op0=np.multiply,
+            operand0=2.0,
+            reduce_op=np.add,
+            reduce_res=total,
+            mask=f <= p,
+        )
+        return total
+
+    run = exact_of(compute)
+    assert {doubt.reason for doubt in run.doubts if doubt.lost} == {
+        "under a mask that is no box, tensor_scalar_reduce has no error rule"
+    }

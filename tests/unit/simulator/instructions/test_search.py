@@ -13,6 +13,18 @@ from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 DATA = normal(5, 20)
 WITH_TIES = integers(5, 20, low=0, high=5, dtype=np.float32)
 NARROW = DATA.astype(ml_dtypes.bfloat16)
+LONG = normal(3, 2500, seed=3)
+LONG_WITH_TIES = integers(3, 2500, low=0, high=9, dtype=np.float32)
+CLUSTERED = np.sort(LONG, axis=1)  # all of the largest lie at the end, after the last whole fold
+DATA_OF_ALL_KINDS = {
+    "distinct": DATA,
+    "ties": WITH_TIES,
+    "narrow": NARROW,
+    "long": LONG,
+    "long, ties": LONG_WITH_TIES,
+    "clustered": CLUSTERED,
+    "folded": np.ascontiguousarray(CLUSTERED[:, ::-1]),
+}
 
 
 def largest(data):
@@ -30,8 +42,9 @@ def first_places(data, values):
     return places
 
 
-@pytest.mark.parametrize("data", [DATA, WITH_TIES, NARROW], ids=["distinct", "ties", "narrow"])
-def test_max8_and_its_places(data):
+@pytest.mark.parametrize("kind", DATA_OF_ALL_KINDS)
+def test_max8_and_its_places(kind):
+    data = DATA_OF_ALL_KINDS[kind]
     values, places = on_tiles(
         lambda x: (nisa.max8(src=x), nisa.nc_find_index8(data=x, vals=nisa.max8(src=x))), data
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.frontend.nki import constants
@@ -70,17 +70,17 @@ from difftest.simulator.frontend.nki.isa.searches import (
     nc_stream_shuffle,
     nonzero_with_count,
     sequence_bounds,
+    topk,
 )
 from difftest.simulator.frontend.nki.isa.selections import (
     affine_select,
     range_select,
     select_reduce,
 )
-from difftest.simulator.frontend.nki.levels import check_name, ending
+from difftest.simulator.frontend.nki.levels import ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
-from difftest.simulator.frontend.unmodelled import Unmodelled
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -88,21 +88,8 @@ scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 
-_TOPK = Unmodelled(
-    "nki.isa.topk",
-    "AWS's pages contradict each other on its result: the stub of nki.isa.topk has K ascending "
-    "values in each partition, nki/library/api/gpsimd-topk.rst has them in a layout over 16 "
-    "partitions, in an order that is not relied upon (both v2.32.0). Take 8 at a time with "
-    "nisa.max8, nisa.nc_find_index8 and nisa.nc_match_replace8",
-)
-_DOCUMENTED = {"topk": _TOPK}
-"""What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _DOCUMENTED:
-        check_name(f"nisa.{name}")
-        return _DOCUMENTED[name]
+def __getattr__(name: str) -> NoReturn:
     raise AttributeError(f"module 'nki.isa' has no attribute {name!r}{ending(f'nisa.{name}')}")
 
 
@@ -186,6 +173,7 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

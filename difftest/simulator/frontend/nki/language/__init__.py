@@ -82,6 +82,13 @@ from difftest.simulator.frontend.nki.language.shapes import (
     transpose,
     where,
 )
+from difftest.simulator.frontend.nki.language.tiling import (
+    GRIDS,
+    alloc_blocks,
+    alloc_tiles,
+    blocks,
+    tiles,
+)
 from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
@@ -108,29 +115,18 @@ bool_ = BOOL
 DType = np.dtype
 """What a dtype is, for annotations; AWS's is a string."""
 
-_DOCUMENTED = unmodelled(
-    "nki.language",
-    [
-        "alloc_tiles",
-        "blocks",
-        "tiles",
-    ],
-)
-"""What AWS documents at v2.32.0 (and 2.33) and the simulator does not have."""
-
-
-_LATER_DTYPES = {"float8_e8m0fnu": FLOAT8_E8M0FNU}
-"""Dtypes that not all levels have: each access is checked."""
+_DOCUMENTED = unmodelled("nki.language", ["int64", "uint64"])
+"""What AWS documents (at v2.33) and the simulator does not have."""
+_LATER: dict[str, Any] = {"float8_e8m0fnu": FLOAT8_E8M0FNU, **GRIDS, **_DOCUMENTED}
+"""Dtypes and classes that not all levels have: each access is checked."""
 
 
 def __getattr__(name: str) -> Any:
     check_name(f"nl.{name}")
-    if name in _LATER_DTYPES:
-        return _LATER_DTYPES[name]
+    if name in _LATER:
+        return _LATER[name]
     if name in FUNCTIONS:
         return FUNCTIONS[name]
-    if name in _DOCUMENTED:
-        return _DOCUMENTED[name]
     raise AttributeError(f"module 'nki.language' has no attribute {name!r}")
 
 
@@ -142,7 +138,10 @@ __all__ = [
     "NkiTensor",
     "affine_range",
     "all",
+    "alloc_blocks",
+    "alloc_tiles",
     "bfloat16",
+    "blocks",
     "bool_",
     "broadcast_to",
     "device_print",
@@ -200,6 +199,7 @@ __all__ = [
     "sum",
     "tfloat32",
     "tile_size",
+    "tiles",
     "transpose",
     "uint8",
     "uint16",

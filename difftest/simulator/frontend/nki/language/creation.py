@@ -38,7 +38,7 @@ def _shape(shape: Any, where: str) -> Shape:
     return sizes
 
 
-def _new(
+def new_tensor(
     shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
 ) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
@@ -109,19 +109,19 @@ def ndarray(
     ``address`` places it: the first partition, and the first byte in each; in HBM (since NKI 0.7)
     the first byte alone. Tensors on chip that overlap share what they hold.
     """
-    return _new(shape, dtype, buffer, name, "nl.ndarray", address)
+    return new_tensor(shape, dtype, buffer, name, "nl.ndarray", address)
 
 
 @public
 def zeros(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
     """A new tensor of zeros."""
-    return _filled(_new(shape, dtype, buffer, name, "nl.zeros"), 0)
+    return _filled(new_tensor(shape, dtype, buffer, name, "nl.zeros"), 0)
 
 
 @public
 def ones(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
     """A new tensor of ones."""
-    return _filled(_new(shape, dtype, buffer, name, "nl.ones"), 1)
+    return _filled(new_tensor(shape, dtype, buffer, name, "nl.ones"), 1)
 
 
 @public
@@ -129,7 +129,7 @@ def full(
     shape: Any, fill_value: Any, dtype: object, buffer: Any = SBUF, name: str = ""
 ) -> NkiTensor:
     """A new tensor of one value."""
-    return _filled(_new(shape, dtype, buffer, name, "nl.full"), fill_value)
+    return _filled(new_tensor(shape, dtype, buffer, name, "nl.full"), fill_value)
 
 
 @public
@@ -152,13 +152,13 @@ def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTenso
             received=f"{type(x).__name__} {x!r:.60}",
         )
     place = region_of(x.space) if buffer is None else buffer
-    return _new(x.shape, x.dtype if dtype is None else dtype, place, name, where)
+    return new_tensor(x.shape, x.dtype if dtype is None else dtype, place, name, where)
 
 
 @public
 def rand(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
     """A new tensor, uniformly random in [0, 1) (NumPy's generator, a launch's own seed)."""
-    tensor = _new(shape, dtype, buffer, name, "nl.rand")
+    tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor.in_hbm:
         raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
     gate.issue(copies.rand, (), (None,), dst=tensor)
@@ -193,7 +193,7 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
     """The identity matrix [n, n] in SBUF, in ``dst`` if there is one."""
     n = as_integer(n, "nl.shared_identity_matrix's n")
     if dst is None:
-        tensor = _new((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
+        tensor = new_tensor((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
         tensor = dst
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import BufferError, KernelError, NotModelledError, OutOfBoundsError, launch
+from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.dma_sums import LostAdditionWarning
@@ -130,15 +130,3 @@ def test_the_destination_is_one_of_the_sources():
 
     with pytest.raises(KernelError, match="its dst as one of its two srcs"):
         launch(kernel, [TABLE.copy(), ROWS, DATA])
-
-
-def test_topk_names_the_pages_that_contradict_each_other():
-    def compute():
-        nisa.topk(
-            tile((16, 8), nl.bfloat16), tile((16, 8), nl.uint32), tile((16, 8), nl.bfloat16), 128
-        )
-        return tile((1, 1))
-
-    text = raised(NotModelledError, compute)
-    assert "nki.isa.topk" in text
-    assert "gpsimd-topk.rst" in text

@@ -375,7 +375,7 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.load(x), BufferError, "a tensor in hbm"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
         (lambda x: nl.program_id(1), KernelError, "0 to 0"),
-        (lambda x: nl.tiles(x, tile_shape=(1, 1)), NotModelledError, "tiles"),
+        (lambda x: nl.int64(1), NotModelledError, "int64"),
         (lambda x: nl.no_such, AttributeError, "no_such"),
         (lambda x: list(nl.affine_range(1.5)), KernelError, "takes integers"),
     ],

@@ -236,7 +236,7 @@ def test_the_plugin_names_the_levels():
 
 def test_what_is_not_modelled_is_asked_for_its_level_too():
     with pytest.raises(NotModelledError):
-        launch(jit(lambda: nl.tiles()), level="0.7")
+        launch(jit(lambda: nl.int64()), level="0.7")
 
 
 def test_a_kernel_may_ask_what_its_level_has():

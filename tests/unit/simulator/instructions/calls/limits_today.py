@@ -210,6 +210,22 @@ for offset in (2**31, 0.5):
     )
 
 
+def largest(k=8, n=64, partitions=32, into=32):
+    found = tile(into, k, dtype="bfloat16")
+    operands = {"src": tile(partitions, 4, dtype="bfloat16")}
+    return Use(operands, (n,), found, (tile(into, k, dtype="uint32"),))
+
+
+limit("topk", "same_partitions(src, dst)", largest(), largest(into=16), ShapeError, "partitions")
+for kept, broken, said in (
+    ({}, {"partitions": 24, "into": 24}, "partitions are a multiple of 16"),
+    ({"n": 8}, {"n": 7}, "n is 8 to 65535"),
+    ({"n": 64}, {"n": 65}, "src has n elements in each 16 partitions"),
+    ({"k": 8, "n": 8}, {"k": 9, "n": 8}, "at most n and 32767 elements"),
+):
+    limit("topk", "_snakes", largest(**kept), largest(**broken), LimitError, said)
+
+
 def summed(second=A_TILE, op="add", scales=None):
     operands = {f"src{number}": None for number in range(16)}
     return Use({**operands, "src0": A_TILE, "src1": second}, (A[op], scales), A_TILE)

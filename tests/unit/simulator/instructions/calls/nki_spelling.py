@@ -6,6 +6,7 @@ Each spelling gets the tensors by role and the options by the record's names, as
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.registers import Accumulate
@@ -62,6 +64,12 @@ def nc_matmul_mx(t: Any, o: Any) -> None:
     nisa.nc_matmul_mx(t.dst, t.stationary, t.moving, *scales, accumulate=o.accumulate)
 
 
+def topk(t: Any, o: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TopKWarning)
+        nisa.topk(t.dst, t.idx_dst, t.src, o.n)
+
+
 SPELLINGS: dict[str, Callable[[Any, Any], None]] = {
     "exponential": exponential,
     "tensor_scalar_cumulative": tensor_scalar_cumulative,
@@ -70,6 +78,7 @@ SPELLINGS: dict[str, Callable[[Any, Any], None]] = {
     "nonzero_with_count": lambda t, o: nisa.nonzero_with_count(
         t.dst, t.src, o.index_offset, o.padding_val
     ),
+    "topk": topk,
     "dma_compute": dma_compute,
     "quantize_mx": lambda t, o: nisa.quantize_mx(t.dst, t.src, t.dst_scale),
     "nc_matmul_mx": nc_matmul_mx,

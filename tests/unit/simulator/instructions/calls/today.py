@@ -12,12 +12,13 @@ from difftest.simulator.instructions import (
     gather,
     mx,
     random_numbers,
+    topk,
 )
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
 
-TODAY = (accumulate, activation, dma_compute, gather, mx, random_numbers)
+TODAY = (accumulate, activation, dma_compute, gather, mx, random_numbers, topk)
 """The modules of their records, which no frontend need have loaded."""
 LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 
@@ -117,6 +118,14 @@ def nonzero_with_count(d: Drawing) -> DrawnCall:
     dst = d.tile("dst", (partitions, size + 1))
     options = (d.integer(0, 9), -1)
     return called(d, {"src": d.tile("src", (partitions, size))}, options, {"dst": dst})
+
+
+@draws("topk")
+def topk_(d: Drawing) -> DrawnCall:
+    partitions, size, k = d.pick((16, 32, 128)), d.integer(3, 8), d.pick((16, 32))
+    operands = {"src": d.tile("src", (partitions, size))}
+    into = {name: d.tile(name, (partitions, k)) for name in ("dst", "idx_dst")}
+    return called(d, operands, (d.integer(33, 16 * size),), into)
 
 
 @draws("dma_compute")

@@ -1,0 +1,289 @@
+"""Tensors navigated in tiles or in blocks of tiles: ``nl.tiles``, ``nl.blocks`` and kin (NKI 0.7).
+
+A grid is a box of elements of a tensor, and the steps in which its coordinates cut it; the last
+tile or block of a dimension is what is left. Making, cutting and indexing grids moves no data.
+Source: the pages ``nki/api/generated/nki.language.{tiles,blocks,alloc_tiles,alloc_blocks,NkiGrid,
+NkiTileGrid,NkiBlockGrid}`` of AWS's documentation at v2.33. What they leave open raises, or is
+said at its place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.frontend.nki.constants import MemoryRegion
+from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.memory import Shape
+
+AnyGrid = TypeVar("AnyGrid", bound="NkiGrid")
+
+
+class Box(NamedTuple):
+    """Adjacent elements of a tensor: in each dimension the first, and how many."""
+
+    starts: Shape
+    sizes: Shape
+
+
+class Backing:
+    """The tensor that a grid shows, in which all boxes are views."""
+
+    def __init__(self, tensor: NkiTensor) -> None:
+        self.tensor = tensor
+        self.shape: Shape = tensor.shape
+
+    def view(self, box: Box) -> NkiTensor | None:
+        """The elements of a box as a tensor of its shape; None if no view has it."""
+        ends = (start + size for start, size in zip(box.starts, box.sizes, strict=True))
+        return self.tensor[tuple(map(slice, box.starts, ends))]
+
+
+class TiledBacking(Backing):
+    """A tensor on chip whose tiles lie side by side in the free dimension, in row-major order.
+
+    The pages say that such storage is dense and of rank two; the tiles' order is assumed.
+    """
+
+    def __init__(self, tensor: NkiTensor, shape: Shape, tile_shape: Shape) -> None:
+        super().__init__(tensor)
+        self.shape = shape
+        self.tile_shape = tile_shape
+        head = (1,) * (len(shape) - len(tile_shape))
+        self.steps = (*head, *tile_shape)
+        self.counts = _counts(shape, self.steps)
+
+    def view(self, box: Box) -> NkiTensor | None:
+        """A box in one tile, or in a row of tiles of two dimensions."""
+        free = self.tile_shape[1:]
+        tile = [start // step for start, step in zip(box.starts, self.steps, strict=True)]
+        number = 0
+        for at, count in zip(tile, self.counts, strict=True):
+            number = number * count + at
+        first = number * math.prod(free)
+        if all(size <= step for size, step in zip(box.sizes, self.steps, strict=True)):
+            length = math.prod(free)
+            held = self.tensor[0 : box.sizes[-len(self.tile_shape)], first : first + length]
+            held = held.reshape((held.shape[0], *free))
+            cuts = (slice(0, size) for size in box.sizes[-len(free) :])
+            return held[(slice(None), *cuts)]
+        if len(self.shape) == 2 and box.sizes[0] <= self.tile_shape[0]:
+            return self.tensor[0 : box.sizes[0], first : first + box.sizes[1]]
+        return None
+
+
+class NkiGrid:
+    """A tensor in tile or block coordinates; ``nl.tiles`` and ``nl.blocks`` make them.
+
+    Attributes
+    ----------
+    shape : how many tiles or blocks along each coordinate that no integer has consumed.
+    tile_shape : elements of a tile along each tiled dimension.
+    element_shape : how many elements are selected along each dimension of the source.
+    index_step_elements : for each coordinate, how many elements of the source one step is.
+    """
+
+    word: ClassVar[str] = "cell"
+
+    def __init__(
+        self, backing: Backing, box: Box, tile_shape: Shape, steps: Shape, axes: Shape
+    ) -> None:
+        self._backing = backing
+        self._box = box
+        self._steps = steps
+        self._axes = axes
+        self.tile_shape = tile_shape
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """Tiles or blocks along each coordinate."""
+        counts = _counts(self._box.sizes, self._steps)
+        return tuple(counts[axis] for axis in self._axes)
+
+    @property
+    def element_shape(self) -> Shape:
+        """Elements that are selected along each dimension of the source."""
+        return self._box.sizes
+
+    @property
+    def index_step_elements(self) -> Shape:
+        """Elements of the source in a step of each coordinate."""
+        return tuple(self._steps[axis] for axis in self._axes)
+
+    @property
+    def dtype(self) -> Any:
+        """The elements' dtype."""
+        return self._backing.tensor.dtype
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory in which the tensor lies."""
+        return self._backing.tensor.buffer
+
+    @property
+    def is_remainder(self) -> bool:
+        """Whether the one tile or block that is selected is smaller than the others.
+
+        Raises
+        ------
+        KernelError : several are selected, of which the pages do not say what this means.
+        """
+        if math.prod(self.shape) != 1:
+            raise KernelError(
+                f"is_remainder is asked of one {self.word}",
+                happened=f"is_remainder was asked of {math.prod(self.shape)} {self.word}s",
+                received=repr(self),
+                remedy=f"index one {self.word} first",
+            )
+        return any(size < step for size, step in zip(self._box.sizes, self._steps, strict=True))
+
+    @property
+    def is_data_representable(self) -> bool:
+        """Whether :attr:`data` has all that is selected."""
+        return self._backing.view(self._box) is not None
+
+    @property
+    def data(self) -> NkiTensor:
+        """All that is selected as one tensor, a view of shape :attr:`element_shape`.
+
+        Raises
+        ------
+        ShapeError : no view has it: on chip, tiles of several rows, which share partitions.
+        """
+        found = self._backing.view(self._box)
+        if found is None:
+            raise ShapeError(
+                "data is one access pattern",
+                happened="data was asked of tiles that no single view has",
+                received=repr(self),
+                remedy="index one tile or a row of tiles first; is_data_representable tells",
+            )
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__} (.data is its tensor) of shape {list(self.shape)}, "
+            f"tile_shape {list(self.tile_shape)}, element_shape {list(self.element_shape)}"
+        )
+
+    # -- indexing --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self: AnyGrid, key: Any) -> AnyGrid:
+        """Integers consume a coordinate, slices narrow one, ``...`` leaves the rest."""
+        items = key if isinstance(key, tuple) else (key,)
+        given = [item for item in items if item is not Ellipsis]
+        if len(given) > len(self._axes) or len(items) - len(given) > 1:
+            raise ShapeError(
+                "a grid is indexed with one item for each coordinate, and one '...' at most",
+                happened=f"{len(items)} items were to index {len(self._axes)} coordinates",
+                received=f"{list(map(repr, items))} for {self!r}",
+            )
+        rest = [slice(None)] * (len(self._axes) - len(given))
+        at = items.index(Ellipsis) if Ellipsis in items else len(items)
+        spread = [*items[:at], *rest, *items[at + 1 :]]
+        starts, sizes = list(self._box.starts), list(self._box.sizes)
+        kept = []
+        for axis, count, item in zip(self._axes, self.shape, spread, strict=True):
+            first, last = self._range(item, count)
+            if not is_integer(item):
+                kept.append(axis)
+            step = self._steps[axis]
+            starts[axis] += first * step
+            sizes[axis] = min(last * step, sizes[axis]) - first * step
+        box = Box(tuple(starts), tuple(sizes))
+        return type(self)(self._backing, box, self.tile_shape, self._steps, tuple(kept))
+
+    def _range(self, item: Any, count: int) -> tuple[int, int]:
+        """The first tile or block that an item selects, and the one after the last."""
+        if is_integer(item):
+            first = as_integer(item, "index")
+            first, last = (first + count if first < 0 else first), 0
+            last = first + 1
+        elif isinstance(item, slice) and item.step in (None, 1):
+            ends = (
+                default if end is None else as_integer(end, "slice of a grid")
+                for end, default in ((item.start, 0), (item.stop, count))
+            )
+            first, last = (end + count if end < 0 else end for end in ends)
+        else:
+            raise KernelError(
+                "a grid is indexed with integers, slices without a step and '...'",
+                happened=f"a grid was indexed with {item!r:.60}",
+                received=f"{item!r:.60} for {self!r}",
+            )
+        if not 0 <= first < last <= count:
+            raise OutOfBoundsError(
+                "an index stays inside its grid",
+                happened=f"an index left its grid: {item!r} of {count} {self.word}s",
+                received=f"{item!r} for {self!r}",
+                limit=f"0 to {count - 1}",
+            )
+        return first, last
+
+    # -- cutting anew ----------------------------------------------------------------------------
+
+    def cut(self, tile_shape: Shape | None, block_shape: Shape | None, where: str) -> NkiGrid:
+        """The same elements in tiles, or in blocks of tiles, with their coordinates anew.
+
+        A dimension that has no tiles and whose coordinate was consumed stays consumed.
+        """
+        tile = self.tile_shape if tile_shape is None else tile_shape
+        backing = self._backing
+        if isinstance(backing, TiledBacking) and tile != backing.tile_shape:
+            raise KernelError(
+                "a tensor that was allocated in tiles on chip keeps them",
+                happened=f"{where} was to cut tiles of {list(tile)} from tiles of "
+                f"{list(backing.tile_shape)}",
+                received=f"tile_shape={tile} for {self!r}",
+                remedy="leave tile_shape out",
+            )
+        head = len(self._box.sizes) - len(tile)
+        axes = tuple(a for a in range(len(self._box.sizes)) if a >= head or a in self._axes)
+        return make(backing, self._box, tile, block_shape, axes)
+
+
+class NkiTileGrid(NkiGrid):
+    """A tensor in tile coordinates."""
+
+    word = "tile"
+
+
+class NkiBlockGrid(NkiGrid):
+    """A tensor in block coordinates; :attr:`block_shape` counts tiles."""
+
+    word = "block"
+
+    @property
+    def block_shape(self) -> Shape:
+        """Tiles of a block along each tiled dimension."""
+        tiled = self._steps[len(self._steps) - len(self.tile_shape) :]
+        return tuple(step // tile for step, tile in zip(tiled, self.tile_shape, strict=True))
+
+
+def make(
+    backing: Backing, box: Box, tile_shape: Shape, block_shape: Shape | None, axes: Shape
+) -> NkiGrid:
+    """The grid of a box: of blocks if there is a ``block_shape``."""
+    blocks = (1,) * len(tile_shape) if block_shape is None else block_shape
+    tiled = (tile * block for tile, block in zip(tile_shape, blocks, strict=True))
+    steps = (*(1,) * (len(box.sizes) - len(tile_shape)), *tiled)
+    kind = NkiTileGrid if block_shape is None else NkiBlockGrid
+    return kind(backing, box, tile_shape, steps, axes)
+
+
+def whole(backing: Backing, tile_shape: Shape, block_shape: Shape | None) -> NkiGrid:
+    """The grid of a whole tensor."""
+    shape = backing.shape
+    box = Box((0,) * len(shape), shape)
+    return make(backing, box, tile_shape, block_shape, tuple(range(len(shape))))
+
+
+def _counts(sizes: Shape, steps: Shape) -> Shape:
+    return tuple(-(-size // step) for size, step in zip(sizes, steps, strict=True))

@@ -1,0 +1,97 @@
+"""nisa.topk, as AWS's page of NKI 0.7 has it."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from difftest.simulator import NotModelledError, UnwrittenError, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.isa.searches import TopKWarning
+from tests.unit.simulator.frontend.nki.kernels import stored
+
+
+def shuffled(groups, columns, seed=0):
+    """Distinct small whole numbers, exact in bfloat16 per group of 16 partitions [16 G, C]."""
+    rng = np.random.default_rng(seed)
+    each = [rng.permutation(16 * columns).reshape(16, columns) for _ in range(groups)]
+    return np.concatenate(each).astype(ml_dtypes.bfloat16)
+
+
+def kernel(k, n, written=True, **options):
+    """A kernel that returns values and numbers, [P, k]."""
+
+    def run(x):
+        src = nl.load(x)
+        val, idx = nl.ndarray((x.shape[0], k), nl.bfloat16), nl.ndarray((x.shape[0], k), nl.uint32)
+        if written:
+            nisa.memset(val, -1.0)
+            nisa.memset(idx, 99)
+        nisa.topk(val, idx, src, n, **options)
+        return stored(val), stored(idx)
+
+    return run
+
+
+@pytest.mark.parametrize("k", [16, 32])
+def test_each_sixteen_partitions_are_one_problem(k):
+    x = shuffled(3, 6)
+    values, numbers = launch(kernel(k, 90), [x], level="0.7").outputs
+    for group in range(3):
+        rows = slice(16 * group, 16 * group + 16)
+        snake = x[rows].T.reshape(-1)[:90].astype(np.float32)
+        columns = k // 16
+        found = numbers[rows, :columns].T.reshape(-1)
+        assert sorted(snake[found]) == sorted(snake)[-k:]
+        assert_array_equal(values[rows, :columns].T.reshape(-1).astype(np.float32), snake[found])
+        assert (values[rows, columns:] == -1).all()
+        assert (numbers[rows, columns:] == 99).all()
+
+
+def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
+    with pytest.raises(UnwrittenError, match="by topk at"):
+        launch(kernel(8, 32), [shuffled(1, 2)], level="0.7")
+
+    def first_eight(x):
+        val, idx = nl.ndarray((16, 8), nl.bfloat16), nl.ndarray((16, 8), nl.uint32)
+        nisa.topk(val, idx, nl.load(x), 32)
+        return stored(val[0:8, 0:1]), stored(idx[0:8, 0:1])
+
+    x = shuffled(1, 2)
+    values, numbers = launch(first_eight, [x], level="0.7").outputs
+    assert sorted(values[:, 0].astype(int)) == list(range(24, 32))
+    assert_array_equal(x.T.reshape(-1)[numbers[:, 0]], values[:, 0])
+
+
+def test_what_lies_beyond_n_need_not_be_written():
+    def partly(x, n):
+        src = nl.ndarray((16, 3), nl.bfloat16)
+        nisa.dma_copy(src[:, 0:2], x)
+        val, idx = nl.zeros((16, 16), nl.bfloat16), nl.zeros((16, 16), nl.uint32)
+        nisa.topk(val, idx, src, n)
+        return stored(val)
+
+    (values,) = launch(lambda x: partly(x, 32), [shuffled(1, 2)], level="0.7").outputs
+    assert sorted(values[:, 0].astype(int)) == list(range(16, 32))
+    with pytest.raises(UnwrittenError):
+        launch(lambda x: partly(x, 33), [shuffled(1, 2)], level="0.7")
+
+
+def test_of_equal_elements_the_first_are_taken():
+    ones = np.ones((16, 4), ml_dtypes.bfloat16)
+    _, numbers = launch(kernel(16, 64), [ones], level="0.7").outputs
+    assert sorted(numbers[:, 0]) == list(range(16))
+
+
+@pytest.mark.parametrize("level", [None, "0.6"])
+def test_levels_whose_page_says_otherwise_warn(level):
+    with pytest.warns(TopKWarning, match="down 16 partitions"):
+        launch(kernel(16, 32), [shuffled(1, 2)], level=level)
+
+
+def test_an_order_is_not_modelled():
+    with pytest.raises(NotModelledError, match="sorted=True"):
+        launch(kernel(16, 32, sorted=True), [shuffled(1, 2)])
