@@ -268,6 +268,14 @@ class Seen(Enum):
     """What depends on an element that nothing wrote went to HBM."""
     UNDEFINED_INDEX = "undefined index"
     """What depends on an element that nothing wrote named elements."""
+    PLACE_TWICE = "place twice"
+    """Indices named one place of a destination more than once, and it got values that differ."""
+    PLACE_ADDED_TWICE = "place added twice"
+    """Indices named one place of a destination, to which an instruction adds, more than once."""
+    PLACE_ADDED_AGAIN = "place added again"
+    """An instruction adds to a place to which another one has added, both by indices."""
+    INDEX_SKIPPED = "index skipped"
+    """An index out of bounds was skipped."""
 
     __hash__ = object.__hash__  # as Space's
 

@@ -12,6 +12,7 @@ from difftest.analysis.detectors import (
     order,
     programs,
     psum,
+    scatters,
     traps,
     uninitialised,
 )
@@ -23,6 +24,7 @@ from difftest.simulator.trace import Trace
 
 _AFFINE = "Order of iterations"
 _PROGRAMS = "Programs of a grid"
+_SCATTERS = "Writes through indices"
 _PSUM = "PSUM"
 _TRAPS = "The classic compiler's traps"
 _MEMORY = "Memory"
@@ -106,6 +108,34 @@ DETECTORS: tuple[Detector, ...] = (
         title="a loop on the device turns differently often in two programs",
         group=_PROGRAMS,
         reader=programs.programs,
+    ),
+    Detector(
+        id=scatters.ADDED_TWICE,
+        severity=Severity.ERROR,
+        title="a scatter adds to one place more than once",
+        group=_SCATTERS,
+        reader=scatters.scatters,
+    ),
+    Detector(
+        id=scatters.TWICE,
+        severity=Severity.WARNING,
+        title="a scatter writes values that differ to one place",
+        group=_SCATTERS,
+        reader=scatters.scatters,
+    ),
+    Detector(
+        id=scatters.AFTER_WRITE,
+        severity=Severity.WARNING,
+        title="a scatter adds to what a plain write has just written",
+        group=_SCATTERS,
+        reader=scatters.scatters,
+    ),
+    Detector(
+        id=scatters.SKIPPED,
+        severity=Severity.WARNING,
+        title="a scatter that adds skips indices out of bounds",
+        group=_SCATTERS,
+        reader=scatters.scatters,
     ),
     Detector(
         id=psum.CHAINS,
