@@ -17,7 +17,6 @@ from difftest.backends.base import (
 from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
 from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
-from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.witness import witnessing
@@ -63,8 +62,6 @@ class EmbeddedSimulator:
             return Crashed(error)
         except NkiError as error:
             return Rejected(error)
-        except SpillWarning as error:  # where the user made warnings errors
-            return Crashed(error)
         except Exception as error:  # becomes a failure, not hidden
             in_backend = is_defect(error, call.kernel)
             if isinstance(error, AssertionError) and not in_backend:

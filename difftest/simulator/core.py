@@ -196,7 +196,7 @@ class Core:
         the loop's line. The kernel uses them no more."""
         self._bodies: list[list[int]] = []
         """Of each loop on the device that runs, what its body has made."""
-        self._on_chip: list[Allocation] = []
+        self._in_psum: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
         it is held."""
@@ -345,13 +345,16 @@ class Core:
             allocation.address = address[0], address[1]
             memory.check(allocation)
         self.trace.allocations.append(allocation)
-        self._on_chip.append(allocation)
-        self.occupancy.add(space, occupied)
+        occupancy = None
+        if space is Space.PSUM:
+            occupancy = self.occupancy
+            occupancy.add(occupied)
+            self._in_psum.append(allocation)
         data = np.empty(shape, held)
         if memory is not None:
-            return memory.place(allocation, data, self.occupancy, occupied)
+            return memory.place(allocation, data, occupancy, occupied)
         return Storage(
-            allocation, data, unwritten=data.size, occupancy=self.occupancy, occupied=occupied
+            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
         )
 
     def _allocate_shared(
@@ -377,8 +380,8 @@ class Core:
         return storage
 
     def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit this core's memories."""
-        self.occupancy.check(self._on_chip)
+        """Whether the tensors live at one time fit this core's PSUM."""
+        self.occupancy.check(self._in_psum)
 
     def adopt(
         self,
