@@ -17,7 +17,6 @@ from difftest.backends.base import (
 from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
 from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
-from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.witness import witnessing
@@ -30,9 +29,11 @@ class EmbeddedSimulator:
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
     plain = False
 
-    def __init__(self, level: str | None = None) -> None:
+    def __init__(self, level: str | None = None, strictness: str | None = None) -> None:
         self.level = level
         """Of NKI, for kernels of today's dialect; None for all of them."""
+        self.strictness = strictness
+        """Which broken rules are warnings; None for what is chosen elsewhere."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
@@ -53,6 +54,7 @@ class EmbeddedSimulator:
                     plain=self.plain,
                     exact=False if self.plain else call.exact or False,
                     level=self.level,
+                    strictness=self.strictness,
                 )
         except NotModelledError as error:
             return Unsupported(error)
@@ -60,8 +62,6 @@ class EmbeddedSimulator:
             return Crashed(error)
         except NkiError as error:
             return Rejected(error)
-        except SpillWarning as error:  # where the user made warnings errors
-            return Crashed(error)
         except Exception as error:  # becomes a failure, not hidden
             in_backend = is_defect(error, call.kernel)
             if isinstance(error, AssertionError) and not in_backend:
@@ -76,6 +76,14 @@ class EmbeddedSimulator:
             unwritten = tuple(map(still_poisoned, call.outputs))
             return Ran(call.outputs, unwritten, trace, exact, findings)
         return Ran(result.outputs, result.unwritten, trace, exact, findings)
+
+
+def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
+    """The run of a kernel on the embedded simulator, or why there is none."""
+    outcome = EmbeddedSimulator(level).run(call)
+    if isinstance(outcome, Ran):
+        return outcome
+    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
-from difftest.inspection import Inspector, finding_text
+from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
 
 
@@ -21,8 +21,8 @@ def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path 
     """Look for what can go wrong on a device and does not on a simulator.
 
     The kernel runs on the simulator, on random inputs, and its trace is read: the order of
-    iterations, races between cores, PSUM and others, each described in docs/detectors.md. The exit
-    code is 1 if something is found that is proven wrong.
+    iterations, races between cores, PSUM and others, each described in docs/detectors.md; and how
+    full SBUF and PSUM are. The exit code is 1 if something is found that is proven wrong.
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
@@ -35,6 +35,7 @@ def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path 
             json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(str(error)) from None
+    click.echo(memory_text(trace, machine))
     click.echo(
         f"{trace.kernel} on {machine.name}: {len(trace):,} instructions, "
         f"{len(inspector.findings)} findings, {inspector.silenced} allowed by comments"

@@ -5,6 +5,7 @@
 """
 
 from difftest.inspection.inspector import Inspector, fails
+from difftest.inspection.memory import memory_text
 from difftest.inspection.text import finding_text
 
-__all__ = ["Inspector", "fails", "finding_text"]
+__all__ = ["Inspector", "fails", "finding_text", "memory_text"]

@@ -18,7 +18,7 @@ def memory_text(trace: Trace, machine: Machine) -> str:
 
     ::
 
-        sbuf: 6,144 of 212,992 bytes a partition at the peak (3 %), at event 5
+        sbuf: 6,144 of 212,992 bytes a partition at the peak (3%), at event 5
           ▁▁▁▁▁▁▁▁▁▁▁▁  events 0 to 11
           4,096 bytes tensor 2 [128, 1024] float32 in sbuf, kernel.py:7: tile = nl.load(x)
     """
@@ -47,14 +47,10 @@ def _chart(placement: Placement, last: int) -> str:
     """A bar for each span of events, as high as the most that is live in it."""
     width = min(_WIDTH, last + 1)
     highest = [0] * width
-    before = 0
-    reached = 0
-    for event, live in (*placement.peak.history, (last + 1, 0)):
-        column = min(event, last) * width // (last + 1)
-        for place in range(reached, column + 1):
-            highest[place] = max(highest[place], before)
-        if event <= last:
-            highest[column] = max(highest[column], live)
-        before, reached = live, column
+    since, live = 0, 0
+    for event, after in (*placement.peak.history, (last + 1, 0)):
+        for place in range(since * width // (last + 1), -(-event * width // (last + 1))):
+            highest[place] = max(highest[place], live)
+        since, live = event, after
     steps = len(_BARS) - 1
     return "".join(_BARS[min(steps, -(-one * steps // placement.limit))] for one in highest)

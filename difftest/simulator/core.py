@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,16 +20,23 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import KernelError, kernel_location, kernel_stack, not_modelled
+from difftest.simulator.errors import (
+    KernelError,
+    Location,
+    kernel_location,
+    kernel_stack,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
+from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
     Engine,
     Event,
     Iteration,
+    Loop,
     Region,
     Seen,
     Sight,
@@ -154,6 +160,9 @@ class Core:
         self.loop_count = 0
         self.order = FORWARD
         """In which order what claims to have none runs."""
+        self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
+        """Of each ``while register:`` that runs, by frame and line: the loop, those around it, and
+        how many turns it has begun."""
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
         self.accumulators: dict[str, Array] = {}
@@ -182,13 +191,18 @@ class Core:
         """Whether arithmetic made a NaN or an infinity since it was last asked for."""
         self.made: set[Seen] = set()
         """What instructions made of such so far."""
-        self._on_chip: list[Allocation] = []
+        self.ended: dict[int, Location | None] = {}
+        """Tensors that were made in the body of a loop on the device that has ended, by number, and
+        the loop's line. The kernel uses them no more."""
+        self._bodies: list[list[int]] = []
+        """Of each loop on the device that runs, what its body has made."""
+        self._in_psum: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
         it is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
-        self._placed_hbm: list[tuple[int, Allocation]] = []
+        self._placed_hbm: dict[Space, PlacedTensors] = {}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
@@ -213,7 +227,9 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
-        core._shared, core._placed_hbm = self._shared, self._placed_hbm
+        core._shared = self._shared
+        shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
+        core._placed_hbm = {Space.SHARED_HBM: shared}
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
         core.program = program
@@ -245,26 +261,45 @@ class Core:
         ----------
         partition_axis : which axis runs over partitions: how many block dimensions there are.
         address : of a tensor that the kernel places: on chip the first partition and the first byte
-            in each, in HBM the first byte. Tensors on chip that overlap share what they hold.
+            in each, in HBM the first byte. Tensors that overlap share what they hold.
 
         Raises
         ------
-        LimitError : it does not fit its memory, or not at its address. NotModelledError : it
-            overlaps another one in HBM.
+        LimitError : it does not fit its memory, or not at its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name, address)
         return self._allocate(shape, dtype, space, partition_axis, name, address)
 
-    def _check_alone(self, allocation: Allocation, first: int) -> None:
-        """Raise unless a tensor placed in HBM overlaps no other one."""
-        last = first + math.prod(allocation.shape) * allocation.dtype.itemsize
-        for start, other in self._placed_hbm:
-            if start < last and first < start + math.prod(other.shape) * other.dtype.itemsize:
-                raise not_modelled(
-                    "tensors that overlap in HBM", f"{allocation} at {first}, {other} at {start}"
-                )
-        self._placed_hbm.append((first, allocation))
+    @contextlib.contextmanager
+    def body(self, location: Location | None) -> Iterator[None]:
+        """While the body of a loop on the device runs: what it makes is of no use afterwards."""
+        made: list[int] = []
+        self._bodies.append(made)
+        try:
+            yield
+        finally:
+            self._bodies.pop()
+            self.ended.update(dict.fromkeys(made, location))
+
+    def check_bodies(self, tiles: Iterable[Any]) -> None:
+        """Raise where the body of a loop that has ended made one of the tensors.
+
+        Raises
+        ------
+        KernelError : it did.
+        """
+        for tile in tiles:
+            storage = getattr(tile, "storage", None)
+            if storage is None or storage.allocation.id not in self.ended:
+                continue
+            loop = self.ended[storage.allocation.id]
+            raise KernelError(
+                "what the body of a loop on the device makes is not used after the loop",
+                happened="a tensor was used after the loop in whose body it was made",
+                received=f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}",
+                remedy="make it before the loop",
+            )
 
     def _allocate(
         self,
@@ -285,14 +320,19 @@ class Core:
             name,
             loops=self.loops,
         )
+        for made in self._bodies:
+            made.append(allocation.id)
         if space.is_hbm:
             if address is not None:
-                self._check_alone(allocation, address[0])
+                allocation.address = 0, address[0]
             self.trace.allocations.append(allocation)
             if self.shadow is not None:
                 self.shadow.allow(dtype)
             data = poison(shape, dtype)
-            return Storage(allocation, data, unwritten=data.size)
+            storage = Storage(allocation, data, unwritten=data.size)
+            if address is not None:
+                self._placed_hbm.setdefault(space, PlacedTensors()).place(storage)
+            return storage
         key = (space, shape, dtype, partition_axis)
         fitting = self._fitting.get(key)
         if fitting is None:
@@ -305,13 +345,16 @@ class Core:
             allocation.address = address[0], address[1]
             memory.check(allocation)
         self.trace.allocations.append(allocation)
-        self._on_chip.append(allocation)
-        self.occupancy.add(space, occupied)
+        occupancy = None
+        if space is Space.PSUM:
+            occupancy = self.occupancy
+            occupancy.add(occupied)
+            self._in_psum.append(allocation)
         data = np.empty(shape, held)
         if memory is not None:
-            return memory.place(allocation, data, self.occupancy, occupied)
+            return memory.place(allocation, data, occupancy, occupied)
         return Storage(
-            allocation, data, unwritten=data.size, occupancy=self.occupancy, occupied=occupied
+            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
         )
 
     def _allocate_shared(
@@ -337,8 +380,8 @@ class Core:
         return storage
 
     def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit this core's memories."""
-        self.occupancy.check(self._on_chip)
+        """Whether the tensors live at one time fit this core's PSUM."""
+        self.occupancy.check(self._in_psum)
 
     def adopt(
         self,

@@ -135,7 +135,7 @@ class Storage:
         self.written: Array | None = None
         self.mutable = mutable
         self.occupancy = occupancy
-        """Of the on-chip memories, which counts this tensor's ``occupied`` bytes while it lives."""
+        """Of PSUM, which counts this tensor's ``occupied`` bytes while it lives."""
         self.occupied = occupied
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
@@ -155,7 +155,7 @@ class Storage:
 
     def __del__(self) -> None:
         if self.occupancy is not None:
-            self.occupancy.remove(self.space, self.occupied)
+            self.occupancy.remove(self.occupied)
 
     def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.

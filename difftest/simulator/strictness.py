@@ -40,7 +40,7 @@ class _Launch:
     def __init__(self, strictness: Strictness, *, silent: bool = False) -> None:
         self.strictness = strictness
         self.silent = silent
-        self.said: set[tuple[str, Location | None]] = set()
+        self.said: dict[tuple[str, Location | None], NkiError] = {}
 
 
 _CHOSEN: contextvars.ContextVar[Strictness] = contextvars.ContextVar(
@@ -89,6 +89,12 @@ def judging(value: str | Strictness | None) -> Iterator[None]:
         _RUNNING.reset(token)
 
 
+def said() -> tuple[NkiError, ...]:
+    """The broken rules that the launch being judged went on from, in order."""
+    launch = _RUNNING.get()
+    return () if launch is None else tuple(launch.said.values())
+
+
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
     """Let notes and doubts pass: what is computed meanwhile is not what the kernel computes."""
@@ -117,5 +123,5 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
     if launch is not None:
         if launch.silent or key in launch.said:
             return
-        launch.said.add(key)
+        launch.said[key] = error
     warn(RuleWarning(str(error)))

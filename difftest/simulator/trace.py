@@ -91,8 +91,9 @@ class Allocation:
     absorbed: int = 0
     """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
     address: tuple[int, int] | None = None
-    """The first partition, and the first byte in each, of a tensor that the kernel placed; None
-    where the compiler does. Tensors that overlap share what they hold."""
+    """The first partition, and the first byte in each, of a tensor that the kernel placed (in HBM
+    0, and the first byte); None where the compiler does. Tensors that overlap share what they
+    hold."""
     viewed: bool = False
     """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
     loops: tuple[Iteration, ...] = ()
@@ -114,6 +115,8 @@ class Allocation:
         if self.address is None:
             return None
         first, low = self.address
+        if self.space.is_hbm:
+            return Area(0, 1, low, low + math.prod(self.shape) * self.dtype.itemsize)
         return Area(first, first + self.partitions, low, low + self.partition_bytes)
 
     @property

@@ -65,14 +65,13 @@ class Report:
     def _flops(self, own: float) -> dict[str, float]:
         instructions = self.prediction.program.instructions
         clockwork = self.prediction.program.clockwork
-        matmuls = [one for one in instructions if one.matmul]
-        model = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode != "nc_transpose")
-        turned = sum(m.matmul.flops for m in matmuls if m.matmul and m.opcode == "nc_transpose")
+        works = [(one.opcode, one.matmul) for one in instructions if one.matmul]
+        model = sum(work.flops for opcode, work in works if opcode != "nc_transpose")
+        turned = sum(work.flops for opcode, work in works if opcode == "nc_transpose")
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
         cells = self.prediction.program.machine.pe_cells
-        peak = 2 * cells * clock
-        at_dtype = [m.matmul.passes * m.matmul.rows for m in matmuls if m.matmul]
-        hardware = sum(at_dtype) * 2 * cells
+        peak = 2 * cells * clock * max((work.width for _, work in works), default=1)
+        hardware = sum(work.passes * work.rows * work.width for _, work in works) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
         intensity = model / moved if moved else UNAVAILABLE
         return {
@@ -84,7 +83,7 @@ class Report:
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": intensity,
             "peak_flops_bandwidth_ratio": peak / (clockwork.hbm_bandwidth.value * 1e9),
-            "matmul_instruction_count": sum(m.matmul.passes for m in matmuls if m.matmul),
+            "matmul_instruction_count": sum(work.passes for _, work in works),
             "neuroncore_cycle_count": own * clock,
         }
 

@@ -32,6 +32,9 @@ class Matmul(NamedTuple):
     """Whether the weights' elements lie apart."""
     flops: int
     """2 for each multiplication and addition of the operands' true sizes."""
+    width: int = 1
+    """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
+    double_row, 4 of MX operands (ARCH4)."""
 
 
 class Issued(NamedTuple):
@@ -61,12 +64,14 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     moving = event.reads[1]
     rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
+    width = PACKED if packed else max(1, elements(moving) // rows)
     return Matmul(
         passes=2 if four_byte else 1,
         rows=rows * slow * (2 if four_byte else 1),
         four_byte=four_byte,
         strided=strided,
         flops=2 * depth * columns * rows * (PACKED if packed else 1),
+        width=width,
     )
 
 

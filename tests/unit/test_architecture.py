@@ -143,6 +143,7 @@ LAYERS = (
     "ordering",
     "memory",
     "addresses",
+    "overlaps",
     "index",
     "brackets",
     "walk",

@@ -89,7 +89,11 @@ def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _overlapping(allocations: list[Allocation]) -> dict[int, list[Allocation]]:
     """For each placed tensor those whose bytes and live ranges overlap its own."""
-    placed = [one for one in allocations if one.address is not None and one.first >= 0]
+    placed = [
+        one
+        for one in allocations
+        if one.address is not None and one.first >= 0 and not one.space.is_hbm
+    ]
     placed.sort(key=lambda one: one.first)
     found: dict[int, list[Allocation]] = {}
     live: list[Allocation] = []

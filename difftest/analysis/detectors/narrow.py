@@ -19,19 +19,24 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Chains of additions whose running sum is kept in a narrow dtype."""
+    narrow = {one.id for one in trace.allocations if one.dtype.itemsize < 4 or one.viewed}
+    if not narrow:
+        return
     sums: dict[Part, int] = {}
     said: set[Location | None] = set()
     for event in trace.events:
-        for region in event.writes[:1]:
-            longest = LONGEST.get(region.dtype.name)
-            if longest is None:
-                continue
-            length = _length(event, region, sums)
-            if length or sums:
-                sums[_part(region)] = length
-            if length == longest and event.location not in said:
-                said.add(event.location)
-                yield _finding(event, region, length)
+        if not event.writes or event.writes[0].allocation.id not in narrow:
+            continue
+        region = event.writes[0]
+        longest = LONGEST.get(region.dtype.name)
+        if longest is None:
+            continue
+        length = _length(event, region, sums)
+        if length or sums:
+            sums[_part(region)] = length
+        if length == longest and event.location not in said:
+            said.add(event.location)
+            yield _finding(event, region, length)
 
 
 def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:

@@ -45,6 +45,7 @@ from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
+from difftest.simulator.overlaps import OverlappingStorage
 from difftest.simulator.tile import Tile
 
 FREE_SUMS = 4
@@ -271,10 +272,10 @@ class Shadow:
         storage = tile.storage
         exact = storage.exact
         if exact is None:
-            if type(storage) is PlacedStorage and storage.shared:
+            if _shares(storage):
                 self.doubt("tensors share the bytes of an address", lost=True)
             return None
-        if tile.dtype != storage.dtype or (type(storage) is PlacedStorage and storage.shared):
+        if tile.dtype != storage.dtype or _shares(storage):
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
         if tile.axes is not None:
@@ -447,6 +448,13 @@ class Shadow:
         fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
         value = np.where(missing, added.value, summed.value)
         return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
+
+
+def _shares(storage: Storage) -> bool:
+    """Whether other tensors have bytes of this one."""
+    if type(storage) is PlacedStorage:
+        return storage.shared
+    return type(storage) is OverlappingStorage
 
 
 def without(call: Call, data: Bounded, inner: Array) -> Bounded:

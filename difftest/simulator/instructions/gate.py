@@ -80,6 +80,8 @@ def issue(
     core = current()
     if core.baton is not None:
         _let_others_catch_up(core, core.baton, (dst, *operands))
+    if core.ended:
+        core.check_bodies((dst, *operands, *others, *indices))
     call = prepare(core, instruction, operands, options, dst, others, dtype, engine, named)
     if dst is None:
         dst = new_tile(core, call)

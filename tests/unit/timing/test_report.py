@@ -2,7 +2,10 @@ import json
 
 import pytest
 
-from difftest.simulator import TRN1, TRN2, TRN3
+from difftest.simulator import TRN1, TRN2, TRN3, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit as nki_jit
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
 from difftest.timing.memory_usage import memory_usage
@@ -170,3 +173,34 @@ def test_roofline():
     assert bounds.intensity == pytest.approx(2 * 512**3 / moved)
     assert bounds.limit == "memory"
     assert 0 < bounds.share < 1
+
+
+def double_row(count):
+    """Products of fp8 operands with two rows of the contraction in each partition."""
+    left = nl.zeros((128, 2, 128), nl.float8_e4m3)
+    right = nl.zeros((128, 2, 512), nl.float8_e4m3)
+    for _ in range(count):
+        product = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(product, left, right, perf_mode=nisa.matmul_perf_mode.double_row)
+
+
+def of_mx(count):
+    """Products of MX operands, four elements of the contraction in each partition."""
+    left, right = (nl.zeros((128, n), nl.float8_e4m3fn_x4) for n in (128, 512))
+    scales = [nl.ndarray((128, n), nl.uint8) for n in (128, 512)]
+    for one in scales:
+        nisa.memset(one, 127)
+    for _ in range(count):
+        product = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul_mx(product, left, right, *scales)
+
+
+@pytest.mark.parametrize(("kernel", "width"), [(double_row, 2), (of_mx, 4)])
+def test_wide_modes_have_a_peak_of_their_own(kernel, width):
+    """A percentage of the peak at two bytes went beyond 100."""
+    trace = launch(nki_jit(lambda: kernel(40)), machine=TRN3).trace
+    fields = Report(predict(trace, TRN3, dge=True)).summary()
+    ordinary = 2 * TRN3.pe_cells
+    assert fields["model_flops"] == fields["hardware_flops"] == 40 * 512 * width * ordinary
+    assert fields["mfu_max_achievable_estimated_percent"] == 1
+    assert 0.1 < fields["mfu_estimated_percent"] == fields["hfu_estimated_percent"] < 1

@@ -7,8 +7,6 @@ NKI 0.7 documents them.
 
 from __future__ import annotations
 
-import linecache
-import re
 import sys
 from typing import Any, NoReturn
 
@@ -18,6 +16,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.register_loops import is_test_of_a_loop, note_turn
 from difftest.simulator.index import is_integer
 
 
@@ -103,10 +102,6 @@ class DeviceValue(NKIObject):
     __mod__ = __rmod__ = _calculate
 
 
-_WHILE = re.compile(r"while\s+[A-Za-z_][\w.]*\s*:")
-"""A line of a kernel whose loop tests one name."""
-
-
 class VirtualRegister(DeviceValue):
     """``nisa.VirtualRegister``: a variable of 32 bits.
 
@@ -118,11 +113,12 @@ class VirtualRegister(DeviceValue):
 
     def __bool__(self) -> bool:
         caller = sys._getframe(1)
-        line = linecache.getline(caller.f_code.co_filename, caller.f_lineno)
-        if not _WHILE.match(line.strip()):
+        if not is_test_of_a_loop(caller):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
-        return self.device_value() != 0
+        value = self.device_value()
+        note_turn(caller, value)
+        return value != 0
 
     def set(self, value: int, where: str) -> None:
         """Write the register.

@@ -1,12 +1,9 @@
 """Tensors that do not fit together, and tensors that the kernel placed over one another."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2
-from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
@@ -28,9 +25,7 @@ def held(count, size, buffer):
 
 @pytest.mark.parametrize(("machine", "found"), [(TRN2, 0), (TRN1, 1)])
 def test_sbuf_by_generation(machine, found):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpillWarning)
-        got = findings_in(held(2, 92_000, nl.sbuf), [], machine=machine)
+    got = findings_in(held(2, 92_000, nl.sbuf), [], machine=machine)
     assert [one.id for one in got] == ["sbuf-full"] * found
     if found:
         (finding,) = got

@@ -43,7 +43,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
         )
     scalar = isinstance(lower, NkiScalar) or isinstance(upper, NkiScalar)
     _check_order()
-    with _turns(kernel_location()) as turn:
+    with _body(kernel_location()) as turn:
         for value in values:
             turn(value)
             _check_nothing(body_fun(_variable(value, scalar=scalar)))
@@ -59,7 +59,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     """
     register = _condition(init, "init")
     _check_order()
-    with _turns(kernel_location()) as turn:
+    with _body(kernel_location()) as turn:
         while (value := register.device_value()) != 0:
             turn(value)
             register = _condition(body_fun(VirtualRegister(value)), "what body_fun returns")
@@ -130,6 +130,17 @@ def _check_order() -> None:
             received="the loop, in a with block of nl.no_reorder()",
             remedy="write nl.no_reorder() inside the loop's body, or a loop over Python integers",
         )
+
+
+@contextlib.contextmanager
+def _body(location: Location | None) -> Iterator[Callable[[int], None]]:
+    """:func:`_turns` of a body function: what it makes is not used after the loop.
+
+    So the migration guide has it ("Tensors declared inside a body function cannot be referenced
+    outside of the loop"); of the bodies of ``nl.dynamic_range`` no page says it.
+    """
+    with _turns(location) as turn, current().body(location):
+        yield turn
 
 
 @contextlib.contextmanager

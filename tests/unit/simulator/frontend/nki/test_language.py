@@ -123,14 +123,22 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
 
 
 @pytest.mark.parametrize("grid", [(), (2,)])
-def test_tensors_in_hbm_may_have_addresses_if_they_do_not_overlap(grid):
-    def kernel(second):
-        for name, start in (("a", 0), ("b", second)):
-            nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(start,))
+@pytest.mark.parametrize(("start", "shared"), [(64, 0), (60, 1), (0, 16)])
+def test_tensors_in_hbm_that_overlap_share_what_they_hold(grid, start, shared):
+    def kernel(data):
+        first, second = (
+            nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(place,))
+            for name, place in (("a", 0), ("b", start))
+        )
+        nisa.dma_copy(first, data)
+        nisa.dma_copy(second.reshape((1, 16)), nl.full((1, 16), -1.0, nl.float32))
+        return first
 
-    launch(jit(kernel), (64,), grid=grid)
-    with pytest.raises(NotModelledError, match="tensors that overlap in HBM"):
-        launch(jit(kernel), (60,), grid=grid)
+    data = A[:4, :4]
+    expected = data.copy().reshape(-1)
+    expected[16 - shared :] = -1
+    (result,) = launch(jit(kernel), (data,), grid=grid).outputs
+    np.testing.assert_array_equal(result.reshape(-1), expected)
 
 
 @pytest.mark.parametrize(("machine", "sbuf"), [(TRN1, 192), (TRN2, 224)])

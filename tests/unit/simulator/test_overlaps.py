@@ -1,0 +1,106 @@
+"""Tensors that a kernel places in HBM."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difftest.analysis.footprint import footprint
+from difftest.simulator import TRN2, UnwrittenError, launch
+from difftest.simulator.core import Core
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.instructions.writing import write
+from difftest.simulator.trace import Space
+
+FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
+INT32, BFLOAT16 = np.dtype(np.int32), np.dtype(ml_dtypes.bfloat16)
+
+
+@pytest.fixture
+def core():
+    with Core(TRN2, (), record=True, tile=Tensor).running() as core:
+        yield core
+
+
+def placed(core, shape, dtype, address, space=Space.PRIVATE_HBM):
+    return Tensor.whole(core.allocate(shape, dtype, space, address=(address,)))
+
+
+def test_what_overlaps_has_the_same_bits(core):
+    first = placed(core, (2, 4), FLOAT32, 100)
+    write(first, np.arange(8, dtype=np.float32).reshape(2, 4))
+    second = placed(core, (8,), BFLOAT16, 116)
+    assert second.elements().view(np.uint16).tolist() == [
+        0,
+        0x4080,
+        0,
+        0x40A0,
+        0,
+        0x40C0,
+        0,
+        0x40E0,
+    ]
+    write(second[1:2], np.full(1, -2.0, np.float32))
+    assert first.elements()[1].tolist() == [-2, 5, 6, 7]
+
+
+def test_random_overlaps_agree_with_one_array_of_bytes(core):
+    """Also where a third tensor joins two that had nothing in common."""
+    rng = np.random.default_rng(7)
+    memory, written = np.zeros(400, np.uint8), np.zeros(400, bool)
+    tensors = []
+    for turn in range(40):
+        size, start = int(rng.integers(1, 60)), int(rng.integers(0, 340))
+        tensor = placed(core, (size,), UINT8, start)
+        tensors.append((tensor, start, size))
+        if turn % 4:
+            values = rng.integers(0, 256, size).astype(np.uint8)
+            write(tensor, values.astype(np.float32))
+            memory[start : start + size] = values
+            written[start : start + size] = True
+        for one, low, length in tensors:
+            missing = one.unwritten()
+            known = np.ones(length, bool) if missing is None else ~missing
+            part = slice(low, low + length)
+            assert known.tolist() == written[part].tolist()
+            np.testing.assert_array_equal(one.elements()[known], memory[part][known])
+
+
+def test_neighbours_and_the_other_hbm_share_nothing(core):
+    first = placed(core, (4,), INT32, 0)
+    write(first, np.zeros(4, np.float32))
+    for other in (placed(core, (4,), INT32, 16), placed(core, (4,), INT32, 0, Space.SHARED_HBM)):
+        assert other.unwritten().all()
+        write(other, np.ones(4, np.float32))
+    assert first.elements().tolist() == [0] * 4
+
+
+def test_what_nothing_wrote_is_known(core):
+    first = placed(core, (4,), INT32, 0)
+    write(first[0:2], np.ones(2, np.float32))
+    second = placed(core, (4,), INT32, 4)
+    assert second.unwritten().tolist() == [False, True, True, True]
+    with pytest.raises(UnwrittenError):
+        second.read()
+    second.forget_written(np.array([True, False, False, False]), "a test")
+    assert first.unwritten().tolist() == [False, True, True, True]
+
+
+def test_the_trace_knows_that_they_overlap():
+    def kernel():
+        a, b, c = (
+            nl.ndarray((4, 4), nl.float32, buffer=nl.private_hbm, address=(start,))
+            for start in (0, 32, 64)
+        )
+        for tensor in (a, b, c):
+            nisa.dma_copy(tensor, nl.zeros((4, 4), nl.float32))
+
+    events = launch(jit(kernel)).trace.events
+    a, b, c = (footprint(event.writes[0]) for event in events if event.opcode == "dma_copy")
+    assert a.overlaps(b)
+    assert b.overlaps(c)
+    assert not a.overlaps(c)
