@@ -433,8 +433,13 @@ class Shadow:
         """An operand that may be a number."""
         return value if isinstance(value, Bounded) else number(value)
 
-    def gamma(self, n: int, elements: int) -> float:
-        """The relative error of a sum with n roundings, one of ``elements`` such sums."""
+    def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
+        """The relative error of a sum with n roundings, one of ``elements`` such sums.
+
+        ``terms`` is how many numbers are added up or multiplied, if not n.
+        """
+        if self.losses is not None:
+            self.losses.terms = max(self.losses.terms, terms or n)
         return gamma(n, elements, random=self.random, unit=self.unit)
 
     def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
