@@ -218,13 +218,9 @@ def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later
 
 def _written_twice(loop: Loop, conflict: Conflict) -> Suspicion:
     """Several turns write one element: whether one value wins that others do not have."""
-    events = conflict.earlier.touch.event, conflict.later.touch.event
-    constant = all(event.opcode == "memset" for event in events)
-    constant &= len({event.attributes.value for event in events}) == 1
-    same = Severity.NOTE if constant else Severity.WARNING
     return Suspicion(
         _finding(WRITTEN_TWICE, Severity.ERROR, loop, conflict),
-        _finding(WRITTEN_TWICE, same, loop, conflict),
+        _finding(WRITTEN_TWICE, Severity.WARNING, loop, conflict),
     )
 
 
@@ -257,8 +253,7 @@ def _finding(id: str, severity: Severity, loop: Loop, conflict: Conflict) -> Fin
 
 _REMEDIES = {
     CARRIED: _SEQUENTIAL,
-    REDUCTION: f"{_SEQUENTIAL}, or accumulate in PSUM by a matmul; AWS's documentation exempts "
-    "associative reductions, and its own examples have this one",
+    REDUCTION: f"{_SEQUENTIAL}, or accumulate in PSUM by a matmul",
     REWRITTEN: "create the tensor inside the loop, so that each iteration has its own",
     WRITTEN_TWICE: f"write disjoint parts, or {_SEQUENTIAL}",
     ORDER: f"index disjoint parts, or {_SEQUENTIAL}",
