@@ -28,6 +28,7 @@ from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.repeats import Repeats
 from difftest.harness.report import (
     Reproduction,
     defect_text,
@@ -159,6 +160,7 @@ class Runner:
         have traces and ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
+    repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
@@ -171,6 +173,7 @@ class Runner:
     traces: dict[str, Trace] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
+    repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
 
@@ -185,6 +188,7 @@ class Runner:
         """Begin a test: count from zero, and remember how to run it again."""
         self.tally = Tally()
         self.again = again
+        self.repeats = Repeats()
 
     def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.

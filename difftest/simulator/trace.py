@@ -338,6 +338,7 @@ class Trace:
     kernel, machine : names of what was launched and of the machine; empty if unknown.
     grid : the SPMD grid; empty without one.
     dialect : "classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown.
+    divided : whether the kernel asked which program of the grid it is (``nl.program_id``).
     """
 
     def __init__(
@@ -352,6 +353,7 @@ class Trace:
         self.machine = machine
         self.grid = grid
         self.dialect = dialect
+        self.divided = False
         self.events: list[Event] = []
         self.allocations: list[Allocation] = []
 

@@ -48,6 +48,7 @@ def trace_to_json(trace: Trace) -> str:
         "machine": _compact(trace.machine),
         "grid": _compact(trace.grid),
         "dialect": _compact(trace.dialect),
+        "divided": _compact(trace.divided),
         "files": _lines(tables.files.entries(str)),
         "locations": _lines(locations),
         "stacks": _lines(stacks),

@@ -31,7 +31,7 @@ from difftest.simulator.trace_json import FORMAT, VERSION
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Enum)
 
-_HEAD = ("format", "version", "kernel", "machine", "grid", "dialect")
+_HEAD = ("format", "version", "kernel", "machine", "grid", "dialect", "divided")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
 _NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -93,6 +93,9 @@ class _Reader:
             grid=self.grid,
             dialect=_text(top["dialect"], "dialect"),
         )
+        if not isinstance(top["divided"], bool):
+            _refuse("divided", top["divided"], "true or false")
+        trace.divided = top["divided"]
         for where, value in _entries(top, "allocations"):
             one = self._allocation(where, value)
             if one.id in self.allocations:

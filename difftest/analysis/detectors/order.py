@@ -8,6 +8,7 @@ that accumulates in PSUM may do so in any order; everything else may not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,11 @@ def affine(trace: Trace, machine: Machine) -> Found:
                 continue
             after = turns[-1].touch.event.number
             read_later = any(a.event.number > after and not a.writes for a in accesses)
-            for found in _judged(loop, conflicts, turns, read_later):
+            if trace.dialect == "nki":
+                judged = _unrolled(loop, conflicts)
+            else:
+                judged = _judged(loop, conflicts, turns, read_later)
+            for found in judged:
                 key = _key(found)
                 if key not in said:
                     said.add(key)
@@ -170,6 +175,18 @@ def updates(event: Event) -> bool:
         region.allocation is target.allocation and region[1:4] == target[1:4]
         for region in event.reads
     )
+
+
+def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
+    """The same in today's dialect, where the loop is an alias of ``range`` and claims nothing."""
+    carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
+    if carried:
+        yield replace(
+            _finding(CARRIED, Severity.NOTE, loop, carried[0]),
+            rule="in today's dialect nl.affine_range is a deprecated alias of range: the order is "
+            "kept. In the classic one this would be wrong",
+            remedy="use range, which says what is meant",
+        )
 
 
 def _both_update(conflict: Conflict) -> bool:

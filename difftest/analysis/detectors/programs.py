@@ -63,7 +63,7 @@ def programs(trace: Trace, machine: Machine) -> Found:
             continue
         touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
         if len({touch.event.program for touch in touches}) > 1:
-            yield from _races(touches, allocation, epochs)
+            yield from _races(touches, allocation, epochs, divided=trace.divided)
     yield from _trip_counts(trace)
 
 
@@ -103,12 +103,14 @@ class Race(NamedTuple):
         return self.first.region.whole and self.second.region.whole
 
 
-def _races(touches: list[Touch], allocation: Allocation, epochs: _Epochs) -> Found:
+def _races(
+    touches: list[Touch], allocation: Allocation, epochs: _Epochs, *, divided: bool
+) -> Found:
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
     for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
         said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race)
+        yield _judged(race, divided=divided)
     own = {touch: epochs.of(touch.event, allocation) for touch in touches}
     for race in _in_one_epoch(canvas, touches, own):
         lines = race.first.event.location, race.second.event.location
@@ -150,7 +152,7 @@ def _in_one_epoch(
                 view[...] = place
 
 
-def _judged(race: Race) -> Finding | Suspicion:
+def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
     if not race.exact:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
     if race.kind == "read":
@@ -158,13 +160,12 @@ def _judged(race: Race) -> Finding | Suspicion:
     events = race.first.event, race.second.event
     same_line = events[0].stack == events[1].stack
     same_place = race.first.region[:4] == race.second.region[:4]
-    constant = all(event.opcode == "memset" for event in events)
-    if constant and events[0].attributes.value == events[1].attributes.value:
-        agrees = _finding(WRITTEN_TWICE, Severity.NOTE, race)
-    elif same_line and same_place:
+    replicated = same_line and same_place
+    if replicated and not divided:
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
-    else:
-        agrees = _finding(WRITTEN_TWICE, Severity.WARNING, race)
+    else:  # who asks for its number and writes the same has nothing to divide
+        mild = Severity.NOTE if replicated else Severity.WARNING
+        agrees = _finding(WRITTEN_TWICE, mild, race)
     return Suspicion(_finding(RACE, Severity.ERROR, race), agrees)
 
 

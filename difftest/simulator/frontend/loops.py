@@ -64,6 +64,7 @@ def program_id(axis: int) -> int:
     """The index of this kernel instance along an axis of the launch grid."""
     core = current()
     _check_axis(axis, len(core.grid), "nl.program_id")
+    core.trace.divided = True
     return core.program[axis]
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.install import embedded
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 COLUMNS = 128
@@ -277,3 +278,30 @@ def test_a_comment_on_the_line_silences_one_place():
     first = kernel.__code__.co_firstlineno
     assert [one.location.line - first for one in detected.silenced] == [4]
     assert [one.location.line - first for one in detected.findings] == [6]
+
+
+def todays(update):
+    with embedded():
+        import nki
+        import nki.isa as nisa
+        import nki.language as nl
+
+    def kernel(a):
+        out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
+        held = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=held, value=0.0)
+        for i in nl.affine_range(3):
+            nisa.dma_copy(dst=tile, src=a[:, 2 * i : 2 * i + 2])
+            nisa.tensor_tensor(dst=held, data1=tile, data2=held, op=getattr(nl, update))
+        nisa.dma_copy(dst=out, src=held)
+        return out
+
+    return nki.jit(kernel)
+
+
+@pytest.mark.parametrize(
+    ("update", "found"), [("subtract", [("affine-carried", "note")]), ("add", [])]
+)
+def test_in_todays_dialect_the_loop_is_an_alias_of_range(update, found):
+    assert found_in(todays(update), [normal(128, 6)]) == found

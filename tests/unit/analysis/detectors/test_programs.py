@@ -70,6 +70,12 @@ def ignores_its_id(x):
     return out
 
 
+def has_nothing_to_divide(x):
+    if nl.program_id(0) > 1:
+        return shared(x)
+    return ignores_its_id(x)
+
+
 def swap(barrier):
     """Each program reads the half that the other one wrote into scratch that both see."""
 
@@ -97,12 +103,14 @@ X = normal(128, 2 * HALF)
         (both_zero_all, [("program-race", "error")]),
         (both_zero_all_behind_a_barrier, []),
         (ignores_its_id, [("program-id-ignored", "warning")]),
+        (has_nothing_to_divide, [("program-written-twice", "note")]),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
     ],
     ids=[
         *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
+        "has-nothing-to-divide",
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )
