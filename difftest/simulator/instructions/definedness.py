@@ -235,7 +235,8 @@ def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> 
     for place, mask in masks.items():
         if place < 0:
             return None
-        carried = instruction.carries(call, mask.reshape(operands[place].tile_shape()))
+        role = instruction.operands[place].name
+        carried = instruction.carries(call, mask.reshape(operands[place].tile_shape()), role)
         if carried is None:
             return None
         found = carried if found is None else found | carried
