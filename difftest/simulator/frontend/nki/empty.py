@@ -16,6 +16,13 @@ from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.memory import Shape
 
+_METHODS = (
+    *("ap", "broadcast", "expand_dim", "flatten_dims", "get_pattern", "indirect", "is_contiguous"),
+    *("is_indirect", "permute", "rearrange", "reinterpret_cast", "reshape", "reshape_dim"),
+    *("select", "slice", "squeeze_dim", "vector_select", "view"),
+)
+"""What a tensor can do, and a view of no elements cannot."""
+
 
 class EmptyView(NKIObject):
     """A part of a tensor in HBM in which a dimension has no element.
@@ -42,8 +49,8 @@ class EmptyView(NKIObject):
         return 0
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name not in _METHODS:
+            raise AttributeError(f"{name} of {self!r}")
         raise self._used(f".{name}")
 
     def __getitem__(self, key: Any) -> NoReturn:

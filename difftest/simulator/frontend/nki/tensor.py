@@ -9,7 +9,7 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -96,12 +96,12 @@ class NkiTensor(Tile, NKIObject):
 
     # -- indexing --------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self: Self, key: Any) -> Self:
         if key is Ellipsis:
             return self
         layout = views.index(self._layout(), key)
         if 0 in layout.shape:
-            return EmptyView(layout.shape, self.dtype, self.buffer)
+            return cast(Self, EmptyView(layout.shape, self.dtype, self.buffer))
         return self._view(layout)
 
     def __setitem__(self, key: Any, value: Any) -> None:
