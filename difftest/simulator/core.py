@@ -185,7 +185,10 @@ class Core:
         the loop's line. The kernel uses them no more."""
         self._bodies: list[list[int]] = []
         """Of each loop on the device that runs, what its body has made."""
-        self._on_chip: list[Allocation] = []
+        self.auto_alloc = False
+        """Whether the kernel asked for its own placements to be ignored."""
+        self.on_chip: list[Allocation] = []
+        """All tensors in SBUF and PSUM, of this core."""
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
         it is held."""
@@ -327,7 +330,7 @@ class Core:
             allocation.address = address[0], address[1]
             memory.check(allocation)
         self.trace.allocations.append(allocation)
-        self._on_chip.append(allocation)
+        self.on_chip.append(allocation)
         self.occupancy.add(space, occupied)
         data = np.empty(shape, held)
         if memory is not None:
@@ -360,7 +363,7 @@ class Core:
 
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit this core's memories."""
-        self.occupancy.check(self._on_chip)
+        self.occupancy.check(self.on_chip)
 
     def adopt(
         self,

@@ -112,4 +112,4 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         if key in launch.said:
             return
         launch.said[key] = error
-    warn(RuleWarning(str(error)))
+    warn(RuleWarning(str(error)), error.location)
