@@ -10,16 +10,29 @@ from typing import Any
 
 from difftest.simulator.core import Core
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.kernel import Kernel
+from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.strictness import note
 
 _FORCED = "__difftest_force_auto_alloc__"
 
 
 def force_auto_alloc(kernel: Any) -> Any:
-    """The kernel, marked: its own placements are ignored."""
-    if kernel is not None:
-        setattr(kernel.function if isinstance(kernel, Kernel) else kernel, _FORCED, True)
+    """The kernel, marked: its own placements are ignored.
+
+    Raises
+    ------
+    KernelError : it is no function.
+    """
+    if kernel is None:
+        return None
+    try:
+        setattr(as_kernel(kernel).function, _FORCED, True)
+    except (AttributeError, TypeError):  # a class, or what is written in C
+        raise KernelError(
+            "a kernel is a function",
+            happened="ncc.force_auto_alloc got something else than a kernel",
+            received=f"{kernel!r:.80}",
+        ) from None
     return kernel
 
 

@@ -176,6 +176,12 @@ def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
     assert not any(one.areas for one in result.trace.allocations)
 
 
+@pytest.mark.parametrize("thing", [3, int, "kernel"], ids=repr)
+def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
+    with pytest.raises(NkiError, match="to be a kernel|else than a kernel"):
+        ncc.force_auto_alloc(thing)
+
+
 @pytest.mark.parametrize(
     ("buffer", "text"),
     [
