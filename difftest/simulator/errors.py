@@ -185,7 +185,7 @@ class NotModelledError(NkiError, NotImplementedError):
 def warn(warning: Warning, location: Location | None = None) -> None:
     """Warn at the kernel's line, which is a number of frames away that nobody can count.
 
-    That is the one that runs, if no other is named.
+    ``location`` is another one, where no kernel runs.
     """
     location = location or kernel_location()
     if location is None:

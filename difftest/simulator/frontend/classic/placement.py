@@ -46,7 +46,11 @@ def note_mixed(core: Core) -> None:
 
     AWS's compiler refuses it: what it places itself would collide with the rest.
     """
-    used = [one for one in core.on_chip if one.first >= 0 and not one.is_temporary]
+    used = [
+        one
+        for one in core.trace.allocations
+        if not one.space.is_hbm and one.first >= 0 and not one.is_temporary
+    ]
     placed = [one for one in used if one.areas]
     left = [one for one in used if not one.areas]
     if not placed or not left:
