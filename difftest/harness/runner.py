@@ -25,6 +25,8 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
+from difftest.harness.frames import without_files
+from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
@@ -55,6 +57,8 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    again : how to run the test again, where that is known.
+    fresh : what came of the case in a process of its own, if it was not the same; else empty.
     """
 
     def __init__(
@@ -69,12 +73,20 @@ class DifferentialFailure(AssertionError):
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
-        self._again = again
+        self.again = again
         self._verbose = verbose
+        self.fresh = ""
         super().__init__()
 
     def __str__(self) -> str:
-        return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
+        return failure_text(
+            self.spec,
+            self.case,
+            self.verdicts,
+            self.again,
+            verbose=self._verbose,
+            fresh=self.fresh,
+        )
 
 
 class BrokenReferenceError(AssertionError):
@@ -165,11 +177,13 @@ class Runner:
         self.traces = {}
         for backend in self.backends:
             call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
-            ran = backend.run(call)
+            ran = run_kernel(backend, call)
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
             verdict = self.judged(spec, case, reference, outcome)
+            if isinstance(outcome, Ran) and not is_failure(verdict):
+                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
                 if outcome is ran and settings is not None:
@@ -178,10 +192,12 @@ class Runner:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
-            cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
-            raise DifferentialFailure(
-                spec, case, verdicts, self.again, verbose=self.verbose
-            ) from cause
+            failure = DifferentialFailure(spec, case, verdicts, self.again, verbose=self.verbose)
+            one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
+            if one_sided is None or one_sided.failed == "backend":
+                raise failure from None if one_sided is None else one_sided.error
+            # The kernel's frames end its traceback, so that a debugger stops in the kernel.
+            raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
         return verdicts
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
@@ -258,7 +274,7 @@ class Runner:
         case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
-            outcome = backend.run(call)
+            outcome = run_kernel(backend, call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))

@@ -145,7 +145,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Count what a kernel test compares; a test that compares nothing fails."""
-    from difftest.plugin.session import PROPERTY, SESSION, reproduction_of
+    from difftest.plugin.session import PROPERTY, SESSION, is_drawn, reproduction_of
 
     session = item.config.stash[SESSION]
     runner = session.runner
@@ -164,6 +164,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         text = f"{type(error).__name__}: {error}"
         raise pytest.fail.Exception(text, pytrace=False) from None
     except (BrokenReferenceError, DifferentialFailure) as failure:
+        if isinstance(failure, DifferentialFailure) and is_drawn(item, session.request):
+            from difftest.plugin.fresh import fresh_run
+
+            failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

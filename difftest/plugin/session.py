@@ -143,6 +143,17 @@ def _beside(request: Request) -> Callable[[KernelCall], Ran | str]:
     return ran_beside
 
 
+def is_drawn(item: pytest.Item, request: Request) -> bool:
+    """Whether a test's cases are drawn, so that others ran before the one that it reports.
+
+    Nothing is run again on a device: it takes minutes, and has guards of its own.
+    """
+    from difftest.plugin.collection import kernel_test_of
+
+    is_kernel_test = kernel_test_of(getattr(item, "obj", None)) is not None
+    return is_kernel_test and request.case is None and not request.device
+
+
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     """How to run this test again, from the directory where pytest was started."""
     from difftest.harness.report import Reproduction

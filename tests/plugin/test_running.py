@@ -1,6 +1,7 @@
 import json
 import re
 import shlex
+import sys
 
 import pytest
 
@@ -272,3 +273,56 @@ def test_a_reference_that_works_in_place_fails_a_broken_kernel_that_would_pass(p
     )
     (test,) = json.loads((project.pytester.path / "report.json").read_text())["tests"]
     assert test["case"]["values"] == {"n": 1}
+
+
+def test_a_one_sided_failure_shows_the_kernel_and_no_simulator(project):
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
+    result.stdout.fnmatch_lines(["*LimitError: a tile has*", "kernel.py:*: DifferentialFailure"])
+    assert "difftest/simulator" not in result.stdout.str()
+    assert "direct cause" not in result.stdout.str()
+
+
+def test_a_debugger_stops_in_the_kernel(project):
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.pytester.run(
+        *(sys.executable, "-m", "pytest", "--simulate", "--pdb"),
+        "test_add.py::test_add[m=200-n=1-float32]",
+        stdin=b"q\n",
+    )
+    result.stdout.fnmatch_lines(["> *kernel.py(*)add()*"])
+
+
+KEEPING = (
+    BODY
+    + """
+calls = []
+
+
+def first_only(a, b):
+    calls.append(1)
+    return a.astype(float) + b.astype(float) + (len(calls) > 3)
+
+
+SPEC["reference"] = first_only
+
+
+@kernel_test(kernel=add, **SPEC)
+def test_add(case):
+    case.check()
+"""
+)
+
+
+def test_state_that_is_kept_across_calls_is_told(project):
+    project.pytester.makepyfile(test_body=KEEPING)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E*fresh run: * passes in a process of its own: the kernel, its reference or the test *"]
+    )
+
+
+def test_a_failure_that_is_the_same_alone_says_no_more(project):
+    project.add_test("subtract")
+    assert "fresh run" not in project.run("--simulate").stdout.str()

@@ -34,3 +34,11 @@ def test_the_package_knows_its_version():
 def test_the_package_is_the_command():
     said = subprocess.check_output([sys.executable, "-m", "difftest", "--version"], text=True)
     assert said == f"difftest, version {difftest.__version__}\n"
+
+
+def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text("raise KeyboardInterrupt\n")
+    result = CliRunner().invoke(main, ["run", str(script)])
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted\n"
