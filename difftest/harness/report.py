@@ -6,9 +6,10 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect
@@ -22,6 +23,7 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import finding_text
 
 _LABEL = 13
 _FEW_LINES = 2
@@ -128,6 +130,17 @@ def defect_text(
     ]
     title = f"{spec.name} cannot be judged: {defect.happened}"
     return "\n".join([title, *(_row(row) for row in rows if row[1])])
+
+
+def hazard_text(
+    spec: KernelSpec, case: Case, findings: Iterable[Finding], again: Reproduction | None
+) -> str:
+    """The report of a case that is right here and can be wrong on a device."""
+    rows = _case_rows(spec, case)
+    if again is not None:
+        rows.append(("run again", again.command(case)))
+    title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
+    return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 
 
 def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:
