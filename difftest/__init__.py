@@ -66,6 +66,8 @@ _HOMES = {
     "sizes": "strategies",
 }
 
+__version__: str
+
 __all__ = [
     "Bernoulli",
     "BoundCase",
@@ -108,4 +110,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted(__all__)
