@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from difftest.harness.case import Case
+    from difftest.harness.checking import check
     from difftest.harness.decorator import kernel_test
     from difftest.harness.recipes import (
         Fill,
@@ -60,6 +61,7 @@ _HOMES = {
     "Uniform": "structured",
     "Zeros": "recipes",
     "cases": "strategies",
+    "check": "checking",
     "kernel_test": "decorator",
     "multiples": "strategies",
     "seeded": "strategies",
@@ -92,6 +94,7 @@ __all__ = [
     "Uniform",
     "Zeros",
     "cases",
+    "check",
     "kernel_test",
     "multiples",
     "seeded",

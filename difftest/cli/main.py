@@ -12,6 +12,7 @@ from difftest.cli.bench_kernel import kernel
 from difftest.cli.check import check
 from difftest.cli.doctor import doctor
 from difftest.cli.grade import grade
+from difftest.cli.init import init
 from difftest.cli.measure import measure
 from difftest.cli.profile import profile
 from difftest.cli.run import run
@@ -40,6 +41,7 @@ def main() -> None:
     """Run, test and measure NKI kernels on the embedded simulator."""
 
 
+main.add_command(init)
 main.add_command(run)
 bench.add_command(kernel)
 main.add_command(bench)
