@@ -71,10 +71,13 @@ def failure_text(
     verdicts: Mapping[str, Verdict],
     again: Reproduction | None,
     *,
+    others: Sequence[str] = (),
     verbose: bool = False,
     fresh: str = "",
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
+
+    ``others`` are lines of what came of the other kernels of the contract.
 
     ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
     most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
@@ -107,6 +110,7 @@ def failure_text(
     rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
         rows += _verdict_rows(backend, verdict, verbose)
+    rows += [("beside" if line is others[0] else "", line) for line in others]
     if again is not None:
         rows.append(("run again", again.command(case)))
     if fresh:
