@@ -38,6 +38,7 @@ from difftest.harness.report import (
     hazard_text,
     rejection_text,
 )
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -253,6 +254,7 @@ class Runner:
             verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran) and not is_failure(verdict):
                 verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
                 if outcome is ran and settings is not None:
@@ -358,6 +360,7 @@ class Runner:
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count_rejection(spec.name, backend.name)
 
 

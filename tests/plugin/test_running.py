@@ -326,3 +326,24 @@ def test_state_that_is_kept_across_calls_is_told(project):
 def test_a_failure_that_is_the_same_alone_says_no_more(project):
     project.add_test("subtract")
     assert "fresh run" not in project.run("--simulate").stdout.str()
+
+
+def test_two_kernels_of_one_name_are_two_rows(project):
+    project.add_test()
+    kernel = (project.pytester.path / "kernel.py").read_text()
+    project.pytester.makepyfile(other_kernel=kernel)
+    test = (project.pytester.path / "test_add.py").read_text()
+    project.pytester.makepyfile(test_other=test.replace("from kernel", "from other_kernel"))
+    rows = project.run("--simulate").stdout.str()
+    assert re.search(r"^add \(kernel\) +embedded +\d+ ", rows, re.MULTILINE)
+    assert re.search(r"^add \(other_kernel\) +embedded +\d+ ", rows, re.MULTILINE)
+
+
+def test_a_test_may_ask_for_a_fixture_of_a_function(project):
+    body = """
+@kernel_test(kernel=add, **SPEC)
+def test_add(case, tmp_path, monkeypatch):
+    assert tmp_path.is_dir()
+    case.check()
+"""
+    run_body(project, body).assert_outcomes(passed=1)
