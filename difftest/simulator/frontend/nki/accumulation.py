@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -73,4 +74,7 @@ def _check_start(dst: Tile) -> None:
 
 def mark(dst: Tile) -> None:
     """Note that a matmul wrote ``dst``."""
-    dst.storage.note_product(dst.pattern)
+    if isinstance(dst, IndirectTensor):
+        dst.note_product()
+    else:
+        dst.storage.note_product(dst.pattern)

@@ -63,7 +63,7 @@ def issue(
     views = [one for one in given if type(one) is IndirectTensor]
     for role, one in zip(names, given, strict=False):
         if type(one) is IndirectTensor:
-            check_use(instruction.name, role, one.group, one)
+            check_use(instruction.name, role, one.group, one, one.index)
     indices += tuple(view.index for view in views)
     scatters = dst if type(dst) is IndirectTensor else None
     if scatters is not None:
