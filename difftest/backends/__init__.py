@@ -8,7 +8,7 @@ SIMULATORS = ("auto", "embedded", "plain", "sdk")
 
 
 def select_backends(
-    simulate: str | None, device: bool, level: str | None = None
+    simulate: str | None, device: bool, level: str | None = None, strictness: str | None = None
 ) -> tuple[Backend, ...]:
     """The backends that were asked for, each ready to run.
 
@@ -18,10 +18,12 @@ def select_backends(
         where the SDK is installed, else the embedded one.
     device : whether to run on the device too.
     level : of NKI, for kernels of today's dialect on the embedded simulator.
+    strictness : which broken rules are warnings on the embedded simulator; None for its default.
 
     Raises
     ------
-    BackendMissingError : one of them is not here, or no embedded simulator that takes a level.
+    BackendMissingError : one of them is not here, or no embedded simulator that takes a level or
+        a strictness.
     """
     backends: list[Backend] = []
     if device:
@@ -43,15 +45,20 @@ def select_backends(
     elif simulate == "embedded":
         from difftest.backends.embedded import EmbeddedSimulator
 
-        backends.insert(0, EmbeddedSimulator(level))
+        backends.insert(0, EmbeddedSimulator(level, strictness))
     elif simulate == "plain":
         from difftest.backends.embedded import PlainSimulator
 
-        backends.insert(0, PlainSimulator(level))
+        backends.insert(0, PlainSimulator(level, strictness))
     if level is not None and simulate not in ("embedded", "plain"):
         raise BackendMissingError(
             f"a level of NKI ({level}) is for the embedded simulator: the SDK has a level of its "
             "own.\n  remedy: --simulate=embedded"
+        )
+    if strictness is not None and simulate not in ("embedded", "plain"):
+        raise BackendMissingError(
+            f"a strictness ({strictness}) is for the embedded simulator: the SDK and a device have "
+            "rules of their own.\n  remedy: --simulate=embedded"
         )
     return tuple(backends)
 

@@ -28,9 +28,11 @@ class EmbeddedSimulator:
     description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
     plain = False
 
-    def __init__(self, level: str | None = None) -> None:
+    def __init__(self, level: str | None = None, strictness: str | None = None) -> None:
         self.level = level
         """Of NKI, for kernels of today's dialect; None for all of them."""
+        self.strictness = strictness
+        """Which broken rules are warnings; None for what is chosen elsewhere."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
@@ -49,6 +51,7 @@ class EmbeddedSimulator:
                 plain=self.plain,
                 exact=False if self.plain else call.exact or False,
                 level=self.level,
+                strictness=self.strictness,
             )
         except NotModelledError as error:
             return Unsupported(error)
@@ -70,6 +73,14 @@ class EmbeddedSimulator:
                 exact = exact.of(call.outputs)
             return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace, exact)
         return Ran(result.outputs, result.unwritten, trace, exact)
+
+
+def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
+    """The run of a kernel on the embedded simulator, or why there is none."""
+    outcome = EmbeddedSimulator(level).run(call)
+    if isinstance(outcome, Ran):
+        return outcome
+    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:

@@ -128,7 +128,7 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
 
     Raises
     ------
-    UnknownCostError : the model does not know the cost of an instruction.
+    NotModelledError : the model does not know the cost of an instruction.
     """
     arguments = test.arguments(np.random.RandomState(0))
     result = launch(kernel, arguments, {"pool_size": test.pool_size})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
-from difftest.harness.expectation import expect
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
@@ -121,6 +120,8 @@ class Runner:
         have traces and ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     exact : whether cases run without rounding too, where their specs want it.
+    beside : the embedded simulator's run of a call, or why there is none: it says for backends
+        that have no exact run of their own how far rounding may lead them.
     """
 
     backends: tuple[Backend, ...]
@@ -130,6 +131,7 @@ class Runner:
     traces: dict[str, Trace] = field(default_factory=dict)
     verbose: bool = False
     exact: bool = True
+    beside: Callable[[KernelCall], Ran | str] | None = None
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -153,24 +155,23 @@ class Runner:
         """
         __tracebackhide__ = True
         inputs = spec.inputs_of(case)
-        reference = self._reference(spec, case, inputs)
-        settings = exact_settings(spec, case) if self.exact else None
+        reference = self.reference(spec, case, inputs)
+        settings = self.settings_of(spec, case)
         verdicts: dict[str, Verdict] = {}
         self.traces = {}
         for backend in self.backends:
             call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
-            outcome = backend.run(call)
+            ran = backend.run(call)
+            outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
-            if isinstance(outcome, Ran) and outcome.exact is not None:
-                self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
-            try:
-                verdict = verdict_on(reference, outcome)
-            except ReferenceDefect as defect:
-                raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
+            verdict = self.judged(spec, case, reference, outcome)
             self.tally.count(spec.name, backend.name, verdict)
-            if isinstance(verdict, Mismatch) and settings is not None:
-                verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
+            if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
+                if outcome is ran and settings is not None:
+                    verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
+                else:
+                    verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
             cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
@@ -179,7 +180,59 @@ class Runner:
             ) from cause
         return verdicts
 
-    def _reference(
+    def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
+        """How the exact run of a case counts roundings; None if none is wanted."""
+        if not (self.exact and spec.exact):
+            return None
+        return ExactSettings(
+            dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
+            random=all(recipe.is_random for recipe in case.data.values()),
+        )
+
+    def with_exact_run(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        backend: Backend,
+        settings: ExactSettings | None,
+        outcome: Outcome,
+    ) -> Outcome:
+        """The outcome with its exact run, or the embedded simulator's of the same case.
+
+        What neither knows is noted for the summary.
+        """
+        if not isinstance(outcome, Ran) or settings is None:
+            return outcome
+        if outcome.exact is None and self.beside is not None:
+            call = make_call(spec, case, spec.inputs_of(case))
+            ran = self.beside(replace(call, exact=settings))
+            if isinstance(ran, str):
+                self.tally.doubts.add(
+                    f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
+                    "the spec alone is used"
+                )
+            elif [one.shape for one in ran.outputs] == [one.shape for one in outcome.outputs]:
+                outcome = replace(outcome, exact=ran.exact)
+        if outcome.exact is not None:
+            self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
+        return outcome
+
+    def judged(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception, outcome: Outcome
+    ) -> Verdict:
+        """The verdict on one outcome.
+
+        Raises
+        ------
+        BrokenReferenceError : the reference cannot say how close is correct.
+        """
+        __tracebackhide__ = True
+        try:
+            return verdict_on(reference, outcome)
+        except ReferenceDefect as defect:
+            raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
+
+    def reference(
         self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
     ) -> Reference | Exception:
         """What the reference says, or the error with which it refuses the case."""
@@ -228,34 +281,6 @@ def make_call(
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
         names=(*spec.inputs, *spec.outputs),
-    )
-
-
-def expected_of(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], again: Reproduction | None
-) -> tuple[Expected, ...] | Exception:
-    """What the reference says, or the error with which it refuses the case.
-
-    Raises
-    ------
-    BrokenReferenceError : it can say nothing.
-    """
-    __tracebackhide__ = True
-    try:
-        return expect(spec, case, inputs)
-    except ReferenceRefusal as refusal:
-        return refusal.error
-    except ReferenceDefect as defect:
-        raise BrokenReferenceError(spec, case, defect, again) from defect.__cause__
-
-
-def exact_settings(spec: KernelSpec, case: Case) -> ExactSettings | None:
-    """How the exact run of a case counts roundings; None if the spec wants none."""
-    if not spec.exact:
-        return None
-    return ExactSettings(
-        dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
-        random=all(recipe.is_random for recipe in case.data.values()),
     )
 
 

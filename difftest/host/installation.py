@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from difftest.simulator import Machine, Trace
-from difftest.simulator.frontend.benchmark import Latency
+from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.install import embedded
+
+if TYPE_CHECKING:
+    from difftest.timing import Prediction
 
 
 def embedded_with_predictions(level: str | None = None) -> embedded:
@@ -12,8 +18,43 @@ def embedded_with_predictions(level: str | None = None) -> embedded:
     return embedded(predictor=predict_latency, level=level)
 
 
-def predict_latency(trace: Trace, machine: Machine, dge: bool) -> Latency:
-    """Predict the latency of a launch; the timing model is imported when it is first asked."""
-    from difftest.timing import predict
+class PredictedLaunch:
+    """What the timing model says of a launch; times in microseconds."""
 
-    return predict(trace, machine, dge=dge)
+    def __init__(self, prediction: Prediction) -> None:
+        self.prediction = prediction
+
+    def get_latency_percentile(self, percentile: int) -> float:
+        """Predicted, in microseconds.
+
+        Raises
+        ------
+        NotModelledError : the cost of an instruction is unknown.
+        """
+        unknown = self.prediction.describe_unknown()
+        if unknown:
+            raise not_modelled("the latency of this kernel", unknown)
+        return self.prediction.get_latency_percentile(percentile)
+
+    def profile(self) -> Mapping[str, object]:
+        """The predicted profile, as `difftest profile --json` has it without its advice."""
+        from difftest.timing.report import Report, as_mapping
+
+        return as_mapping(Report(self.prediction))
+
+
+def predict_latency(trace: Trace, machine: Machine, dge: bool) -> PredictedLaunch:
+    """Predict the latency of a launch; the timing model is imported when it is first asked.
+
+    Raises
+    ------
+    NotModelledError : there is nothing to time, or no timing data for the machine.
+    """
+    from difftest.timing import UnknownCostError, predict
+
+    if not len(trace):
+        raise not_modelled("the latency of a kernel without instructions", "an empty trace")
+    try:
+        return PredictedLaunch(predict(trace, machine, dge=dge))
+    except UnknownCostError as error:
+        raise not_modelled(f"the latency of kernels on {machine.name}", str(error)) from None

@@ -10,6 +10,7 @@ declaring its option):
 ``--simulate[=SIMULATOR]``      ``difftest_simulate``  auto, embedded, plain, sdk or no
 ``--device``                    ``difftest_device``    yes or no
 ``--nki-level=LEVEL``           ``difftest_nki_level`` 0.3 to 0.7
+``--nki-strictness=SETTING``    the same, with ``_``   documented, seen, relaxed
 ``--no-exact``                  ``difftest_exact``     yes or no
 ``--case JSON``
 ``--difftest-report FILE``

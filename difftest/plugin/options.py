@@ -23,6 +23,10 @@ LEVEL = "--nki-level"
 LEVEL_KEY = "difftest_nki_level"
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
+STRICTNESS = "--nki-strictness"
+STRICTNESS_KEY = "difftest_nki_strictness"
+STRICTNESSES = ("documented", "seen", "relaxed")
+"""Must equal those of ``difftest.simulator``, too."""
 CHOICES = ("auto", "embedded", "plain", "sdk")
 """Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
 
@@ -60,6 +64,7 @@ class Request:
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
     level : one of :data:`LEVELS`, or None.
+    strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
     """
 
@@ -69,6 +74,7 @@ class Request:
     options: tuple[str, ...]
     report: str | None = None
     level: str | None = None
+    strictness: str | None = None
     exact: bool = True
 
     @property
@@ -82,6 +88,7 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     parser.addini(SIMULATE_KEY, f"instead of {SIMULATE}: {', '.join(CHOICES)} or no", default="")
     parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
     parser.addini(LEVEL_KEY, f"instead of {LEVEL}: {', '.join(LEVELS)}", default="")
+    parser.addini(STRICTNESS_KEY, f"instead of {STRICTNESS}: {', '.join(STRICTNESSES)}", default="")
     parser.addini(EXACT_KEY, f"no instead of {NO_EXACT}, else yes", default="")
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     if not config.getini(SIMULATE_KEY):
@@ -113,6 +120,12 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
         dest=LEVEL_KEY,
         help="the level of NKI for kernels of `import nki` on the embedded simulator: what it "
         "lacks raises",
+    )
+    group.addoption(
+        STRICTNESS,
+        choices=STRICTNESSES,
+        dest=STRICTNESS_KEY,
+        help="which broken rules are warnings and not errors on the embedded simulator",
     )
     group.addoption(
         NO_EXACT,
@@ -157,11 +170,8 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
     else:
         device = bool(getattr(namespace, DEVICE_KEY, False))
         options += [DEVICE] if device else []
-    level: str | None = getattr(namespace, LEVEL_KEY, None)
-    if level:
-        options.append(f"{LEVEL}={level}")
-    elif level := config.getini(LEVEL_KEY):
-        _check_choice(LEVEL_KEY, level, LEVELS)
+    level = _chosen(config, namespace, LEVEL, LEVEL_KEY, LEVELS, options)
+    strictness = _chosen(config, namespace, STRICTNESS, STRICTNESS_KEY, STRICTNESSES, options)
     exact = not getattr(namespace, EXACT_KEY, False)
     if not exact:
         options.append(NO_EXACT)
@@ -178,12 +188,30 @@ def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Reques
         namespace.difftest_case,
         tuple(options),
         namespace.difftest_report,
-        level or None,
+        level,
+        strictness,
         exact,
     )
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")
     return request
+
+
+def _chosen(
+    config: pytest.Config,
+    namespace: argparse.Namespace,
+    option: str,
+    key: str,
+    choices: Sequence[str],
+    options: list[str],
+) -> str | None:
+    """What an option or, without it, its ini key says; an option is added to ``options``."""
+    value: str | None = getattr(namespace, key, None)
+    if value:
+        options.append(f"{option}={value}")
+    elif value := config.getini(key):
+        _check_choice(key, value, choices)
+    return value or None
 
 
 def in_one_process(args: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pytest
 from difftest.plugin.options import CASE, Request
 
 if TYPE_CHECKING:
+    from difftest.backends.base import KernelCall, Ran
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -87,7 +88,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.plugin.profiles import load_default_profile, register_profiles
 
     try:
-        backends = select_backends(request.simulate, request.device, request.level)
+        backends = select_backends(
+            request.simulate, request.device, request.level, request.strictness
+        )
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if any(backend.name in ("embedded", "plain") for backend in backends):
@@ -99,13 +102,26 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     register_profiles()
     load_default_profile(device=request.device)
     if not request.device:
-        return Runner(backends, verbose=config.get_verbosity() > 0, exact=request.exact)
+        verbose = config.get_verbosity() > 0
+        return Runner(backends, verbose=verbose, exact=request.exact, beside=_beside(request))
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
-    return DeviceRunner(backends, arbiter_for(backends))
+    beside = _beside(request)
+    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=beside)
+
+
+def _beside(request: Request) -> Callable[[KernelCall], Ran | str]:
+    """How the embedded simulator runs what the session's backends run."""
+    if request.simulate == "plain":
+        from difftest.backends.embedded import ran_embedded
+
+        return functools.partial(ran_embedded, level=request.level)
+    from difftest.backends.device.embedding import ran_beside
+
+    return ran_beside
 
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:

@@ -17,7 +17,13 @@ import numpy as np
 
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, UnwrittenError, not_modelled
+from difftest.simulator.errors import (
+    KernelError,
+    NkiError,
+    ShapeError,
+    UnwrittenError,
+    not_modelled,
+)
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -37,7 +43,7 @@ from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.plain.api import NkiRun, Run
-from difftest.simulator.strictness import Strictness, judging, note
+from difftest.simulator.strictness import Strictness, judging, note, said
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 
@@ -54,12 +60,15 @@ class LaunchResult:
     trace : the instructions in program order; empty if they were not recorded.
     exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
         None if it was not asked for.
+    notes : the broken rules that were warnings and no errors (see
+        :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Array | None, ...]
     trace: Trace
     exact: ExactRun | None = None
+    notes: tuple[NkiError, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -81,6 +90,7 @@ class Finished(NamedTuple):
             tuple(gaps for _, gaps in self.outputs),
             trace,
             self.exact,
+            said(),
         )
 
 

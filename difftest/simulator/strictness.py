@@ -38,7 +38,7 @@ class _Launch:
 
     def __init__(self, strictness: Strictness) -> None:
         self.strictness = strictness
-        self.said: set[tuple[str, Location | None]] = set()
+        self.said: dict[tuple[str, Location | None], NkiError] = {}
 
 
 _CHOSEN: contextvars.ContextVar[Strictness] = contextvars.ContextVar(
@@ -87,6 +87,12 @@ def judging(value: str | Strictness | None) -> Iterator[None]:
         _RUNNING.reset(token)
 
 
+def said() -> tuple[NkiError, ...]:
+    """The broken rules that the launch being judged went on from, in order."""
+    launch = _RUNNING.get()
+    return () if launch is None else tuple(launch.said.values())
+
+
 def note(error: NkiError) -> None:
     """Say, or raise, that a kernel does what the documentation does not promise."""
     _judge(error, Strictness.DOCUMENTED)
@@ -105,5 +111,5 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
     if launch is not None:
         if key in launch.said:
             return
-        launch.said.add(key)
+        launch.said[key] = error
     warn(RuleWarning(str(error)))

@@ -31,6 +31,22 @@ def of_product(scene: Scene, depth: int, rows: int, columns: Shape) -> str:
     return f", mask={' & '.join(parts)}"
 
 
+def of_operand(scene: Scene, text: str, shape: Shape) -> str:
+    """``text``, an operand of a matrix product, or with a mask between brackets behind it."""
+    choices = scene.choices
+    if len(shape) != 2 or not choices.chance(12):
+        return text
+    depth, free = shape
+    chosen = choices.pick(
+        (
+            f"nl.arange({depth})[:, None] < {choices.integer(0, depth)}",
+            f"nl.arange({free})[None, :] >= {choices.integer(0, free - 1)}",
+            f"nl.arange({depth})[:, None] <= nl.arange({free})[None, :]",
+        )
+    )
+    return f"{text}[{chosen}]"
+
+
 def mask(scene: Scene, shape: Shape) -> str:
     """The text of a mask over ``shape``."""
     choices = scene.choices

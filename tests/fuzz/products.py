@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.exactness import Quality, product, total
-from tests.fuzz.masks import maybe, of_product
+from tests.fuzz.masks import maybe, of_operand, of_product
 from tests.fuzz.operands import FLOATS, destination, operand
 from tests.fuzz.scene import Operand, Scene, Shape, Value
 from tests.fuzz.sinks import target_text
@@ -39,23 +39,25 @@ def matmul(scene: Scene) -> Operand | None:
     left, right, quality = found
     shape = _shape(left, right)
     masked = of_product(scene, left.shape[0], shape[0], shape[1:])
+    texts = of_operand(scene, left.text, left.shape), of_operand(scene, right.text, right.shape)
+    of_some = bool(masked) or texts != (left.text, right.text)
     if scene.choices.chance(30):
         return Operand(
-            f"nl.matmul({left.text}, {right.text}, transpose_x=True{masked})",
+            f"nl.matmul({texts[0]}, {texts[1]}, transpose_x=True{masked})",
             shape,
             "float32",
             "psum",
             quality,
-            masked=bool(masked),
+            masked=of_some,
             opcode="nl.matmul",
         )
     return Operand(
-        f"nisa.nc_matmul({left.text}, {right.text}{masked})",
+        f"nisa.nc_matmul({texts[0]}, {texts[1]}{masked})",
         shape,
         "float32",
         "psum",
         quality,
-        masked=bool(masked),
+        masked=of_some,
         opcode="nisa.nc_matmul",
     )
 

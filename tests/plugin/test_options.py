@@ -1,5 +1,10 @@
 import pytest
 
+from difftest.backends import SIMULATORS, sdk
+from difftest.plugin import options as of_plugin
+from difftest.simulator import Strictness
+from difftest.simulator.frontend.nki.levels import LEVELS
+
 
 @pytest.mark.parametrize("option", ["--simulate", "--simulate=embedded", "--simulate=auto"])
 def test_the_option_does_not_swallow_the_path_after_it(project, option):
@@ -161,6 +166,13 @@ def test_one_option_turns_the_exact_run_off(project, turned_off):
     project.run("--simulate", *turned_off).assert_outcomes(passed=1)
 
 
+def test_the_plain_mode_has_the_exact_run_of_the_fast_one(project):
+    project.pytester.makepyfile(test_rounded=ROUNDED)
+    result = project.run("--simulate=plain")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*plain: *the algorithm differs: without rounding too*"])
+
+
 def test_the_line_that_runs_a_case_again_knows_of_it(project):
     project.add_test("subtract")
     result = project.run("--simulate", "--no-exact")
@@ -233,8 +245,78 @@ def test_another_level_is_a_usage_error(project, arguments, text):
 
 
 def test_a_level_without_the_embedded_simulator_is_a_usage_error(project, monkeypatch):
-    monkeypatch.setattr("difftest.backends.sdk.sdk_simulator", lambda: None)
+    monkeypatch.setattr(sdk, "sdk_simulator", lambda: None)
     project.add_test()
     result = project.run("--simulate=sdk", "--nki-level=0.5")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*a level of NKI (0.5) is for the embedded simulator*"])
+
+
+NOTED = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def add(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    both = nl.ndarray((a.shape[0], 2, a.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    both[:, 0, :] = nl.load(a)
+    both[:, 1, :] = nl.load(b)
+    nl.store(result, nisa.tensor_reduce(np.add, both, axis=[1], dtype=a.dtype))
+    return result
+"""
+"""It reduces an axis that is not the last, which is a note."""
+
+
+@pytest.mark.parametrize("simulator", ["embedded", "plain"])
+@pytest.mark.parametrize(
+    ("options", "ini"),
+    [
+        (["--nki-strictness=documented"], ""),
+        ([], "difftest_nki_strictness = documented"),
+    ],
+)
+def test_a_strictness_is_that_of_each_kernel(project, simulator, options, ini):
+    project.pytester.makepyfile(kernel=NOTED)
+    project.add_test()
+    project.pytester.makeini(f"[pytest]\npythonpath = .\n{ini}")
+    result = project.run(f"--simulate={simulator}", *options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*tensor_reduce reduces the last consecutive axes of the tile*"])
+    project.pytester.makeini("[pytest]\npythonpath = .\n")
+    seen = ["--nki-strictness=seen", "-W", "ignore::UserWarning"]
+    project.run(f"--simulate={simulator}", *seen).assert_outcomes(passed=1)
+
+
+def test_the_settings_are_those_of_the_simulator():
+    """They are written twice, to keep the plugin light where no kernel test runs."""
+    assert tuple(one.value for one in Strictness) == of_plugin.STRICTNESSES
+    assert (tuple(LEVELS), SIMULATORS) == (of_plugin.LEVELS, of_plugin.CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--simulate=embedded", "--nki-strictness=lax"], "*invalid choice: 'lax'*"),
+        (
+            ["--simulate=embedded", "-o", "difftest_nki_strictness=lax"],
+            "*difftest_nki_strictness*lax*documented, seen*",
+        ),
+    ],
+)
+def test_another_strictness_is_a_usage_error(project, arguments, text):
+    project.add_test()
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([text])
+
+
+def test_a_strictness_without_the_embedded_simulator_is_a_usage_error(project, monkeypatch):
+    monkeypatch.setattr(sdk, "sdk_simulator", lambda: None)
+    project.add_test()
+    result = project.run("--simulate=sdk", "--nki-strictness=relaxed")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*a strictness (relaxed) is for the embedded simulator*"])

@@ -6,7 +6,6 @@ party stands from each other one, and from the reference, which is computed in f
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -14,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Array, KernelCall, Ran
-from difftest.backends.detection import CLASSIC
-from difftest.backends.device.embedding import call_embedded
-from difftest.backends.dialect import dialect_of, function_of
+from difftest.backends.base import Array, KernelCall
+from difftest.backends.device.embedding import ran_beside
 from difftest.harness.rounding import ulp
 
 REFERENCE = "reference"
@@ -76,42 +73,6 @@ def _distance(
 
 
 def embedded_outputs(call: KernelCall) -> Outputs:
-    """What the embedded simulator computes for a kernel that was imported with the SDK.
-
-    A process of its own imports the kernel's module again, with the embedded modules in the SDK's
-    place; this process keeps the SDK's.
-    """
-    if dialect_of(call.kernel) != CLASSIC:
-        return "the embedded simulator runs kernels of neuronxcc.nki alone"
-    function = function_of(call.kernel)
-    if function is None or "." in function.__qualname__:
-        return "the kernel is not a function of a module"
-    try:
-        outputs: Outputs = call_embedded(
-            _run_embedded,
-            function.__module__,
-            function.__name__,
-            (call.inputs, call.outputs, dict(call.parameters), call.grid, call.names),
-        )
-    except Exception as error:  # whatever keeps it from running is why it says nothing
-        return f"{type(error).__name__}: {error}"
-    return outputs
-
-
-def _run_embedded(module: str, kernel: str, arguments: tuple[Any, ...]) -> Outputs:
-    """In the worker: import the module anew, run its kernel."""
-    from difftest.backends.embedded import EmbeddedSimulator
-
-    inputs, outputs, parameters, grid, names = arguments
-    call = KernelCall(
-        kernel=getattr(importlib.import_module(module), kernel),
-        inputs=inputs,
-        outputs=outputs,
-        parameters=parameters,
-        grid=grid,
-        names=names,
-    )
-    outcome = EmbeddedSimulator().run(call)
-    if isinstance(outcome, Ran):
-        return outcome.outputs
-    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
+    """What the embedded simulator computes for a kernel that was imported with the SDK."""
+    ran = ran_beside(call)
+    return ran if isinstance(ran, str) else ran.outputs

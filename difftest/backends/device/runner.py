@@ -8,7 +8,7 @@ alone shows: it is reported as it is, for each step of shrinking would compile f
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +20,11 @@ from difftest.backends.device.guards import Guard
 from difftest.backends.device.running import NAME as DEVICE
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
-from difftest.harness.compare import Expected
+from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
-from difftest.harness.runner import DifferentialFailure, Runner, expected_of, judge, make_call
+from difftest.harness.runner import DifferentialFailure, Runner, make_call
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
 
@@ -40,10 +40,18 @@ class DeviceRunner(Runner):
     ----------
     backends : those that were asked for, the device among them.
     arbiter : a simulator that was not asked for; it is asked when the device fails.
+    exact, beside : see :class:`Runner`.
     """
 
-    def __init__(self, backends: tuple[Backend, ...], arbiter: Backend | None = None) -> None:
-        super().__init__(backends)
+    def __init__(
+        self,
+        backends: tuple[Backend, ...],
+        arbiter: Backend | None = None,
+        *,
+        exact: bool = True,
+        beside: Callable[[KernelCall], Ran | str] | None = None,
+    ) -> None:
+        super().__init__(backends, exact=exact, beside=beside)
         self.device = next(backend for backend in backends if backend.name == DEVICE)
         self.simulators = tuple(backend for backend in backends if backend.name != DEVICE)
         self._arbiter = arbiter
@@ -89,27 +97,27 @@ class DeviceRunner(Runner):
     ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
         """The verdicts on one case, and what to raise for them."""
         inputs = spec.inputs_of(case)
-        expected = expected_of(spec, case, inputs, self.again)
+        reference = self.reference(spec, case, inputs)
         simulators = self._shrinking_on or self.simulators
         verdicts: dict[str, Verdict] = {}
         outcomes: dict[str, Outcome] = {}
         for backend in simulators:
-            self._run(backend, spec, case, expected, verdicts, outcomes)
+            self._run(backend, spec, case, reference, verdicts, outcomes)
         if any(map(is_failure, verdicts.values())):
             self._shrinking_on = simulators
             return verdicts, self._failure(spec, case, verdicts)
         if self._shrinking_on:
             return verdicts, None
-        self._run(self.device, spec, case, expected, verdicts, outcomes)
+        self._run(self.device, spec, case, reference, verdicts, outcomes)
         if not is_failure(verdicts[DEVICE]):
             return verdicts, None
         log = str(getattr(self.device, "log", ""))
         if not simulators and self._arbiter is not None:
-            self._run(self._arbiter, spec, case, expected, verdicts, outcomes)
+            self._run(self._arbiter, spec, case, reference, verdicts, outcomes)
             if is_failure(verdicts[self._arbiter.name]):
                 self._shrinking_on = (self._arbiter,)
                 return verdicts, self._failure(spec, case, verdicts)
-        pairs = _pairs(make_call(spec, case, inputs), expected, outcomes)
+        pairs = _pairs(make_call(spec, case, inputs), reference, outcomes)
         if log:
             pairs += f"\n  log:\n{textwrap.indent(log, '    ')}"
         return verdicts, Difference(spec, case, verdicts, self.again, pairs)
@@ -119,18 +127,23 @@ class DeviceRunner(Runner):
         backend: Backend,
         spec: KernelSpec,
         case: Case,
-        expected: tuple[Expected, ...] | Exception,
+        reference: Reference | Exception,
         verdicts: dict[str, Verdict],
         outcomes: dict[str, Outcome],
     ) -> None:
         """Run one backend, judge and count it."""
-        outcome = backend.run(make_call(spec, case, spec.inputs_of(case)))
-        verdict = judge(expected, outcome)
-        if backend is self.device and isinstance(outcome, Ran) and isinstance(expected, tuple):
+        outcome = self.with_exact_run(
+            spec,
+            case,
+            backend,
+            self.settings_of(spec, case),
+            backend.run(make_call(spec, case, spec.inputs_of(case))),
+        )
+        verdict = self.judged(spec, case, reference, outcome)
+        is_device = backend is self.device
+        if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"
-            verdict = guarded(
-                verdict, self._guard.suspect(name, outcome.outputs, [e.value for e in expected])
-            )
+            verdict = guarded(verdict, self._guard.suspect(name, outcome.outputs, reference.values))
         self.tally.count(spec.name, backend.name, verdict)
         verdicts[backend.name] = verdict
         outcomes[backend.name] = outcome
@@ -200,13 +213,11 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
     return [case, *(replace(case, data=data) for data in others[:EXTRA_DRAWS])]
 
 
-def _pairs(
-    call: KernelCall, expected: tuple[Expected, ...] | Exception, outcomes: dict[str, Outcome]
-) -> str:
+def _pairs(call: KernelCall, reference: Reference | Exception, outcomes: dict[str, Outcome]) -> str:
     """Every pair of those who computed something of the right shapes."""
-    if isinstance(expected, Exception):
+    if isinstance(reference, Exception):
         return "  pairs:       none, for the reference refuses the case"
-    values = [one.value for one in expected]
+    values = reference.values
     shapes = [value.shape for value in values]
     parties: dict[str, Outputs] = {"embedded": embedded_outputs(call)}
     for name, outcome in outcomes.items():

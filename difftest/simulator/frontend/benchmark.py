@@ -6,7 +6,7 @@ The model is not the simulator's: who installs the embedded modules hands it in.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.annotations import Annotation
-from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of, say_files
+from difftest.simulator.frontend.artifacts import artifacts_of
+from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
@@ -31,9 +32,15 @@ class Latency(Protocol):
     def get_latency_percentile(self, percentile: int) -> float:
         """In microseconds."""
 
+    def profile(self) -> Mapping[str, object]:
+        """All that is predicted, as what JSON has."""
+
 
 Predictor: TypeAlias = Callable[[Trace, Machine, bool], Latency]
-"""Predicts a launch from its trace, the machine, and whether descriptors are generated on it."""
+"""Predicts a launch from its trace, the machine, and whether descriptors are generated on it.
+
+It raises a NotModelledError where it cannot.
+"""
 
 
 class NcLatency:
@@ -91,18 +98,20 @@ class Benchmark:
         return Benchmark(self.kernel[key], self.predictor, self.options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        say_files(self.options)
         if self.predictor is None:
             raise not_modelled(
                 "nki.benchmark without a timing model",
                 "a latency",
                 "use difftest run, or embedded(predictor=...); a Trainium instance measures",
             )
+        artifacts = artifacts_of("nki.benchmark", self.options, predicts=True)
         args = tuple(map(as_array, args))
         kwargs = {name: as_array(value) for name, value in kwargs.items()}
         result = Kernel.launcher(self.kernel, args, kwargs, True)
         dge = NO_DGE not in (self.options.get("additional_compile_opt") or "")
-        latency = NcLatency(self.predictor(result.trace, self.kernel.machine, dge))
+        predicted = self.predictor(result.trace, self.kernel.machine, dge)
+        latency = NcLatency(predicted)
+        artifacts.write(result.trace, predicted.profile)
         self.benchmark_result = BenchmarkResult(latency)
         p50, p99 = (latency.get_latency_percentile(p) for p in (50, 99))
         print(

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.benchmark import Predictor, benchmark_with
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
 from difftest.simulator.frontend.nki import modules as newer
+from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)
@@ -41,9 +42,11 @@ def _package(name: str, doc: str) -> ModuleType:
 def _nki(predictor: Predictor | None) -> ModuleType:
     module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
     module.__getattr__ = absent("nki", frozenset({"FrameworkKernel"}))  # type: ignore[method-assign]
-    for name in ("jit", "trace", "simulate_kernel", "baremetal", "profile"):
+    for name in ("jit", "trace", "simulate_kernel"):
         setattr(module, name, getattr(kernel, name))
     module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]
+    module.baremetal = baremetal_with(predictor)  # type: ignore[attr-defined]
+    module.profile = profile_with(predictor)  # type: ignore[attr-defined]
     module.tensor = AnyTensor  # type: ignore[attr-defined]
     for name, part in _PARTS.items():
         setattr(module, name, part)
@@ -108,7 +111,8 @@ def is_embedded(module: ModuleType) -> bool:
 class embedded:
     """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
-    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises. ``level``,
+    ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises, and no
+    profile is written. ``level``,
     "0.3" to "0.7", is of the kernels that the newer dialect's ``nki.jit`` and ``nki.simulate``
     make: names that it does not have raise there. By default all exist.
     Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.

@@ -188,11 +188,23 @@ def _product(call: Call) -> Result:
 
 
 def _three_axes(call: Call) -> Walk:
-    """A mask ranges over the contraction, the result's partitions and its free axes."""
+    """A mask ranges over the contraction, the result's partitions and its free axes.
+
+    With two rows in each partition (double_row) those are an axis of their own, after the first.
+    """
     stationary, moving = call["stationary"], call["moving"]
+    if call["perf_mode"] == "double_row":
+        return _four_axes(stationary, moving)
     shape = (stationary.partitions, stationary.free_size, *moving.shape[1:])
     free = tuple(range(2, len(shape)))
     axes = {"stationary": (0, 1), "moving": (0, *free), "dst": (1, *free)}
+    return Walk(shape, shape, axes)
+
+
+def _four_axes(stationary: Descriptor, moving: Descriptor) -> Walk:
+    shape = (*stationary.shape[:2], stationary.free_size // 2, *moving.shape[2:])
+    free = tuple(range(3, len(shape)))
+    axes = {"stationary": (0, 1, 2), "moving": (0, 1, *free), "dst": (2, *free)}
     return Walk(shape, shape, axes)
 
 

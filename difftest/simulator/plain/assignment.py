@@ -22,7 +22,11 @@ from difftest.simulator.trace import Space
 @means("assignment")
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
-    if isinstance(target, Indirect) or target.in_hbm or isinstance(value, (PlainIndex, Indirect)):
+    if (
+        not isinstance(target, PlainTensor)
+        or target.in_hbm
+        or isinstance(value, (PlainIndex, Indirect))
+    ):
         raise KernelError(
             "engines assign tiles to tiles on chip",
             happened="something else than a tile on chip was in an assignment",

@@ -242,6 +242,16 @@ class PlainMask:
         )
 
 
+class PlainMaskedOperand:
+    """``tile[mask]``: what of a matrix product's operand takes part in it."""
+
+    def __init__(self, tile: Any, mask: PlainMask) -> None:
+        self.tile, self.mask = tile, mask
+
+    def __repr__(self) -> str:
+        return f"{self.tile!r} under a mask"
+
+
 class Offset:
     """An index held in a tile plus an affine part."""
 
@@ -349,3 +359,25 @@ def walks_by_strides(positions: Array) -> bool:
             line = np.arange(size).reshape(-1, *(1,) * (positions.ndim - axis - 1))
             expected = expected + line * step
     return bool((expected == positions).all())
+
+
+def check_partition_walk(
+    arrays: list[Array], shape: Shape, partition: int | None, received: str
+) -> None:
+    """On chip the result's first axis walks the partitions, and the others do not."""
+    if len(shape) < 2:
+        raise ShapeError(
+            "a tile's index has at least two dimensions, partition and free",
+            happened="a tile on chip was indexed with index expressions of one dimension",
+            received=received,
+        )
+    for axis, array in enumerate(arrays):
+        whole = np.broadcast_to(array, shape)
+        free = (slice(None), *[slice(1)] * (len(shape) - 1))
+        first = whole[free] if axis == partition else whole[:1]
+        if shape[0] > 1 and (whole != first).any():
+            raise KernelError(
+                "the first axis of an on-chip access walks the partitions, the others do not",
+                happened=f"the index of axis {axis} changes along another axis than its own",
+                received=f"axis {axis} of {received}",
+            )

@@ -13,8 +13,14 @@ from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, copy
 from difftest.simulator.plain.elementwise import copied_from_psum, copy_to_sbuf
-from difftest.simulator.plain.indices import PlainMask, Shape, integers, mask_over
-from difftest.simulator.plain.meanings import means, meant
+from difftest.simulator.plain.indices import (
+    PlainMask,
+    PlainMaskedOperand,
+    Shape,
+    integers,
+    mask_over,
+)
+from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.rounding import Array, to_float32
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
@@ -24,17 +30,37 @@ from difftest.simulator.trace import Engine, Space
 OPERAND = copied_from_psum("nc_matmul", dtypes=FLOATS)
 
 
-def _mask_over_product(mask: Any, depth: int, rows: int, columns: Shape) -> Array:
+def masked(role: rules.Role) -> rules.Role:
+    """The role, or a tile of it with a mask between its brackets."""
+
+    def either(value: Any, name: str, where: str) -> Any:
+        if isinstance(value, PlainMaskedOperand):
+            return PlainMaskedOperand(role(value.tile, name, where), value.mask)
+        return role(value, name, where)
+
+    return either
+
+
+def _unmasked(operand: Any) -> tuple[PlainTensor, Array]:
+    """An operand, and which of its elements take part."""
+    tile = operand.tile if isinstance(operand, PlainMaskedOperand) else operand
+    return tile, mask_over(operand.mask if tile is not operand else None, tile.shape)
+
+
+def _mask_over_product(
+    mask: Any, left: Array, right: Array, depth: int, rows: int, columns: Shape
+) -> Array:
     """A mask over [contraction, rows of the result, its free axes].
 
     Each comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the
-    one free axis that is so long, [1, M, 1] and [1, 1, N] those of both operands.
+    one free axis that is so long, [1, M, 1] and [1, 1, N] those of both operands. What an operand's
+    own mask leaves out takes no part.
     """
     full = (depth, rows, *columns)
+    kept = left.reshape(depth, rows, *(1 for _ in columns)) & right.reshape(depth, 1, *columns)
     if not isinstance(mask, PlainMask):
-        return mask_over(mask, full)
-    kept = np.ones(full, np.bool_)
-    for part in mask.parts:
+        kept = kept & mask_over(mask, full)
+    for part in mask.parts if isinstance(mask, PlainMask) else ():
         first, *free = part.shape
         laid = []
         if len(part.shape) == len(full):
@@ -55,8 +81,10 @@ def _mask_over_product(mask: Any, depth: int, rows: int, columns: Shape) -> Arra
     return kept
 
 
-def _product(stationary: PlainTensor, moving: PlainTensor, mask: Any) -> PlainTensor:
+def _product(stationary: Any, moving: Any, mask: Any) -> PlainTensor:
     """``stationary.T @ moving`` in PSUM, float32, added up from the first partition to the last."""
+    stationary, taken = _unmasked(stationary)
+    moving, taken_too = _unmasked(moving)
     rows, columns = stationary.rows(), moving.rows()
     where, machine = "nc_matmul", current().machine
     rules.same_partitions(where, rows, columns)
@@ -69,7 +97,9 @@ def _product(stationary: PlainTensor, moving: PlainTensor, mask: Any) -> PlainTe
     shape = (rows.shape[1], *moving.shape[1:])
     dst = current().allocate(shape, FLOAT32, Space.PSUM)
     dst.storage.of_matmul = True
-    kept = _mask_over_product(mask, rows.shape[0], rows.shape[1], moving.shape[1:])
+    kept = _mask_over_product(
+        mask, taken, taken_too, rows.shape[0], rows.shape[1], moving.shape[1:]
+    )
     depth = kept.reshape(rows.shape[0], -1).any(axis=1)
     made = kept.any(axis=0)
     flat = made.reshape(rows.shape[1], -1)
@@ -83,10 +113,10 @@ def _product(stationary: PlainTensor, moving: PlainTensor, mask: Any) -> PlainTe
     return dst
 
 
-@means("nisa.nc_matmul", stationary=OPERAND, moving=OPERAND)
+@means("nisa.nc_matmul", stationary=masked(OPERAND), moving=masked(OPERAND))
 def nc_matmul(
-    stationary: PlainTensor,
-    moving: PlainTensor,
+    stationary: Any,
+    moving: Any,
     tile_position: Any,
     tile_size: Any,
     mask: Any,
@@ -97,9 +127,15 @@ def nc_matmul(
     del hints
     position, size = integers(tile_position, "tile_position"), integers(tile_size, "tile_size")
     if position or size:
-        _check_pe_tile(position, size, stationary.rows().shape)
+        _check_pe_tile(position, size, _unmasked(stationary)[0].rows().shape)
     if perf_mode is None:
         return _product(stationary, moving, mask)
+    return _double_row(stationary, moving, mask, perf_mode)
+
+
+def _double_row(left: Any, right: Any, mask: Any, perf_mode: Any) -> PlainTensor:
+    """Two rows of the contraction in each partition: a product of each, and their sum."""
+    (stationary, taken), (moving, taken_too) = _unmasked(left), _unmasked(right)
     rows = (stationary.ndim > 2, stationary.shape[1] == 2, moving.ndim > 2, moving.shape[1] == 2)
     if perf_mode != "double_row_gen3" or not all(rows):
         raise not_modelled("nc_matmul's perf_mode", f"{perf_mode!r} of {stationary} and {moving}")
@@ -110,13 +146,22 @@ def nc_matmul(
         moving,
         error=DtypeError,
     )
-    if mask is not None:
-        raise not_modelled("nc_matmul's mask beside perf_mode", f"{mask!r:.60}")
     undocumented_argument("nisa.nc_matmul", "perf_mode", perf_mode)
-    total = _product(stationary[:, 0], moving[:, 0].tile(), mask)
-    second = _product(stationary[:, 1], moving[:, 1].tile(), mask)
-    updated: PlainTensor = meant("in place", target=total, op="add", other=second)
-    return updated
+    for one in (taken, taken_too):
+        both = bool((one[:, 0] == one[:, 1]).all())
+        rules.require(both, "both rows of a partition take part", one.shape, error=KernelError)
+    left, right = PlainMask(taken[:, 0]), PlainMask(taken_too[:, 0])
+    total, second = (
+        _product(
+            PlainMaskedOperand(stationary[:, row].tile(), left),
+            PlainMaskedOperand(moving[:, row].tile(), right),
+            mask,
+        )
+        for row in (0, 1)
+    )
+    made = ~total.missing()
+    total.put(to_float32(total.read(made)) + to_float32(second.read(made)), made)
+    return total
 
 
 def _check_pe_tile(
@@ -183,8 +228,11 @@ def transpose(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     return copy(turned, PlainMask(mask_over(mask, x.shape).T), dtype)
 
 
-@means("nl.matmul", x=rules.tile(), y=OPERAND)
-def matmul(x: PlainTensor, y: PlainTensor, transpose_x: bool, mask: Any) -> PlainTensor:
+@means("nl.matmul", x=masked(rules.tile()), y=masked(OPERAND))
+def matmul(x: Any, y: Any, transpose_x: bool, mask: Any) -> PlainTensor:
     """``x @ y``, or ``x.T @ y``, in PSUM."""
-    stationary = x if transpose_x else transpose(x, None, None)
-    return _product(OPERAND(stationary, "x", "nl.matmul"), y, mask)
+    stationary, taken = _unmasked(x)
+    if not transpose_x:
+        stationary, taken = transpose(stationary, None, None), taken.T
+    operand = OPERAND(stationary, "x", "nl.matmul")
+    return _product(PlainMaskedOperand(operand, PlainMask(taken)), y, mask)

@@ -21,8 +21,11 @@ from difftest.simulator.plain.brackets import fill, indices_of, lengths
 from difftest.simulator.plain.indices import (
     Offset,
     PlainIndex,
+    PlainMask,
+    PlainMaskedOperand,
     Shape,
     bytes_of,
+    check_partition_walk,
     common_shape,
     elements_of,
     inside,
@@ -276,6 +279,8 @@ class PlainTensor(Operators, AnyTensor):
         if key is Ellipsis:
             return self
         items = tuple(map(inside, key if isinstance(key, tuple) else (key,)))
+        if len(items) == 1 and isinstance(items[0], PlainMask):
+            return PlainMaskedOperand(self, items[0])
         named = sum(1 for item in items if item is not None and item is not Ellipsis)
         if named == 2 and self.ndim == 1 and not self.in_hbm:
             return self.tile()[key]  # a column or a row of a tile has two dimensions
@@ -344,28 +349,9 @@ class PlainTensor(Operators, AnyTensor):
         ]
         shape = common_shape(*(array.shape for array in arrays))
         if not self.in_hbm:
-            self._check_partition_walk(arrays, shape)
+            check_partition_walk(arrays, shape, self.partition, repr(self))
         picked = self._pick(arrays, 0)
         return self.at(np.broadcast_to(picked.positions, shape), 0)
-
-    def _check_partition_walk(self, arrays: list[Array], shape: Shape) -> None:
-        """On chip the result's first axis walks the partitions, and the others do not."""
-        if len(shape) < 2:
-            raise ShapeError(
-                "a tile's index has at least two dimensions, partition and free",
-                happened="a tile on chip was indexed with index expressions of one dimension",
-                received=repr(self),
-            )
-        for axis, array in enumerate(arrays):
-            whole = np.broadcast_to(array, shape)
-            free = (slice(None), *[slice(1)] * (len(shape) - 1))
-            first = whole[free] if axis == self.partition else whole[:1]
-            if shape[0] > 1 and (whole != first).any():
-                raise KernelError(
-                    "the first axis of an on-chip access walks the partitions, the others do not",
-                    happened=f"the index of axis {axis} changes along another axis than its own",
-                    received=f"axis {axis} of {self!r}",
-                )
 
     def reshape(self, shape: Any) -> PlainTensor:
         """The same elements in row-major order in another shape, if that is a view by strides."""

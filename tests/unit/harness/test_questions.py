@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator, ran_embedded
 from difftest.harness.case import Case
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
 from difftest.harness.runner import DifferentialFailure, Runner
@@ -202,6 +203,68 @@ def test_a_backend_without_an_exact_run():
     )
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
+
+
+class Elsewhere(PlainBackend):
+    """A backend without an exact run; its machine adds ``off`` of each value."""
+
+    def __init__(self, off=0.0):
+        super().__init__("elsewhere")
+        self.off = off
+
+    def run(self, call):
+        (values,) = ran_embedded(call).outputs
+        call.inputs[0][...] = 0  # what it leaves of its inputs is nobody else's
+        return Ran((values * np.float32(1 + self.off),))
+
+
+def on_elsewhere(kernel, reference, beside, off=0.0):
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=reference,
+        domain={name: (size,) for name, size in SHAPE.items()},
+        inputs={"x": "P N"},
+    )
+    runner = Runner((Elsewhere(off),), beside=beside)
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    return runner, lambda: runner.check(spec, case)["elsewhere"]
+
+
+def several(x):
+    """Four roundings, three more than a spec that says nothing of them allows."""
+    return nl.multiply(nl.multiply(nl.multiply(nl.multiply(x, 1 / 3), 3.3), 1 / 3), 3.3)
+
+
+SEVERAL = made_of(several)
+FOUR = wide(lambda x: x * (1 / 3) * 3.3 * (1 / 3) * 3.3)
+
+
+def test_the_embedded_simulator_bounds_what_another_backend_computes():
+    _, check = on_elsewhere(SEVERAL, FOUR, ran_embedded)
+    assert check() == Match(elements=64 * 96, exact=False)
+    with pytest.raises(DifferentialFailure):  # by the bound of the spec alone
+        on_elsewhere(SEVERAL, FOUR, None)[1]()
+
+
+def test_both_questions_are_asked_of_another_backend():
+    for reference, off, question in (
+        (wide(lambda x: x * 1.2100001), 0.0, "algorithm"),
+        (FOUR, 1e-5, "arithmetic"),
+    ):
+        _, check = on_elsewhere(SEVERAL, reference, ran_embedded, off)
+        with pytest.raises(DifferentialFailure) as caught:
+            check()
+        assert caught.value.verdicts["elsewhere"].question == question
+
+
+def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
+    runner, check = on_elsewhere(third, wide(lambda x: x / 3), lambda call: "no such kernel")
+    assert isinstance(check(), Match)
+    (doubt,) = runner.tally.doubts
+    assert doubt == (
+        "kernel: elsewhere has none, and no such kernel: the bound that follows from the spec "
+        "alone is used"
+    )
 
 
 def test_unwritten_elements_are_told_first():

@@ -17,7 +17,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import as_product_mask
+from difftest.simulator.frontend.classic.masking import ProductMask
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
@@ -49,13 +49,14 @@ def product(
     stationary: Any,
     moving: Any,
     placement: tuple[Any, ...],
-    mask: object,
+    mask: ProductMask,
     *,
     perf_mode: str = "none",
 ) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
     placement = (*placement, perf_mode)
-    chosen = None if mask is None else lambda shape: as_product_mask(mask, shape)
+    over = mask.over if perf_mode == "none" else mask.over_pairs
+    chosen = over if mask else None
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile

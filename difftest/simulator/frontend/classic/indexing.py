@@ -13,6 +13,7 @@ import numpy as np
 from difftest.simulator.brackets import spell
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import Index, broadcast_shapes, is_integer
 from difftest.simulator.indexing import Named
@@ -31,6 +32,23 @@ class DynamicIndex:
     def __init__(self, tile: Tile, offset: Index | SupportsIndex = 0) -> None:
         self.tile = tile
         self.offset = offset
+
+
+class MaskedOperand:
+    """``tile[mask]``: the part of a matrix product's operand that takes part in it.
+
+    AWS calls it operand masking, and lets ``nl.matmul`` and ``nisa.nc_matmul`` alone take it
+    (``nki.api.shared.rst`` at tag v2.26.0).
+    """
+
+    __slots__ = ("mask", "tile")
+
+    def __init__(self, tile: Tile, mask: Mask) -> None:
+        self.tile = tile
+        self.mask = mask
+
+    def __repr__(self) -> str:
+        return f"{self.tile!r} under a mask, which matrix products alone take"
 
 
 _ADVANCED = (Index, Tile, DynamicIndex)
@@ -67,13 +85,17 @@ class IndexedTile(IndirectTile):
         return tuple(arrays), inside
 
 
-def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | None:
-    """What ``items`` name: a pattern, or an access through a tile; None of basic indexing.
+def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | MaskedOperand | None:
+    """What ``items`` name: a pattern, an access through a tile, or a product's masked operand.
+
+    None of basic indexing.
 
     Raises
     ------
     KernelError, ShapeError : they do not go together.
     """
+    if len(items) == 1 and isinstance(items[0], Mask):
+        return MaskedOperand(tile, items[0])
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
     _check_advanced(tile, items)

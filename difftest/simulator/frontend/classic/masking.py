@@ -30,22 +30,50 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     )
 
 
-def as_product_mask(mask: object, shape: Shape) -> Array | bool:
-    """A matrix product's ``mask`` over its contraction, the result's partitions and free axes.
+class ProductMask:
+    """What leaves elements of a matrix product out: its mask, and those of its operands.
 
-    A comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the free
-    axis of the operand that is so long, [1, M, 1] and [1, 1, N] those of both operands.
-
-    Raises
-    ------
-    KernelError, ShapeError : it says neither, or both free axes are that long.
+    ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None. The mask itself is
+    over the contraction, the result's partitions and its free axes. A comparison says by its
+    indices' shape what it limits: [K, 1] the contraction, [1, N] the free axis of the operand that
+    is so long, [1, M, 1] and [1, 1, N] those of both operands.
     """
-    if not isinstance(mask, Mask):
-        return as_mask(mask, shape)
-    result = np.ones(shape, dtype=np.bool_)
-    for term in mask.terms:
-        result = result & _over_product(term.array() >= 0, shape)
-    return True if result.all() else result
+
+    def __init__(
+        self, mask: object, stationary: Array | None = None, moving: Array | None = None
+    ) -> None:
+        self.mask = mask
+        self.stationary = stationary
+        self.moving = moving
+
+    def __bool__(self) -> bool:
+        return not (self.mask is None and self.stationary is None and self.moving is None)
+
+    def over(self, shape: Shape) -> Array | bool:
+        """The mask as bools over [K, M, ...N].
+
+        Raises
+        ------
+        KernelError, ShapeError : a comparison limits no axis of it, or one of two.
+        """
+        result = np.ones(shape, dtype=np.bool_)
+        if isinstance(self.mask, Mask):
+            for term in self.mask.terms:
+                result = result & _over_product(term.array() >= 0, shape)
+        elif as_mask(self.mask, shape) is False:
+            return False
+        if self.stationary is not None:
+            result = result & self.stationary.reshape(*shape[:2], *(1 for _ in shape[2:]))
+        if self.moving is not None:
+            result = result & self.moving.reshape(shape[0], 1, *shape[2:])
+        return True if result.all() else result
+
+    def over_pairs(self, shape: Shape) -> Array | bool:
+        """The same over [K, 2, M, ...N], for two rows of the contraction in each partition."""
+        chosen = self.over((shape[0], *shape[2:]))
+        if isinstance(chosen, bool):
+            return chosen
+        return np.ascontiguousarray(np.broadcast_to(chosen[:, None], shape))
 
 
 def _over_product(chosen: Array, shape: Shape) -> Array:

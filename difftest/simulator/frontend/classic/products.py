@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.errors import ShapeError, not_modelled
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_engine,
     as_flag,
@@ -14,7 +15,9 @@ from difftest.simulator.frontend.arguments import (
 )
 from difftest.simulator.frontend.classic.accumulation import product
 from difftest.simulator.frontend.classic.copies import copy
+from difftest.simulator.frontend.classic.indexing import MaskedOperand
 from difftest.simulator.frontend.classic.issue import issue, written
+from difftest.simulator.frontend.classic.masking import ProductMask
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
@@ -48,6 +51,9 @@ def nc_matmul(
     """
     mode = kwargs.pop("perf_mode", None)
     no_extras("nisa.nc_matmul", kwargs)
+    stationary, left = _unmasked(stationary)
+    moving, right = _unmasked(moving)
+    whole = ProductMask(mask, left, right)
     stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
     moving = copied_from_psum(moving, "nc_matmul", "moving")
     if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
@@ -58,13 +64,21 @@ def nc_matmul(
             as_integers(tile_size, "tile_size"),
         )
     if mode is not None:
-        return _double_row(stationary, moving, placement, mask, mode)
-    result: Tensor = product(stationary, moving, placement, mask)
+        return _double_row(stationary, moving, placement, whole, mode)
+    result: Tensor = product(stationary, moving, placement, whole)
     return result
 
 
+def _unmasked(operand: Any) -> tuple[Any, Array | None]:
+    """A product's operand, and the mask between its brackets as bools over it, if it has one."""
+    if not isinstance(operand, MaskedOperand):
+        return operand, None
+    chosen = operand.mask.array(operand.tile.tile_shape())
+    return operand.tile, chosen
+
+
 def _double_row(
-    stationary: Any, moving: Any, placement: tuple[Any, ...], mask: object, mode: object
+    stationary: Any, moving: Any, placement: tuple[Any, ...], mask: ProductMask, mode: object
 ) -> Tensor:
     """A contraction of 8-bit floats with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
@@ -74,11 +88,23 @@ def _double_row(
             f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
             f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
         )
-    if mask is not None:
-        raise not_modelled("nc_matmul's mask beside perf_mode", f"{mask!r:.60}")
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
-    result: Tensor = product(*tiles, placement, None, perf_mode="double_row")
+    mask.stationary, mask.moving = _of_pairs(mask.stationary), _of_pairs(mask.moving)
+    result: Tensor = product(*tiles, placement, mask, perf_mode="double_row")
     return result
+
+
+def _of_pairs(chosen: Array | None) -> Array | None:
+    """An operand's mask [K, 2, n] as [K, n]: both rows of a partition take part, or none."""
+    if chosen is None:
+        return None
+    if (chosen[:, 0] != chosen[:, 1]).any():
+        raise KernelError(
+            "a masked operand with two rows a partition takes part with both",
+            happened="a mask left out one of the two rows of a partition",
+            received=f"a mask over {list(chosen.shape)}",
+        )
+    return chosen[:, 0]
 
 
 def matmul(
@@ -86,13 +112,16 @@ def matmul(
 ) -> Tensor:
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
     no_extras("nl.matmul", kwargs)
+    x, left = _unmasked(x)
+    y, right = _unmasked(y)
     stationary = on_chip(x, "nl.matmul")
     moving = on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
+        left = None if left is None else left.T
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
-    tile: Tensor = product(stationary, moving, ((), ()), mask)
+    tile: Tensor = product(stationary, moving, ((), ()), ProductMask(mask, left, right))
     return tile
 
 

@@ -43,14 +43,23 @@ class Tensor(Tile, AnyTensor):
         return (self[k] for k in range(len(self)))
 
     def indexed(self, items: tuple[Any, ...]) -> Any:
-        """Also by ``nl.ds``, index expressions and tiles of indices."""
+        """Also by ``nl.ds``, index expressions, tiles of indices, and a mask."""
         named = indexing.advanced(self, items)
         if named is None:
             return super().indexed(indexing.basic(self, items))
-        return named if isinstance(named, IndirectTile) else self.part(named)
+        if isinstance(named, (IndirectTile, indexing.MaskedOperand)):
+            return named
+        return self.part(named)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        target = self[key]
+        target: Any = self[key]
+        if isinstance(target, indexing.MaskedOperand):
+            raise KernelError(
+                "a mask between brackets is for the operands of a matrix product",
+                happened="a value was assigned to a tile under a mask",
+                received=f"assignment to {target!r}",
+                remedy="give the instruction that makes the value a mask argument",
+            )
         if isinstance(target, IndirectTile):
             raise KernelError(
                 "a tile of indices on the left of '=' is not a copy that the engines make",

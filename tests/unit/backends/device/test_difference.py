@@ -5,6 +5,8 @@ import pytest
 
 from difftest.backends.base import KernelCall
 from difftest.backends.device.difference import difference_text, embedded_outputs
+from difftest.backends.device.embedding import ran_beside
+from difftest.simulator.exact.run import ExactSettings
 from tests.unit.backends.sdk_standin import write_classic
 
 KERNEL = """
@@ -76,6 +78,14 @@ def test_the_embedded_simulator_runs_a_kernel_that_was_imported_with_the_sdk(ker
     (output,) = embedded_outputs(KernelCall(kernel=kernel, inputs=(values,)))
     assert np.array_equal(output, values.T)
     assert not hasattr(sys.modules["neuronxcc"], "__difftest_embedded__"), "this one keeps the SDK"
+
+
+def test_it_says_how_far_rounding_may_lead_the_kernel(kernel):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    call = KernelCall(kernel=kernel, inputs=(values,), exact=ExactSettings())
+    (output,) = ran_beside(call).exact.outputs
+    assert np.array_equal(output.value, values.T)
+    assert output.error is None
 
 
 def test_its_refusal_is_its_reason(kernel):

@@ -5,13 +5,16 @@ import logging
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NotModelledError, RuleWarning, Trace, strictness
+from difftest.simulator import KernelError, NotModelledError, Trace
 from difftest.simulator.frontend.install import embedded
 
 
 class Latency:
     def get_latency_percentile(self, percentile):
         return 100.0 + percentile
+
+    def profile(self):
+        return {"predicted": True}
 
 
 class Predictor:
@@ -103,15 +106,6 @@ def test_only_documented_percentiles(nki, double):
     with pytest.raises(KernelError, match="certain percentiles") as caught:
         bench.benchmark_result.nc_latency.get_latency_percentile(95)
     assert caught.value.limit == "0, 1, 10, 25, 50, 90, 99, 100"
-
-
-@pytest.mark.parametrize("option", ["save_neff_name", "save_trace_name"])
-def test_files_that_only_a_compiler_writes_are_a_note_when_called(nki, double, option):
-    bench = nki.benchmark(double, **{option: "file.neff"})
-    with pytest.warns(RuleWarning, match=option):
-        bench(X)
-    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
-        bench(X)
 
 
 def test_an_annotation_stands_for_an_argument_of_its_shape(nki, double):

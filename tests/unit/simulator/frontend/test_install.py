@@ -55,7 +55,7 @@ def test_the_documented_ways_to_import():
         assert same is nki
         assert (nl, nisa, ncc, nt) == (language, isa, compiler, nki_typing)
         assert (nki.language, nki.isa, nki.compiler, nki.typing) == (nl, nisa, ncc, nt)
-        assert (jit, baremetal, benchmark) == (kernel.jit, kernel.baremetal, nki.benchmark)
+        assert (jit, baremetal, benchmark) == (kernel.jit, nki.baremetal, nki.benchmark)
         assert (nki.trace, nki.simulate_kernel) == (kernel.trace, kernel.simulate_kernel)
         assert nki.tensor is AnyTensor
         assert issubclass(Tensor, AnyTensor)

@@ -12,7 +12,9 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.nki import kernel as todays
+from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
+baremetal = baremetal_with(None)
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -33,9 +35,10 @@ FORMS = {
     "nki.jit of nki.jit": lambda: nki.jit(nki.jit(scaled)),
     "@nki.trace": lambda: nki.trace(scaled),
     "@nki.trace()": lambda: nki.trace()(scaled),
-    "@nki.baremetal": lambda: nki.baremetal(scaled),
-    "@nki.baremetal(...)": lambda: nki.baremetal(additional_compile_opt="--flag")(scaled),
-    "nki.baremetal(nki.jit)": lambda: nki.baremetal(nki.jit(scaled)),
+    "@nki.baremetal": lambda: baremetal(scaled),
+    "@nki.baremetal(...)": lambda: baremetal(additional_compile_opt="--flag")(scaled),
+    "nki.baremetal(nki.jit)": lambda: baremetal(nki.jit(scaled)),
+    "@nki.profile": lambda: profile_with(None)(scaled),
 }
 
 
@@ -192,7 +195,7 @@ REFUSED = [
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
     (
         "baremetal's option",
-        lambda: nki.baremetal(scaled, warmup=3),
+        lambda: baremetal(scaled, warmup=3),
         NotModelledError,
         "warmup=3",
     ),

@@ -353,24 +353,6 @@ def test_a_frameworks_mode_runs_on_numpys_arrays(mode):
     assert_array_equal(kernel(DATA), DATA + 1)
 
 
-@pytest.mark.parametrize(
-    ("decorate", "option"),
-    [
-        (nki.baremetal, "artifacts_dir"),
-        (nki.baremetal, "save_neff_name"),
-        (nki.profile, "working_directory"),
-        (nki.profile, "save_trace_name"),
-    ],
-)
-def test_files_that_only_a_device_writes_are_a_note(decorate, option):
-    kernel = decorate(**{option: "somewhere"})(add_one)
-    with pytest.warns(RuleWarning, match="files were asked for"):
-        result = kernel[2](DATA)
-    assert_array_equal(result, DATA + 1)
-    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
-        kernel(DATA)
-
-
 def test_the_modules_inside_the_documented_ones():
     with embedded():
         from neuronxcc.nki.isa.constants import engine, oob_mode
@@ -389,3 +371,22 @@ def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():
         with pytest.raises(KernelError, match="width was set"):
             nl.tile_size.width = 3
     assert tile_size.pmax == 128
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_launch_lists_what_it_went_on_from(plain):
+    def noted(x):
+        out = nl.ndarray((8, 4), nl.float32, buffer=nl.shared_hbm)
+        cube = nl.load(x)
+        for _ in range(2):
+            total = nisa.tensor_reduce(np.add, cube, axis=[1, 3])
+        nl.store(out, nisa.tensor_reduce(np.max, cube, axis=[1, 3]) + total)
+        return out
+
+    with pytest.warns(RuleWarning) as caught:
+        result = launch(noted, [CUBE], plain=plain)
+    assert [type(one).__name__ for one in result.notes] == ["ShapeError", "ShapeError"]
+    assert [str(one) for one in result.notes] == [str(one.message) for one in caught]
+    first, second = (one.location.line for one in result.notes)
+    assert second == first + 1
+    assert launch(add_one, [DATA], plain=plain).notes == ()
