@@ -195,7 +195,7 @@ class PlainNkiTensor(PlainTensor):
 
     def select(self, dim: Any, index: Any) -> PlainNkiTensor:
         """One element of a dimension, which goes."""
-        if hasattr(index, "__index__") and not isinstance(index, PlainTensor):
+        if hasattr(index, "__index__") and not isinstance(index, (PlainTensor, PlainRegister)):
             return self[(*[slice(None)] * self._dim(dim), index)]
         axis = self._dim(dim, self._free)
         numbers = self._offsets(index)
