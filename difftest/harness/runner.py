@@ -27,6 +27,7 @@ from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
@@ -119,6 +120,7 @@ class Runner:
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
+    repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
@@ -130,6 +132,7 @@ class Runner:
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
     verbose: bool = False
+    repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
 
@@ -144,6 +147,7 @@ class Runner:
         """Begin a test: count from zero, and remember how to run it again."""
         self.tally = Tally()
         self.again = again
+        self.repeats = Repeats()
 
     def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.

@@ -175,6 +175,7 @@ def reciprocal(dst: PlainTensor, data: PlainTensor) -> None:
     data=tile,
     bias=rules.optional(tile),
     scale=OPERAND,
+    reduce_res=rules.optional(tile),
 )
 def activation(
     dst: PlainTensor,
@@ -196,7 +197,7 @@ def activation(
         bias=rows_of(bias),
         scale=rows_of(scale),
         reduce_op=reduce_op,
-        reduce_res=reduce_res,
+        reduce_res=rows_of(reduce_res),
         reduce_cmd=classic_command(reduce_cmd, "activation"),
         dtype=dst.dtype,
         mask=None,

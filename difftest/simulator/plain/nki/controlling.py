@@ -103,16 +103,10 @@ def dynamic_range(start: Any, stop: Any, step: Any) -> Iterator[PlainRegister]:
 # -- the launch, its machine and its memories -----------------------------------------------------
 
 
-@means(f"{TODAYS}nl.program_id", f"{TODAYS}nl.program_ndim")
-def nothing(axis: Any = 0) -> int:
-    """0: a launch in this mode has one program."""
-    return 0
-
-
-@means(f"{TODAYS}nl.num_programs")
-def num_programs(axes: Any) -> int:
-    """1: see :func:`nothing`."""
-    return 1
+@means(f"{TODAYS}nl.program_ndim")
+def program_ndim() -> int:
+    """How many dimensions the launch grid has."""
+    return len(current().grid)
 
 
 @means(f"{TODAYS}nisa.get_nc_version")
