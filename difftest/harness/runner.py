@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
     Backend,
     Crashed,
@@ -28,7 +29,13 @@ from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
-from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
+from difftest.harness.report import (
+    Reproduction,
+    defect_text,
+    failure_text,
+    hazard_text,
+    rejection_text,
+)
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -40,6 +47,8 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
@@ -55,6 +64,7 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    others : what came of the other kernels of the contract, a line each.
     """
 
     def __init__(
@@ -69,12 +79,50 @@ class DifferentialFailure(AssertionError):
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
+        self.others: tuple[str, ...] = ()
         self._again = again
         self._verbose = verbose
         super().__init__()
 
     def __str__(self) -> str:
-        return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
+        return failure_text(
+            self.spec,
+            self.case,
+            self.verdicts,
+            self._again,
+            others=self.others,
+            verbose=self._verbose,
+        )
+
+
+class HazardFailure(AssertionError):
+    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
+
+    Attributes
+    ----------
+    spec, case : what was run.
+    findings : the hazards that make it fail.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        findings: tuple[Finding, ...],
+        again: Reproduction | None,
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.findings = findings
+        self._again = again
+        super().__init__()
+
+    def __str__(self) -> str:
+        return hazard_text(self.spec, self.case, self.findings, self._again)
+
+
+class HazardWarning(UserWarning):
+    """A kernel does what may be wrong on some device, or in some release."""
 
 
 class BrokenReferenceError(AssertionError):
@@ -119,7 +167,10 @@ class Runner:
     record : whether to ask the backends for traces.
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
+    outputs : of the last case that was checked, by the name of the backend that ran the kernel to
+        its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
+    strict : whether a hazard that only warns makes a test fail.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -131,7 +182,9 @@ class Runner:
     again: Reproduction | None = None
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
+    outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
+    strict: bool = False
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -149,26 +202,48 @@ class Runner:
         self.again = again
         self.repeats = Repeats()
 
-    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+    @contextmanager
+    def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
+        """Run cases on these backends alone, for a while."""
+        every, self.backends = self.backends, backends
+        try:
+            yield
+        finally:
+            self.backends = every
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
+
+        ``reference`` is what it says of the case, where that is known.
 
         Raises
         ------
         DifferentialFailure : one of them is wrong.
+        HazardFailure : none is wrong here, and one would be on a device.
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
         inputs = spec.inputs_of(case)
-        reference = self.reference(spec, case, inputs)
+        if reference is None:
+            reference = self.reference(spec, case, inputs)
         settings = self.settings_of(spec, case)
         verdicts: dict[str, Verdict] = {}
-        self.traces = {}
+        self.traces, self.outputs = {}, {}
+        findings: list[Finding] = []
         for backend in self.backends:
-            call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
+            call = replace(
+                make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
+            )
             ran = backend.run(call)
+            if isinstance(ran, Ran):
+                findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
+            if isinstance(outcome, Ran):
+                self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
@@ -182,7 +257,18 @@ class Runner:
             raise DifferentialFailure(
                 spec, case, verdicts, self.again, verbose=self.verbose
             ) from cause
+        self._judge_hazards(spec, case, findings)
         return verdicts
+
+    def _judge_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+        """Fail for the hazards that are proven, and warn of the others, each of them once."""
+        __tracebackhide__ = True
+        failing = tuple(one for one in findings if fails(one, strict=self.strict))
+        if failing:
+            raise HazardFailure(spec, case, failing, self.again)
+        for one in findings:
+            if one.severity is Severity.WARNING:
+                warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""
@@ -284,6 +370,7 @@ def make_call(
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
+        machine=spec.machine_of(case.values),
         names=(*spec.inputs, *spec.outputs),
     )
 
@@ -341,62 +428,3 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     return compare(expected, outcome.outputs, outcome.unwritten)
-
-
-@dataclass(repr=False)
-class BoundCase:
-    """A case in a test: what the test's function gets.
-
-    Attributes
-    ----------
-    spec, case : what is run.
-    verdicts : of the last :meth:`check`, by backend; empty before it.
-    """
-
-    spec: KernelSpec
-    case: Case
-    runner: Runner
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return repr(self.case)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The value of each name of the domain."""
-        return dict(self.case.values)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the inputs."""
-        return np.dtype(self.case.dtype)
-
-    @property
-    def inputs(self) -> tuple[Array, ...]:
-        """The input arrays, made anew at each access."""
-        return self.spec.inputs_of(self.case)
-
-    def check(self) -> None:
-        """Run the case on each backend and compare it with the reference.
-
-        Raises
-        ------
-        DifferentialFailure : they disagree.
-        BrokenReferenceError : the reference broke down, or wrote to its arguments.
-        """
-        __tracebackhide__ = True
-        self.verdicts = self.runner.check(self.spec, self.case)
-
-    def require_comparison(self) -> None:
-        """Demand that the test has checked something.
-
-        Raises
-        ------
-        NothingComparedError : it has not called :meth:`check`.
-        """
-        __tracebackhide__ = True
-        if not self.verdicts:
-            raise NothingComparedError(
-                f"the test of {self.spec.name} compared nothing: its function must call "
-                "case.check()"
-            )

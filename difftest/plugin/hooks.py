@@ -12,6 +12,7 @@ is set (to ``no`` too):
 ``--nki-level=LEVEL``         ``difftest_nki_level``      0.3 to 0.7
 ``--nki-strictness=SETTING``  ``difftest_nki_strictness`` documented, seen, relaxed
 ``--no-exact``                ``difftest_exact``          yes or no
+``--difftest-strict``         ``difftest_strict``         yes or no
 ``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
 ``--difftest-report FILE``    ``difftest_report``
 ============================  ==========================  ================================
@@ -151,7 +152,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, NotRejectedError
+    from difftest.harness.runner import (
+        BrokenReferenceError,
+        DifferentialFailure,
+        HazardFailure,
+        NotRejectedError,
+    )
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
 
@@ -163,7 +169,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except SpecError as error:
         text = f"{type(error).__name__}: {error}"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    except (BrokenReferenceError, DifferentialFailure) as failure:
+    except (BrokenReferenceError, DifferentialFailure, HazardFailure) as failure:
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

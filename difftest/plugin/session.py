@@ -122,7 +122,13 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         raise pytest.UsageError(str(error)) from None
     if not request.device:
         verbose = config.get_verbosity() > 0
-        return Runner(backends, verbose=verbose, exact=request.exact, beside=_beside(request))
+        return Runner(
+            backends,
+            verbose=verbose,
+            strict=request.strict,
+            exact=request.exact,
+            beside=_beside(request),
+        )
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 

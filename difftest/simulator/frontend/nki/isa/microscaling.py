@@ -47,5 +47,5 @@ def nc_matmul_mx(
     dst, *operands = for_products("nc_matmul_mx", given, tiles=bool(position or size))
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
     done = issue(mx.nc_matmul_mx, dst, tuple(operands), (adds, position, size))
-    accumulation.mark(dst)
+    accumulation.mark(dst, accumulate)
     return done

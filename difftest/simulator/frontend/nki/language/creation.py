@@ -14,7 +14,7 @@ from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.frontend.slices import DynamicSlice, MaybeEmptySlice
+from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
@@ -218,4 +218,4 @@ def par_dim(size: int) -> int:
 @public
 def ds(start: Any, size: Any) -> DynamicSlice:
     """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
-    return MaybeEmptySlice(start, size)
+    return DynamicSlice.or_none(start, size)
