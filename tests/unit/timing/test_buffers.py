@@ -1,6 +1,6 @@
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Space
-from difftest.timing.buffers import Memory
+from difftest.timing.buffers import Buffers, Memory
 from difftest.timing.schedule import schedule
 from tests.unit.timing.programs import Builder
 
