@@ -129,6 +129,7 @@ RULES += [CONFORMANCE, INSPECTION]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "debugging",
     "strictness",
     "pattern",
     "machine",
