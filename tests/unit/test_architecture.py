@@ -157,6 +157,7 @@ LAYERS = (
     "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
+    "instructions.alu",
     "instructions.definedness",
     "instructions.writing",
     "instructions.checks",

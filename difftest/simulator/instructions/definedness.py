@@ -1,10 +1,11 @@
 """What a mask left unwritten, on its way through a kernel: which results depend on it.
 
 Reading an element that a masked instruction left out is no error: kernels compute on whole tiles
-and mask again when they store. It holds poison here, and on a device whatever lay there. Whether a
-result depends on it is found by computing the instruction again with other poison: what comes out
-differently depends on it, also through a maximum, a comparison or a select that shows no NaN, and
-for integers, which have none. So only instructions that read such elements take longer.
+and mask again when they store. It holds poison here, and on a device whatever lay there. Whether an
+arithmetic result depends on it is plain: it does if one of its terms does. Of everything else it is
+found by computing the instruction again with other poison: what comes out differently depends on
+it, also through a search or a select that shows no NaN, and for integers, which have none. So only
+instructions that read such elements take longer.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.observing import see
-from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.memory import pattern_view, poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
@@ -193,6 +195,9 @@ def dependent(
     first = _first(made)
     if first is None:
         return None
+    found = _by_rule(call, operands, undefined.masks)
+    if found is not None:
+        return found
     found = np.zeros(first.shape, BOOL)
     with _as_before(core, undefined):
         for number in range(len(_STAND_INS)):
@@ -209,6 +214,36 @@ def dependent(
                 return None
             found |= (first != other) & ~((first != first) & (other != other))
     return found
+
+
+def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> Array | None:
+    """:func:`dependent` of arithmetic, where each result follows from all that it is made of.
+
+    None of everything else: where an operand can decide that another one does not count.
+    """
+    instruction = call.instruction
+    options = call.options.values()
+    if any(getattr(op, "bitvec", False) or op in _LOGIC for op in options):
+        return None
+    reduced = instruction.reduced
+    if reduced is not None and instruction.reach(call) is Reach.AXES and list(masks) == [0]:
+        mask = masks[0].reshape(operands[0].tile_shape())
+        return mask.any(axis=reduced(call)).reshape(call.result.shape)
+    if instruction.carries is None:
+        return None
+    found: Array | None = None
+    for place, mask in masks.items():
+        if place < 0:
+            return None
+        role = instruction.operands[place].name
+        carried = instruction.carries(call, mask.reshape(operands[place].tile_shape()), role)
+        if carried is None:
+            return None
+        found = carried if found is None else found | carried
+    return found
+
+
+_LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
 
 
 def _first(made: Any) -> Array | None:

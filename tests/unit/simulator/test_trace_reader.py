@@ -66,6 +66,7 @@ def test_another_version(version):
 EVENT, ALLOCATION = ("events", 1), ("allocations", 0)
 WRITTEN = (*EVENT, "writes", 0)
 TOLD = (*EVENT, "attributes")
+SEEN = (*EVENT, "seen", 0)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,15 @@ TOLD = (*EVENT, "attributes")
         ((*TOLD, "accumulate"), 1, "events[1].attributes.accumulate: received 1; accepted: true"),
         ((*TOLD, "axis"), 1, "events[1].attributes.axis: received 1; accepted: a list"),
         ((*TOLD, "value"), "big", 'events[1].attributes.value: received "big"; accepted: a number'),
+        ((*SEEN, "what"), "odd", 'events[1].seen[0].what: received "odd"; accepted: nan made, '),
+        (
+            (*SEEN, "elements"),
+            0,
+            "events[1].seen[0].elements: received 0; accepted: a whole",
+        ),
+        ((*SEEN, "first"), [-1], "events[1].seen[0].first: received -1; accepted: a whole number"),
+        ((*SEEN, "colour"), 1, 'events[1].seen[0]: received "colour"; accepted: what, role'),
+        (("events", 1, "seen"), 3, "events[1].seen: received 3; accepted: a list"),
         ((*TOLD, "value"), True, "events[1].attributes.value: received true; accepted: a number"),
     ],
 )

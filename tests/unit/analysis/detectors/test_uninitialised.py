@@ -81,6 +81,13 @@ def test_it_does_not(name, dtype):
     assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
 
 
+@pytest.mark.parametrize(("bits", "found"), [(0, 0), (1, 1)])
+def test_bits_that_an_operator_takes_away(bits, found):
+    kernel = by(lambda tile: nisa.tensor_scalar(tile[:, 12:13], nl.bitwise_and, bits))
+    got = findings_in(kernel, [data(np.int32)])
+    assert [one.id for one in got] == ["uninitialised-output"] * found
+
+
 def test_rows_that_are_computed_and_not_stored():
     def kernel(x):
         out = nl.ndarray((5, 1), x.dtype, buffer=nl.shared_hbm)
