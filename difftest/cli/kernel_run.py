@@ -35,6 +35,7 @@ class KernelRun:
     case: str | None
     machine: str | None
     level: str | None
+    grid: str | None = None
 
     @property
     def title(self) -> str:
@@ -52,10 +53,13 @@ class KernelRun:
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
         machine = machine_named(self.machine)
         if self.case:
+            if self.grid:
+                raise click.UsageError("the spec of PATH::TEST says its grid: leave --grid out")
             return trace_of_case(self.kernel, self.case, machine, self.level)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
         keywords = parse_keywords(self.keywords)
-        return trace_of(self.kernel, arrays, keywords, machine, self.level)
+        grid = parse_shape(self.grid) if self.grid else ()
+        return trace_of(self.kernel, arrays, keywords, machine, self.level, grid)
 
 
 level_option = click.option(
@@ -74,6 +78,7 @@ _OPTIONS = (
     click.option(
         "--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names."
     ),
+    click.option("--grid", help="Of an SPMD launch: 2 for two cores, or 4,2."),
     level_option,
 )
 
@@ -90,6 +95,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         case: str | None,
         machine: str | None,
         level: str | None,
+        grid: str | None,
         **others: Any,
     ) -> None:
         run = KernelRun(
@@ -100,6 +106,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             case=case,
             machine=machine,
             level=level,
+            grid=grid,
         )
         command(run, **others)
 

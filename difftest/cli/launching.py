@@ -153,6 +153,7 @@ def trace_of(
     keywords: Mapping[str, Any],
     machine: Machine | None = None,
     level: str | None = None,
+    grid: tuple[int, ...] = (),
 ) -> tuple[Trace, Machine, Any]:
     """Launch the kernel named; its trace, the machine that it ran on, and the kernel.
 
@@ -161,7 +162,7 @@ def trace_of(
     click.ClickException : it does not load, or refuses its arguments.
     """
     with embedded():
-        return launched(load_kernel(name), arrays, keywords, machine, level)
+        return launched(load_kernel(name), arrays, keywords, machine, level, grid)
 
 
 def trace_of_case(
@@ -176,7 +177,8 @@ def trace_of_case(
     with embedded():
         spec = load_spec(name)
         arrays, keywords = arguments_of_case(spec, text)
-        return launched(spec.kernel, arrays, keywords, machine, level)
+        grid = spec.grid_of(case_from_json(text, spec).values)
+        return launched(spec.kernel, arrays, keywords, machine, level, grid)
 
 
 def launched(
@@ -185,6 +187,7 @@ def launched(
     keywords: Mapping[str, Any],
     machine: Machine | None,
     level: str | None = None,
+    grid: tuple[int, ...] = (),
 ) -> tuple[Trace, Machine, Any]:
     """Launch a kernel, on its own machine if none is named.
 
@@ -194,7 +197,7 @@ def launched(
     """
     target = machine if machine else _own_machine(kernel)
     try:
-        result = launch(kernel, arrays, keywords, machine=target, level=level)
+        result = launch(kernel, arrays, keywords, machine=target, level=level, grid=grid)
     except (NkiError, AssertionError) as error:
         raise click.ClickException(f"the kernel refuses this: {error}") from None
     return result.trace, target, kernel
