@@ -1,5 +1,6 @@
 from difftest import Rejection, kernel_test, multiples, sizes
-from kernels.classic.matmul import nki_matmul_tiled_
+from kernels.classic import matmul as classic
+from kernels.nki import matmul as todays
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -8,7 +9,7 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={
         "M": multiples(128, at_most=384),
@@ -44,7 +45,7 @@ def tiles(of, at_most):
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={
         "TILE_M": sizes(1, 128),
@@ -79,7 +80,7 @@ def test_nki_matmul_tiled_with_other_tiles(case):
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={"M": (128,), "K": (128, 256), "N": (512,)},
     inputs=OPERANDS,

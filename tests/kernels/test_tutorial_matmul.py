@@ -1,5 +1,6 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.classic.tutorial_matmul import matmul_blocked, matmul_hoisted
+from kernels.classic import tutorial_matmul as classic
+from kernels.nki import tutorial_matmul as todays
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -7,7 +8,7 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
 
 
 @kernel_test(
-    kernel=matmul_hoisted,
+    kernels=(classic.matmul_hoisted, todays.matmul_hoisted),
     reference=matmul,
     domain={
         "M": multiples(128, at_most=256),
@@ -28,7 +29,7 @@ def test_matmul_hoisted(case):
 
 
 @kernel_test(
-    kernel=matmul_blocked,
+    kernels=(classic.matmul_blocked, todays.matmul_blocked),
     reference=matmul,
     domain={
         "M_TILES": (1, 2),
