@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ class DifferentialFailure(AssertionError):
     spec, case : what was run.
     verdicts : one for each backend, by name.
     others : what came of the other kernels of the contract, a line each.
+    findings : hazards of the case, which may be the reason.
     """
 
     def __init__(
@@ -75,10 +76,12 @@ class DifferentialFailure(AssertionError):
         again: Reproduction | None,
         *,
         verbose: bool = False,
+        findings: Iterable[Finding] = (),
     ) -> None:
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
+        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
         self.others: tuple[str, ...] = ()
         self._again = again
         self._verbose = verbose
@@ -92,6 +95,7 @@ class DifferentialFailure(AssertionError):
             self._again,
             others=self.others,
             verbose=self._verbose,
+            findings=self.findings,
         )
 
 
@@ -171,6 +175,7 @@ class Runner:
         its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
+    warned : the hazards of which the test that runs has warned.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -185,6 +190,7 @@ class Runner:
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
+    warned: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -201,6 +207,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats = Repeats()
+        self.warned = set()
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -255,7 +262,7 @@ class Runner:
         if any(map(is_failure, verdicts.values())):
             cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
             raise DifferentialFailure(
-                spec, case, verdicts, self.again, verbose=self.verbose
+                spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
             ) from cause
         self._judge_hazards(spec, case, findings)
         return verdicts
@@ -267,7 +274,9 @@ class Runner:
         if failing:
             raise HazardFailure(spec, case, failing, self.again)
         for one in findings:
-            if one.severity is Severity.WARNING:
+            key = one.id, one.locations
+            if one.severity is Severity.WARNING and key not in self.warned:
+                self.warned.add(key)
                 warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:

@@ -50,7 +50,7 @@ def test_what_is_proven_wrong_fails_and_says_how_to_run_it_again(hazard):
 
 def test_what_may_be_wrong_warns(hazard):
     result = hazard(TILE).run("--simulate", "-W", "default")
-    assert result.parseoutcomes()["passed"] == 1
+    result.assert_outcomes(passed=1, warnings=2)
     result.stdout.fnmatch_lines(["*HazardWarning: warning affine-rewritten: *"])
 
 
@@ -59,6 +59,15 @@ def test_what_may_be_wrong_fails_where_warnings_count(hazard):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["E*run again:   pytest --simulate --difftest-strict test_add.py::test_add --case *"]
+    )
+
+
+def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
+    wrong = TILE | {"body": TILE["body"].replace("nl.add", "nl.subtract")}
+    result = hazard(wrong).run("--simulate", "-W", "default")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E*add disagrees with its reference", "E*warning affine-rewritten: iteration 1 of *"]
     )
 
 
