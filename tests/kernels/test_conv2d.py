@@ -38,7 +38,6 @@ LARGE_IMAGES = (
     inputs=INPUTS,
     parameters=PARAMETERS,
     dtypes=DTYPES,
-    reduction=roundings,
     rejects=[
         *REJECTIONS,
         # Weights that fit SBUF, as the assignment has it, are not enough: blocks need room too.
@@ -93,7 +92,7 @@ SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
     inputs=INPUTS,
     parameters=(*PARAMETERS, *SMALL_TILES),
     dtypes=DTYPES,
-    reduction=roundings,
+    reduction=roundings,  # stricter than the exact run, which lets a few sums round into float16
     examples=[
         {**SMALL_TILES, **layer(width=9, height=15)},
         {**SMALL_TILES, **layer(c_in=256, width=10, height=18, pool_size=2)},

@@ -9,7 +9,6 @@ from tests.kernels.layers import (
     REJECTIONS,
     layer,
     layers,
-    roundings,
 )
 
 # Small: the first rungs issue an instruction for each element of a row, and load all taps for each.
@@ -19,7 +18,6 @@ LAYERS = {
     "inputs": INPUTS,
     "parameters": PARAMETERS,
     "dtypes": DTYPES,
-    "reduction": roundings,
     "rejects": REJECTIONS,
     "examples": [
         layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=6),

@@ -19,7 +19,6 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
     inputs=OPERANDS,
     outputs={"result": "M N"},
     dtypes=DTYPES,
-    reduction="K",
     rejects=[
         Rejection({"M": 200, "K": 128, "N": 512}, match="M=200 is not a multiple of TILE_M=128"),
         Rejection({"M": 128, "K": 64, "N": 512}, match="K=64 is not a multiple of TILE_K=128"),
@@ -59,7 +58,6 @@ def tiles(of, at_most):
     outputs={"result": "M N"},
     parameters=TILES,
     dtypes=DTYPES,
-    reduction="K",
     rejects=[
         Rejection(
             {"TILE_M": 256, "TILE_K": 128, "TILE_N": 512, "M": 256, "K": 128, "N": 512},
@@ -87,7 +85,6 @@ def test_nki_matmul_tiled_with_other_tiles(case):
     outputs={"result": "M N"},
     dtypes=("float16", "bfloat16"),
     output_dtype="float32",
-    reduction="K",
 )
 def test_nki_matmul_tiled_into_float32(case):
     case.check()

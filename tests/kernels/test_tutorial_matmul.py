@@ -18,7 +18,6 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
     inputs=OPERANDS,
     dtypes=DTYPES,
     output_dtype="float32",
-    reduction="K",
     rejects=[
         Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
         Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
@@ -43,7 +42,6 @@ def test_matmul_hoisted(case):
     parameters=("M_TILES", "N_TILES", "K_TILES"),
     dtypes=DTYPES,
     output_dtype="float32",
-    reduction="K",
     rejects=[
         Rejection(
             {"M_TILES": 2, "N_TILES": 1, "K_TILES": 1, "M": 128, "N": 512, "K": 128},
