@@ -215,19 +215,8 @@ def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later
             yield _finding(CARRIED, Severity.ERROR, loop, other)
         return
     within = any(not turn.touch.writes for turn in turns)
-    if within and not read_later:
-        on_chip = not exact[0].later.touch.region.allocation.space.is_hbm
-        yield _finding(REWRITTEN, Severity.WARNING if on_chip else Severity.ERROR, loop, exact[0])
-        return
-    yield _written_twice(loop, exact[0])
-
-
-def _written_twice(loop: Loop, conflict: Conflict) -> Suspicion:
-    """Several turns write one element: whether one value wins that others do not have."""
-    return Suspicion(
-        _finding(WRITTEN_TWICE, Severity.ERROR, loop, conflict),
-        _finding(WRITTEN_TWICE, Severity.WARNING, loop, conflict),
-    )
+    id = REWRITTEN if within and not read_later else WRITTEN_TWICE
+    yield _finding(id, Severity.ERROR, loop, exact[0])
 
 
 _WORDS = {
