@@ -26,6 +26,8 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
+from difftest.harness.frames import without_files
+from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
@@ -36,6 +38,7 @@ from difftest.harness.report import (
     hazard_text,
     rejection_text,
 )
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -64,6 +67,8 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    again : how to run the test again, where that is known.
+    fresh : what came of the case in a process of its own, if it was not the same; else empty.
     others : what came of the other kernels of the contract, a line each.
     findings : hazards of the case, which may be the reason.
     """
@@ -82,9 +87,10 @@ class DifferentialFailure(AssertionError):
         self.case = case
         self.verdicts = verdicts
         self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
+        self.again = again
         self.others: tuple[str, ...] = ()
-        self._again = again
         self._verbose = verbose
+        self.fresh = ""
         super().__init__()
 
     def __str__(self) -> str:
@@ -92,10 +98,11 @@ class DifferentialFailure(AssertionError):
             self.spec,
             self.case,
             self.verdicts,
-            self._again,
+            self.again,
             others=self.others,
             verbose=self._verbose,
             findings=self.findings,
+            fresh=self.fresh,
         )
 
 
@@ -243,7 +250,7 @@ class Runner:
             call = replace(
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
             )
-            ran = backend.run(call)
+            ran = run_kernel(backend, call)
             if isinstance(ran, Ran):
                 findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
@@ -252,6 +259,9 @@ class Runner:
             if isinstance(outcome, Ran):
                 self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
+            if isinstance(outcome, Ran) and not is_failure(verdict):
+                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
                 if outcome is ran and settings is not None:
@@ -260,10 +270,14 @@ class Runner:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
-            cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
-            raise DifferentialFailure(
+            failure = DifferentialFailure(
                 spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
-            ) from cause
+            )
+            one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
+            if one_sided is None or one_sided.failed == "backend":
+                raise failure from None if one_sided is None else one_sided.error
+            # The kernel's frames end its traceback, so that a debugger stops in the kernel.
+            raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
         self._judge_hazards(spec, case, findings)
         return verdicts
 
@@ -353,10 +367,11 @@ class Runner:
         case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
-            outcome = backend.run(call)
+            outcome = run_kernel(backend, call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count_rejection(spec.name, backend.name)
 
 

@@ -156,7 +156,8 @@ class Baton:
             with self._changed:
                 self._await_turn(me)
             returned[me] = program()
-        except ProgramStopped:
+        except ProgramStopped as stopped:
+            self._fail(stopped)  # of a launch around this one, unless this one has failed itself
             return
         except BaseException as error:
             self._fail(error)

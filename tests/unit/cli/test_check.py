@@ -112,4 +112,4 @@ def test_a_kernel_test_has_a_grid_of_its_own():
         "tests/kernels/test_matmul.py::test_nki_matmul_tiled", "--case", "{}", "--grid", "2"
     )
     assert result.exit_code == 2
-    assert "leave --grid out" in result.output
+    assert "the grid of a --case" in result.output
