@@ -147,7 +147,8 @@ class Baton:
             with self._changed:
                 self._await_turn(me)
             returned[me] = program()
-        except ProgramStopped:
+        except ProgramStopped as stopped:
+            self._fail(stopped)  # of the ranks that this one's programs belong to, if not of these
             return
         except BaseException as error:
             self._fail(error)

@@ -26,7 +26,7 @@ def launch_ranks(
 
     Parameters
     ----------
-    kernel : of today's dialect, without a grid if it calls collectives.
+    kernel : of today's dialect; on two cores (``kernel[2]``) each core meets its like.
     args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
     kwargs, machine, record, level : as there, the same for all ranks.
 

@@ -1,7 +1,10 @@
 """What the collectives share: groups of ranks, their tensors, and how they meet.
 
-The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Source:
-the stubs of ``nki.collectives`` at v2.32.0.
+The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Where a
+rank has two cores, each of them meets its like: core 0 of all members, and core 1. A rank waits as
+a whole, so that its cores come to their collectives in the same order on all ranks. Source: the
+stubs of ``nki.collectives`` at v2.32.0, and how kernels of nki-library 2.29 call them with two
+cores (``experimental/collectives``).
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from difftest.simulator.errors import (
     DtypeError,
     KernelError,
     ShapeError,
-    not_modelled,
 )
 from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.objects import NKIObject
@@ -85,8 +87,10 @@ class Exchange(NamedTuple):
         for dst in self.dsts:
             check_destination(dst)
         shapes = [src.shape for src in self.srcs]
-        call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}"
-        point = (self.name, self.members, *agreed)
+        core = current()
+        of_core = f", core {core.seat}" if core.baton is not None else ""
+        call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}{of_core}"
+        point = (self.name, core.seat, self.members, *agreed)
         met: Mapping[int, list[Array]] = self.rank.baton.meet(
             self.rank.number, point, self.members, given, call
         )
@@ -132,8 +136,6 @@ def rank_of(where: str) -> Rank:
     KernelError : the kernel was launched alone.
     """
     core = current()
-    if core.baton is not None:
-        raise not_modelled(f"nki.collectives.{where} on two cores of a rank", "kernel[2]")
     if core.rank is None:
         raise KernelError(
             f"{where} is between ranks",
@@ -192,6 +194,9 @@ def tensors_of(
     srcs: Any, dsts: Any, where: str, priority: Any, hbm_only: bool
 ) -> tuple[list[Tile], list[Tile]]:
     """The tensors, checked: as many on both sides, on one memory, of one dtype."""
+    core = current()
+    if core.baton is not None:  # the other core may still have to write what this one gives
+        core.baton.give_way(core.seat, core.steps)
     check_priority(priority, where)
     spaces = HBM if hbm_only else DMA_SPACES
     for role, given in (("srcs", srcs), ("dsts", dsts)):
