@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from difftest.harness.case import Case
     from difftest.harness.decorator import kernel_test
-    from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
+    from difftest.harness.recipes import (
+        Fill,
+        Integers,
+        Iota,
+        Ones,
+        Outliers,
+        Random,
+        Recipe,
+        Zeros,
+    )
     from difftest.harness.runner import BoundCase, DifferentialFailure
     from difftest.harness.spec import Input, KernelSpec, Rejection
     from difftest.harness.spec_arguments import SpecError
@@ -41,6 +50,7 @@ _HOMES = {
     "KernelSpec": "spec",
     "OneHot": "structured",
     "Ones": "recipes",
+    "Outliers": "recipes",
     "Permutation": "structured",
     "Random": "recipes",
     "Recipe": "recipes",
@@ -70,6 +80,7 @@ __all__ = [
     "KernelSpec",
     "OneHot",
     "Ones",
+    "Outliers",
     "Permutation",
     "Random",
     "Recipe",

@@ -17,6 +17,7 @@ from difftest.harness.rounding import is_float
 from difftest.harness.signature import call_of
 
 if TYPE_CHECKING:
+    from difftest.analysis.finding import Finding
     from difftest.simulator.exact.run import ExactRun, ExactSettings
     from difftest.simulator.trace import Trace
 
@@ -40,6 +41,8 @@ class KernelCall:
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
+    inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
+        in its fast mode, does.
     names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
         position.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
@@ -52,6 +55,7 @@ class KernelCall:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
     record: bool = False
+    inspect: bool = False
     exact: ExactSettings | None = None
     names: tuple[str, ...] = ()
 
@@ -74,12 +78,14 @@ class Ran:
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
     exact : the exact run of the same call, with the same outputs; None as for the trace.
+    findings : the hazards that were found, the worst first; empty if nobody looked.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Mask | None, ...] = ()
     trace: Trace | None = None
     exact: ExactRun | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import click
 from difftest.cli.api import api
 from difftest.cli.bench import bench
 from difftest.cli.bench_kernel import kernel
+from difftest.cli.check import check
 from difftest.cli.doctor import doctor
 from difftest.cli.grade import grade
 from difftest.cli.measure import measure
@@ -29,6 +30,7 @@ main.add_command(grade)
 main.add_command(timing)
 main.add_command(profile)
 main.add_command(trace)
+main.add_command(check)
 main.add_command(doctor)
 main.add_command(measure)
 main.add_command(api)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from rich.table import Table
 
 from difftest.cli.launching import random_arrays, trace_of
 from difftest.simulator import MACHINES
-from difftest.simulator.capacity import SpillWarning
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
 from difftest.timing.measurements import (
@@ -97,12 +95,9 @@ def _compare(
     first = group[0]
     if first.run not in times:
         arrays = random_arrays(first.inputs, [first.dtype])
-        with warnings.catch_warnings():
-            # What was measured ran: the compiler spilled, or found room.
-            warnings.simplefilter("ignore", SpillWarning)
-            trace, machine, _ = trace_of(
-                first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
-            )
+        trace, machine, _ = trace_of(
+            first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
+        )
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency, prediction.total_time)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))

@@ -109,10 +109,18 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         function(case=bound, **fixtures)
         bound.require_comparison()
 
+    def run_drawn(case: Case, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        if runner.repeats.is_one(spec, case):
+            return
+        run(case, **fixtures)
+        runner.repeats.add(spec, case)
+
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
         fixtures[RUNNER_FIXTURE].check_rejection(spec, rejection)
 
-    test = hypothesis.given(case=cases(spec))(_with_signature(run, function, names))
+    test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(
         test,
         ATTRIBUTE,

@@ -22,6 +22,9 @@ Array = NDArray[Any]
 _IOTA_PERIODS = (251, 127, 13, 7)
 """Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
 
+_OUTLIERS = 1 / 8
+"""The share of outliers among random data."""
+
 _SPECIAL_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -152,8 +155,37 @@ class Random(Recipe):
         return values
 
 
+@dataclass(frozen=True)
+class Outliers(Recipe):
+    """Normally distributed, but for about one element in eight: there one of ``values`` stands.
+
+    Each is scaled by a uniform number from 1/2 to 1, so that no two are equal: the largest
+    subnormal number gives subnormal numbers, a very large one gives very large ones.
+    """
+
+    kind = "outliers"
+    is_random = True
+    seed: int = 0
+    values: tuple[float, ...] = (-0.0,)
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        generator = np.random.default_rng(self.seed)
+        drawn = generator.standard_normal(size)
+        places = np.flatnonzero(generator.random(size) < _OUTLIERS)
+        if size > 1 and places.size in (0, size):  # at least one outlier, and one that is none
+            places = np.arange(1)
+        scales = generator.uniform(0.5, 1.0, places.size)
+        drawn[places] = generator.choice(np.array(self.values), places.size) * scales
+        return drawn
+
+    def to_json(self) -> str | dict[str, Any]:
+        """As every recipe; NaN and infinities, which JSON lacks, as their names."""
+        values = [_json_number(value) for value in self.values]
+        return {self.kind: {"seed": self.seed, "values": values}}
+
+
 RECIPES: dict[str, type[Recipe]] = {
-    recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random)
+    recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random, Outliers)
 }
 """By kind; :mod:`difftest.harness.structured` adds its own."""
 

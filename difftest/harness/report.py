@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect
@@ -20,6 +23,7 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import finding_text
 
 _LABEL = 13
 _FEW_LINES = 2
@@ -36,14 +40,25 @@ _ONE_SIDED = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How a test was run: its pytest node, and the options that chose the backends."""
+    """How a test was run: its pytest node, and the options that chose the backends.
+
+    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's.
+    """
 
     node: str
     options: tuple[str, ...] = ()
+    case_key: str | None = None
 
     def command(self, case: Case) -> str:
         """The shell line that runs exactly this case."""
-        return shlex.join(["pytest", *self.options, self.node, "--case", case.to_json()])
+        text = case.to_json()
+        given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        return quoted(["pytest", *self.options, self.node, *given])
+
+
+def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
+    """A command as this computer's shell reads it: POSIX shells, or the one of Windows."""
+    return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
 def failure_text(
@@ -108,6 +123,17 @@ def defect_text(
     ]
     title = f"{spec.name} cannot be judged: {defect.happened}"
     return "\n".join([title, *(_row(row) for row in rows if row[1])])
+
+
+def hazard_text(
+    spec: KernelSpec, case: Case, findings: Iterable[Finding], again: Reproduction | None
+) -> str:
+    """The report of a case that is right here and can be wrong on a device."""
+    rows = _case_rows(spec, case)
+    if again is not None:
+        rows.append(("run again", again.command(case)))
+    title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
+    return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 
 
 def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:

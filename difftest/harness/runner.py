@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
     Backend,
     Crashed,
@@ -27,7 +28,14 @@ from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
-from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
+from difftest.harness.repeats import Repeats
+from difftest.harness.report import (
+    Reproduction,
+    defect_text,
+    failure_text,
+    hazard_text,
+    rejection_text,
+)
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -39,6 +47,8 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
@@ -74,6 +84,36 @@ class DifferentialFailure(AssertionError):
 
     def __str__(self) -> str:
         return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
+
+
+class HazardFailure(AssertionError):
+    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
+
+    Attributes
+    ----------
+    spec, case : what was run.
+    findings : the hazards that make it fail.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        findings: tuple[Finding, ...],
+        again: Reproduction | None,
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.findings = findings
+        self._again = again
+        super().__init__()
+
+    def __str__(self) -> str:
+        return hazard_text(self.spec, self.case, self.findings, self._again)
+
+
+class HazardWarning(UserWarning):
+    """A kernel does what may be wrong on some device, or in some release."""
 
 
 class BrokenReferenceError(AssertionError):
@@ -119,6 +159,8 @@ class Runner:
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
+    strict : whether a hazard that only warns makes a test fail.
+    repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
@@ -130,6 +172,8 @@ class Runner:
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
     verbose: bool = False
+    strict: bool = False
+    repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
 
@@ -144,6 +188,7 @@ class Runner:
         """Begin a test: count from zero, and remember how to run it again."""
         self.tally = Tally()
         self.again = again
+        self.repeats = Repeats()
 
     def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
@@ -151,6 +196,7 @@ class Runner:
         Raises
         ------
         DifferentialFailure : one of them is wrong.
+        HazardFailure : none is wrong here, and one would be on a device.
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
@@ -159,9 +205,14 @@ class Runner:
         settings = self.settings_of(spec, case)
         verdicts: dict[str, Verdict] = {}
         self.traces = {}
+        findings: list[Finding] = []
         for backend in self.backends:
-            call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
+            call = replace(
+                make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
+            )
             ran = backend.run(call)
+            if isinstance(ran, Ran):
+                findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
@@ -178,7 +229,18 @@ class Runner:
             raise DifferentialFailure(
                 spec, case, verdicts, self.again, verbose=self.verbose
             ) from cause
+        self._judge_hazards(spec, case, findings)
         return verdicts
+
+    def _judge_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+        """Fail for the hazards that are proven, and warn of the others, each of them once."""
+        __tracebackhide__ = True
+        failing = tuple(one for one in findings if fails(one, strict=self.strict))
+        if failing:
+            raise HazardFailure(spec, case, failing, self.again)
+        for one in findings:
+            if one.severity is Severity.WARNING:
+                warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
-from difftest.harness.recipes import Fill, Integers, Iota, Ones, Random, Recipe, Zeros
+from difftest.harness.recipes import (
+    Fill,
+    Integers,
+    Iota,
+    Ones,
+    Outliers,
+    Random,
+    Recipe,
+    Zeros,
+    largest_exact_integer,
+)
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
     KernelSpec,
@@ -28,15 +39,27 @@ HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 
 _MAX_SEED = 2**16 - 1
 _INTEGER_BOUNDS = (1, 2, 4, 8)
-_WIDEST_SPREAD = 8
-_PLAIN_VALUES = (0.0, 1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3)
+_SPREADS = (0, 0, 0, 1, 2, 4, 8)
+_PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
+_KINDS = 100
+"""A recipe's kind is one of so many numbers, from plain to wild. All are about equally frequent, so
+that the all-zero operand comes in the first case, which Hypothesis makes the plainest, and then as
+good as never."""
+_ONES, _IOTA, _FILL, _INTEGERS, _RANDOM, _OUTLIERS = 1, 10, 25, 50, 65, 94
+"""The first number of each kind after the zeros; from integers on they are random."""
+_MOVING_OUTLIERS = 80
+"""The first one of outliers where data only move, and nothing is the worse for them."""
+_ALL_RANDOM = 3
+"""In one case of four any data is drawn; in the others all inputs are random."""
 
-def sizes(low: int, high: int) -> SearchStrategy[int]:
+
+def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[int]:
     """Integers from ``low`` to ``high`` that lean to both ends and to the hardware's limits.
 
-    Each limit L within the range adds L - 1, L and L + 1. Shrinks to ``low``.
+    Each limit L within the range adds L - 1, L and L + 1; ``near`` adds sizes of one's own, such as
+    where a kernel's third tile begins. Shrinks to ``low``, through all sizes between.
 
     Raises
     ------
@@ -45,13 +68,18 @@ def sizes(low: int, high: int) -> SearchStrategy[int]:
     check_integers("sizes", low=low, high=high)
     if low > high:
         raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
-    near = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
-    edges = sorted(size for size in near if low <= size <= high)
-    return st.one_of(st.integers(low, high), st.sampled_from(edges))
+    steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
+    edges = sorted(size for size in steps | set(near) if low <= size <= high)
+    return _leaning(low, high, tuple(edges))
 
 
-def multiples(of: int, *, at_most: int, at_least: int = 1) -> SearchStrategy[int]:
+def multiples(
+    of: int, *, at_most: int, at_least: int = 1, near: Collection[int] = ()
+) -> SearchStrategy[int]:
     """Multiples of ``of`` in [at_least, at_most], leaning to both ends. Shrinks to the smallest.
+
+    The three smallest are frequent: a kernel's loops make a first, a second and a third turn there.
+    ``near`` adds multiples of one's own.
 
     Raises
     ------
@@ -66,33 +94,94 @@ def multiples(of: int, *, at_most: int, at_least: int = 1) -> SearchStrategy[int
             f"multiples: received of={of}, at_least={at_least}, at_most={at_most}; "
             "accepted: a range that holds a multiple"
         )
-    counts = sorted({fewest, min(fewest + 1, most), max(fewest, most - 1), most})
-    count = st.one_of(st.integers(fewest, most), st.sampled_from(counts))
-    return count.map(lambda k: k * of)
+    own = {size // of for size in near}
+    counts = {fewest, fewest + 1, fewest + 2, most - 1, most} | own
+    edges = sorted(count for count in counts if fewest <= count <= most)
+    return _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
 
 
-def recipes(dtype: str, *, nonfinite: bool = False) -> SearchStrategy[Recipe]:
-    """Recipes for data of ``dtype``; random data is the most frequent and shrinks to the plain."""
-    kind = np.dtype(dtype)
-    seeds = st.integers(0, _MAX_SEED)
-    integers = st.builds(Integers, seeds, st.sampled_from(_INTEGER_BOUNDS))
-    plain = [st.just(Zeros()), st.just(Ones()), st.just(Iota()), _fills(kind, nonfinite)]
-    if not is_float(kind):
-        return st.one_of(*plain, integers, integers)
-    # Products of a few values may not overflow: a quarter of the exponents' range.
-    widest = min(_WIDEST_SPREAD, int(float_info(kind).maxexp) // 4)
-    random = st.builds(Random, seeds, st.integers(0, widest))
-    return st.one_of(*plain, integers, integers, random, random, random)
+@st.composite
+def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
+    """Integers from ``low`` to ``high``, half of them at an edge.
+
+    The size itself is a choice of its own even there, with bounds close to it, and there are as
+    many choices in a range of one: so a size shrinks from an edge to any size below it, and to draw
+    less is no way to a smaller case.
+    """
+    edge = draw(st.integers(0, 2 * len(edges) - 1))
+    if edge >= len(edges):
+        low = max(low, min(edges[edge - len(edges)], high - 1))
+        high = min(low + 1, high)
+    if low == high:
+        draw(st.integers(0, 1))
+        return low
+    return draw(st.integers(low, high))
+
+
+@st.composite
+def recipes(
+    draw: DrawFn,
+    dtype: str,
+    *,
+    nonfinite: bool = False,
+    moves: bool = False,
+    random: bool = False,
+) -> Recipe:
+    """Recipes for data of ``dtype``, from plain to wild; they shrink to the plain.
+
+    Parameters
+    ----------
+    nonfinite : whether NaN and infinities are drawn too.
+    moves : whether the data only move, so that all values of the dtype will do, NaN included.
+    random : whether the plain ones are left out.
+    """
+    kind = draw(st.integers(_INTEGERS if random else 0, _KINDS - 1))
+    for number, plain in ((_ONES, Zeros()), (_IOTA, Ones()), (_FILL, Iota())):
+        if kind < number:
+            return plain
+    given = np.dtype(dtype)
+    if kind < _INTEGERS:
+        return draw(_fills(given, nonfinite or moves))
+    seed = draw(st.integers(0, _MAX_SEED))
+    if not is_float(given):
+        largest = largest_exact_integer(given)
+        bounds = (*_INTEGER_BOUNDS, largest) if moves else _INTEGER_BOUNDS
+        return Integers(seed, min(draw(st.sampled_from(bounds)), largest))
+    if kind < _RANDOM:
+        return Integers(seed, draw(st.sampled_from(_INTEGER_BOUNDS)))
+    if kind < (_MOVING_OUTLIERS if moves else _OUTLIERS):
+        # Products of a few values may not overflow: a quarter of the exponents' range.
+        widest = int(float_info(given).maxexp) // 4
+        return Random(seed, min(draw(st.sampled_from(_SPREADS)), widest))
+    return Outliers(seed, draw(st.sampled_from(_outliers(given, nonfinite, moves))))
+
+
+def _outliers(dtype: np.dtype[Any], nonfinite: bool, moves: bool) -> tuple[tuple[float, ...], ...]:
+    """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
+
+    Where something is computed, the squares of their squares are still finite. The large ones are
+    the rarer: a softmax of them has no digit that is sure.
+    """
+    info = float_info(dtype)
+    subnormal = float(info.smallest_normal) - float(info.smallest_subnormal)
+    large = float(info.max) if moves else 2.0 ** (int(info.maxexp) // 4)
+    small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
+    found = [*small, *(() if moves else small), (-large,), (large, -large)]
+    if nonfinite or moves:
+        found += [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
+    return tuple(found)
 
 
 def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
     if is_float(dtype):
         values = _PLAIN_VALUES + (_NONFINITE if nonfinite else ())
     else:
-        values = (0.0, 1.0, 2.0) if dtype.kind in "ub" else (0.0, 1.0, 2.0, -1.0)
+        values = (1.0, 2.0, 0.0) if dtype.kind in "ub" else (1.0, 2.0, 0.0, -1.0)
     positions = st.one_of(st.integers(0, _MAX_SEED), st.integers(-3, -1))
     override = st.tuples(positions, st.sampled_from(values))
-    return st.builds(Fill, st.sampled_from(values), st.lists(override, max_size=3).map(tuple))
+    # Not zero throughout: there is a recipe of its own for that.
+    filled = st.sampled_from([value for value in values if value])
+    return st.builds(Fill, filled, st.lists(override, max_size=3).map(tuple))
 
 
 def _values(name: str, source: Source, earlier: dict[str, Any]) -> SearchStrategy[Any]:
@@ -121,20 +210,25 @@ def cases(draw: DrawFn, spec: KernelSpec) -> Case:
         for name in spec.inputs
         if (own := spec.input(name).dtypes)
     }
+    random = draw(st.integers(0, _ALL_RANDOM)) > 0
     data = {
-        name: draw(data_of(spec, name, values, dtypes.get(name, dtype)), label=name)
+        name: draw(data_of(spec, name, values, dtypes.get(name, dtype), random=random), label=name)
         for name in spec.inputs
     }
     return Case(values, dtype, data, dtypes)
 
 
 def data_of(
-    spec: KernelSpec, name: str, values: Mapping[str, Any], dtype: str
+    spec: KernelSpec, name: str, values: Mapping[str, Any], dtype: str, *, random: bool = False
 ) -> SearchStrategy[Recipe]:
-    """Recipes for an input: those of its own ``data``, else those of its dtype."""
+    """Recipes for an input: those of its own ``data``, else those of its dtype.
+
+    Of these ``random`` leaves the plain ones out.
+    """
     data = spec.input(name).data
     if data is None:
-        return recipes(dtype, nonfinite=spec.nonfinite)
+        moves = spec.reduction == 0
+        return recipes(dtype, nonfinite=spec.nonfinite, moves=moves, random=random)
     if is_function_of_the_domain(data):
         data = apply(data, values)
     if isinstance(data, Recipe):

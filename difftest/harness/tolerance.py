@@ -4,8 +4,9 @@ A kernel computes in an accumulation dtype (float32 on the engines and in PSUM) 
 into the output's dtype. So, for each element with exact value e:
 
 1. before that last rounding the computed value lies in [e - a, e + a], where
-   a = gamma(n) * magnitude, n is the length of the reduction and the magnitude is the same
-   computation over absolute values (for a matrix product: |A| @ |B|);
+   a = gamma(n) * magnitude + n * s / 2, n is the length of the reduction, the magnitude is the
+   same computation over absolute values (for a matrix product: |A| @ |B|) and s is the smallest
+   subnormal number, for what underflows is rounded to a multiple of it;
 2. rounding is monotone, so the element lies between the two ends rounded into the output's dtype.
 
 gamma is the smaller of two bounds on the relative error of n roundings of size u each:
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import round_once, unit_roundoff
+from difftest.harness.rounding import float_info, round_once, unit_roundoff
 
 Array = NDArray[Any]
 
@@ -73,6 +74,11 @@ class Tolerance:
             return worst
         return min(worst, probabilistic_gamma(self.reduction, u, elements))
 
+    @property
+    def underflow(self) -> float:
+        """The absolute error of the roundings whose results are subnormal: half a unit for each."""
+        return self.reduction * float(float_info(self.accumulation).smallest_subnormal) / 2
+
     def interval(
         self, expected: NDArray[np.float64], magnitude: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> tuple[Array, Array]:
@@ -81,7 +87,7 @@ class Tolerance:
         Where ``expected`` is not finite, both are ``expected`` itself.
         """
         with np.errstate(invalid="ignore", over="ignore"):
-            error = self.gamma(expected.size) * magnitude
+            error = self.gamma(expected.size) * magnitude + self.underflow
         error = np.where(np.isfinite(expected) & ~np.isnan(error), error, 0.0)
         return round_once(expected - error, dtype), round_once(expected + error, dtype)
 

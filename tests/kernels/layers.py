@@ -6,7 +6,7 @@ import math
 
 from hypothesis import strategies as st
 
-from difftest import Rejection, multiples
+from difftest import Rejection, sizes
 
 DTYPES = ("float32", "float16", "bfloat16")
 INPUTS = {
@@ -18,10 +18,13 @@ PARAMETERS = ("pool_size",)
 
 BANK = 512
 """float32 of a PSUM bank: the longest row of an output, and the largest tile."""
-FILTERS = (1, 3, 2, 3, 1, 5, 3, 7)
-POOLS = (1, 2, 1, 2, 1, 3, 4, 2, 7, 22)
-"""The sizes that most layers have are there several times."""
-MOST_IMAGES = 4
+MOST_WEIGHTS = 384 * 256
+"""Of a tap: with 7 x 7 taps so many fit SBUF in float32."""
+CHANNELS = (128,) * 6 + (256, 384)
+FILTERS = (1, 1, 2, 2, 2, 2, 3, 3, 5, 7)
+POOLS = (1, 1, 1, 2, 2, 2, 3, 4, 7, 22)
+BATCHES = (1,) * 6 + (2, 3, 4)
+"""From the smallest, to which a failure shrinks; what most layers have is there several times."""
 
 
 def roundings(c_in, filter_size):
@@ -29,56 +32,64 @@ def roundings(c_in, filter_size):
     return c_in * filter_size * filter_size + 1
 
 
-def share(most):
-    """1 to ``most``, from one integer however small ``most`` is: so that a failure shrinks to the
-    smallest layer, not to the one that leaves nothing else to draw."""
-    return st.integers(0, 999).map(lambda part: 1 + (most - 1) * part // 999)
+def at_most(sizes, most):
+    """One of the sizes, those beyond ``most`` moved there."""
+    fitting = [size for size in sizes if size <= most]
+    return st.sampled_from(sizes).map(lambda size: max(one for one in fitting if one <= size))
 
 
-def one_of(most, *edges):
-    """One of the edges, those beyond 1 to ``most`` moved there."""
-    return st.sampled_from([min(max(1, edge), most) for edge in edges])
+@st.composite
+def beyond(draw, starts, most):
+    """From one of the starts to ``most``; shrinks to the least of all, through all between."""
+    start = draw(st.sampled_from(starts))
+    if start == most:
+        draw(st.integers(0, 1))  # to draw less is no way to a smaller layer
+        return most
+    return draw(st.integers(start, most))
 
 
-def layers(most_products, most_rows=BANK, filters=FILTERS):
+def layers(most_products, most_rows=BANK, filters=FILTERS, block_bytes=8 * 1024):
     """A domain of layers with at most so many products of two elements, and so many output rows.
 
     128 output channels of 128 input channels take 128 * 128 products for each tap and position.
+    Heights lean to where a PSUM tile or a block of rows ends, and to a second and a third one.
     """
 
     def room(*sizes):
         return most_products // math.prod(sizes)
 
+    def channels(c_in):
+        return at_most(CHANNELS, min(room(c_in), MOST_WEIGHTS // c_in))
+
     def pools(c_in, c_out, filter_size):
-        windows = room(c_in, c_out, filter_size, filter_size)
-        fitting = [pool for pool in POOLS if pool * pool <= windows]
-        return st.sampled_from(POOLS).map(
-            lambda pool: max(size for size in fitting if size <= pool)
-        )
+        return at_most(POOLS, math.isqrt(room(c_in, c_out, filter_size, filter_size)))
 
     def batches(c_in, c_out, filter_size, pool_size):
-        most = room(c_in, c_out, filter_size, filter_size, pool_size, pool_size)
-        return st.integers(1, MOST_IMAGES).map(lambda count: min(count, most))
+        return at_most(BATCHES, room(c_in, c_out, filter_size, filter_size, pool_size, pool_size))
 
     def widths(c_in, c_out, filter_size, pool_size, batch):
         windows = room(c_in, c_out, filter_size, filter_size, pool_size, pool_size, batch)
         most = min(BANK // pool_size, windows)
-        across = share(min(most, math.isqrt(windows))) | one_of(
-            most, 1, 2, BANK // 2 + 1, most - 1, most
+        near = (9, 12, 18, 24, 32, 48, 64, math.isqrt(windows) * pool_size, BANK // 2 + 1)
+        return sizes(pool_size, most * pool_size, near=near).map(
+            lambda across: across // pool_size * pool_size + filter_size - 1
         )
-        return across.map(lambda windows: windows * pool_size + filter_size - 1)
 
     def heights(c_in, c_out, filter_size, pool_size, batch, width):
         out_width = width - filter_size + 1
         windows = room(c_in, c_out, filter_size, filter_size, out_width, pool_size, batch)
         most = min(max(1, most_rows // pool_size), windows)
-        tile = BANK // (out_width * pool_size)
-        down = share(most) | one_of(most, 1, tile - 1, tile, tile + 1, 2 * tile + 1)
-        return down.map(lambda windows: windows * pool_size + filter_size - 1)
+        tile = max(1, BANK // (out_width * pool_size)) * pool_size
+        block = max(pool_size, block_bytes // 4 // width)
+        rows = (tile, 2 * tile, block, 2 * block, 4 * block, 300, 420)
+        starts = [start + 1 for start in rows if pool_size <= start < most * pool_size]
+        return beyond([pool_size, pool_size, *starts], most * pool_size).map(
+            lambda down: down // pool_size * pool_size + filter_size - 1
+        )
 
     return {
-        "c_in": multiples(128, at_most=384),
-        "c_out": multiples(128, at_most=256),
+        "c_in": CHANNELS,
+        "c_out": channels,
         "filter_size": filters,
         "pool_size": pools,
         "batch": batches,
@@ -90,7 +101,7 @@ def layers(most_products, most_rows=BANK, filters=FILTERS):
 def small_layers():
     """A domain of small images, for kernels whose tiles are made small."""
 
-    def sizes(pool_size, filter_size):
+    def lengths(pool_size, filter_size):
         return st.integers(1, 12).map(lambda windows: windows * pool_size + filter_size - 1)
 
     return {
@@ -99,8 +110,8 @@ def small_layers():
         "filter_size": (1, 2, 3),
         "pool_size": (1, 2, 3),
         "batch": (1, 2),
-        "width": sizes,
-        "height": sizes,
+        "width": lengths,
+        "height": lengths,
     }
 
 

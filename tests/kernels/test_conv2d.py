@@ -68,6 +68,20 @@ def test_fused_conv2d_maxpool(case):
     case.check()
 
 
+@kernel_test(
+    kernel=fused_conv2d_maxpool,
+    reference=conv2d_maxpool,
+    domain={"BLOCK_BYTES": (1024, 512), **layers(most_products=2**27, block_bytes=1024)},
+    inputs=INPUTS,
+    parameters=(*PARAMETERS, "BLOCK_BYTES"),
+    dtypes=DTYPES,
+    reduction=roundings,
+)
+def test_fused_conv2d_maxpool_in_several_blocks(case):
+    """Blocks of whole PSUM tiles, so many of them that the last begins far down the image."""
+    case.check()
+
+
 SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
 
 

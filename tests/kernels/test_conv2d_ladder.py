@@ -21,7 +21,7 @@ from tests.kernels.layers import (
 # Small: the first rungs issue an instruction for each element of a row, and load all taps for each.
 LAYERS = {
     "reference": conv2d_maxpool,
-    "domain": layers(most_products=2**23, most_rows=12, filters=(1, 3, 2)),
+    "domain": layers(most_products=2**24, most_rows=40, filters=(1, 2, 3)),
     "inputs": INPUTS,
     "parameters": PARAMETERS,
     "dtypes": DTYPES,

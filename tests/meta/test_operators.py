@@ -9,6 +9,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.runner import Runner
+from difftest.harness.structured import Uniform
+from difftest.harness.verdict import Inconclusive
 from tests.meta import operators
 from tests.meta.campaign import examined
 from tests.meta.operators import OPERATORS
@@ -27,7 +32,8 @@ PLANTED = [
 def test_a_correct_kernel_is_never_red(name):
     findings = examined(OPERATORS[name].spec(), CASES)
     assert findings.first is None, findings.first[2]
-    assert findings.counts["match"] > CASES * 0.9
+    # Where scores are very large, no digit of a softmax of them is sure.
+    assert findings.counts["match"] > CASES * 0.8
 
 
 @pytest.mark.parametrize(
@@ -53,5 +59,8 @@ def test_the_instruction_that_lost_the_digits_is_named():
 
 def test_a_cancellation_is_named():
     """E[x**2] - E[x]**2 of a row far from 0: correct, and no digit of it is sure."""
-    findings = examined(OPERATORS["variance"].spec(operators.variance_of_moments), PLANTED_CASES)
-    assert findings.counts["inconclusive"] > 0
+    spec = OPERATORS["variance"].spec(operators.variance_of_moments)
+    far = Case({"P": 4, "N": 64}, "float32", {"x": Uniform(1, 10_000.0, 10_001.0)})
+    (verdict,) = Runner((EmbeddedSimulator(),)).check(spec, far).values()
+    assert isinstance(verdict, Inconclusive)
+    assert verdict.reason.startswith("no digit of output 0 is sure")

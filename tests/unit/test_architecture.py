@@ -93,6 +93,11 @@ TIMING = Rule(
         "difftest.simulator.machine",
     ),
 )
+# Who looks at launches for hazards, without pytest, so that commands can too.
+INSPECTION = Rule(
+    "difftest/inspection/**/*.py",
+    ("numpy", "difftest.inspection", "difftest.analysis", "difftest.simulator"),
+)
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
@@ -124,7 +129,7 @@ RULES = [
     NRTPY_HOST,
     PROBES,
 ]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE]
+RULES += [CONFORMANCE, INSPECTION]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -139,6 +144,7 @@ LAYERS = (
     "trace_reader",
     "descriptor",
     "capacity",
+    "ordering",
     "memory",
     "addresses",
     "overlaps",
@@ -152,8 +158,11 @@ LAYERS = (
     "tile",
     "indirect",
     "instructions.record",
+    "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
+    "instructions.alu",
+    "instructions.definedness",
     "instructions.writing",
     "instructions.checks",
     "instructions.gate",
@@ -163,6 +172,7 @@ LAYERS = (
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
+    "witness",
     "launch",
     "ranks",
     "",  # the package itself, which gathers its public names

@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from difftest.harness.recipes import (
     Integers,
     Iota,
     Ones,
+    Outliers,
     Random,
     RecipeError,
     Zeros,
@@ -121,3 +123,20 @@ def test_json_is_strict_where_values_are_not_finite():
 def test_bad_json_names_the_field(document, message):
     with pytest.raises(RecipeError, match=message.replace("{", r"\{")):
         recipe_from_json(document)
+
+
+def test_outliers_are_few_and_each_is_another():
+    recipe = Outliers(seed=3, values=(1e30, -1e30))
+    values = recipe.build((4096,), np.dtype("float32"))
+    outliers = values[np.abs(values) > 1e20]
+    assert 0.05 < outliers.size / values.size < 0.2
+    assert np.unique(outliers).size > 0.9 * outliers.size
+    assert np.abs(outliers).min() >= 5e29
+    assert {-1.0, 1.0} == set(np.sign(outliers))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_there_is_an_outlier_and_one_that_is_none(size):
+    for seed in range(50):
+        values = Outliers(seed, (math.nan,)).build((size,), np.dtype("float32"))
+        assert 0 < np.isnan(values).sum() < size

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from difftest.harness.recipes import Fill, Integers, Random, Zeros
+from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
 from tests.unit.standin import add_spec
@@ -102,12 +102,84 @@ def test_recipes_of_integers_are_integers():
         assert values.dtype == np.uint8
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
-def test_products_of_drawn_data_do_not_overflow(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "largest"),
+    [
+        ("float32", 2.0**32),
+        ("bfloat16", 2.0**32),
+        ("float16", 2.0**10),
+        ("float8_e4m3", 2.0**10),
+        ("float8_e5m2", 2.0**10),
+    ],
+)
+def test_products_of_drawn_data_do_not_overflow(dtype, largest):
     for recipe in drawn(recipes(dtype)):
         values = recipe.build((128,), np.dtype(dtype)).astype(np.float64)
         assert np.isfinite(values).all()
-        assert np.abs(values).max() <= 2.0**10
+        assert np.abs(values).max() <= largest
+
+
+@pytest.mark.parametrize(
+    ("condition", "known"),
+    [
+        (lambda x: np.any(np.signbit(x) & (x == 0)), "-0.0"),
+        (lambda x: np.any((x != 0) & (np.abs(x) < np.finfo(np.float32).tiny)), "subnormal"),
+        (lambda x: np.any(x > 2.0**30), "very large"),
+        (lambda x: np.any(x < -(2.0**30)), "very negative"),
+    ],
+)
+def test_what_people_forget_is_drawn_among_random_data(condition, known):
+    found = [
+        recipe
+        for recipe in drawn(recipes("float32", random=True), 1000)
+        if isinstance(recipe, Outliers)
+    ]
+    arrays = [recipe.build((128,), np.dtype("float32")) for recipe in found]
+    assert any(condition(array) for array in arrays)
+    assert all(np.unique(array).size > 64 for array in arrays)
+
+
+def test_where_data_only_move_all_values_are_drawn():
+    spec = add_spec(domain={"n": (128,)}, reduction=0)
+    arrays = [spec.inputs_of(case)[0] for case in drawn(cases(spec), 300)]
+    assert any(np.isnan(array).any() for array in arrays)
+    assert any(np.isinf(array).any() for array in arrays)
+    assert any(np.abs(array[np.isfinite(array)]).max(initial=0.0) > 1e38 for array in arrays)
+
+
+def test_where_integers_only_move_all_values_are_drawn():
+    values = [
+        recipe.build((512,), np.dtype("int8")) for recipe in drawn(recipes("int8", moves=True))
+    ]
+    assert max(array.max() for array in values) > 100
+    assert min(array.min() for array in values) < -100
+
+
+def test_in_most_cases_all_operands_are_random_and_none_is_zeros():
+    """Hypothesis makes a tenth of all cases as plain as it can, and those first."""
+    seen = drawn(cases(add_spec(domain={"n": sizes(64, 1000)})), 500)[60:]
+    random = [case for case in seen if all(data.is_random for data in case.data.values())]
+    zeros = [case for case in seen if Zeros() in case.data.values()]
+    assert len(random) > 0.6 * len(seen)
+    assert len(zeros) < 0.2 * len(seen)
+
+
+@pytest.mark.parametrize("least", [129, 249, 400, 511])
+def test_a_size_shrinks_from_an_edge_to_any_below_it(least):
+    for strategy in (sizes(1, 512), multiples(1, at_most=512)):
+        assert find(strategy, lambda n: n >= least, settings=deterministic) == least
+
+
+def test_sizes_lean_to_those_that_are_near():
+    assert 777 in drawn(sizes(1, 100_000, near=(777,)))
+    assert 770 in drawn(multiples(10, at_most=100_000, near=(770,)))
+
+
+def test_the_first_three_multiples_are_frequent():
+    """A loop over tiles makes a first, a second and a third turn there."""
+    spec = add_spec(domain={"n": multiples(128, at_most=128_000)})
+    seen = [case.values["n"] for case in drawn(cases(spec), 300)]
+    assert all(seen.count(count * 128) > 5 for count in (1, 2, 3))
 
 
 @pytest.mark.parametrize("nonfinite", [True, False])

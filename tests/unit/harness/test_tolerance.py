@@ -109,3 +109,14 @@ def test_integers_are_exact_up_to_the_mantissa():
     assert not is_exact_in(FLOAT32, np.array([2.5]), integers)
     assert not is_exact_in(FLOAT32, np.array([2.0]), np.array([0.5]))
     assert not is_exact_in(FLOAT32, np.array([np.nan]), integers)
+
+
+def test_what_underflows_has_an_absolute_error():
+    """A product of subnormal numbers rounds to a multiple of the smallest one, or to 0."""
+    smallest = float(np.finfo(np.float32).smallest_subnormal)
+    tolerance = Tolerance(reduction=4, accumulation=np.dtype("float32"))
+    expected = np.array([2 * smallest])
+    low, high = tolerance.interval(expected, np.abs(expected), np.dtype("float32"))
+    assert (low[0], high[0]) == (0.0, 4 * smallest)
+    exact = Tolerance(reduction=0, accumulation=np.dtype("float32"))
+    assert exact.underflow == 0

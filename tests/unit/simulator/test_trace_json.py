@@ -18,7 +18,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
+from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen, Sight, Trace
 from difftest.simulator.trace_json import VERSION
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
@@ -73,6 +73,9 @@ def every_field():
         tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
+                sights = current().sights
+                sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
+                sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5)))
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
@@ -95,6 +98,7 @@ def test_all_that_an_event_says_comes_back():
     assert [(r.role, r.whole) for r in last.writes + last.reads] == [("dst", True), ("data", False)]
     assert last.stack == trace.events[-1].stack
     assert None not in last.attributes
+    assert [sight.value for sight in last.seen] == [math.inf, None]
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
@@ -206,5 +210,6 @@ def test_the_documentation_lists_each_member():
     event, allocation = document["events"][-1], document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
     named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
+    named += event["seen"][0]
     for name in [*named, *(name for region in regions for name in region)]:
         assert f"`{name}`" in page, name

@@ -71,6 +71,8 @@ def _check_start(dst: Tile) -> None:
         )
 
 
-def mark(dst: Tile) -> None:
-    """Note that a matmul wrote ``dst``."""
+def mark(dst: Tile, accumulate: bool | None) -> None:
+    """Note that a matmul wrote ``dst``, and whether the kernel said how."""
+    if accumulate is None:
+        current().amend(inferred=True)
     dst.storage.note_product(dst.pattern)

@@ -43,5 +43,5 @@ def nc_matmul_mx(
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
     operands = (stationary, moving, stationary_scale, moving_scale)
     done = issue(mx.nc_matmul_mx, dst, operands, (adds, position, size))
-    accumulation.mark(dst)
+    accumulation.mark(dst, accumulate)
     return done

@@ -120,7 +120,7 @@ def nc_matmul(
     _check_tiling(position, size)
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
     done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, mode))
-    accumulation.mark(dst)
+    accumulation.mark(dst, accumulate)
     return done
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
+from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.language import rounding
@@ -80,7 +80,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
             vector_engine.tensor_scalar, (x, y, None), (op, False, None, False), dtype=wanted
         )
     same_elements(where, x=x, y=y)
-    if all(dtype in vector_engine.WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
+    if all(dtype in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
         made = ndarray(x.shape, wanted)
         in_psum = any(tile.space is Space.PSUM for tile in tiles)
         engine = Engine.VECTOR if in_psum else Engine.UNKNOWN

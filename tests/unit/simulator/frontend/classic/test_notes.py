@@ -219,14 +219,14 @@ def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
 
 @modes
 @pytest.mark.parametrize("value", [-1.0, 0.0])
-def test_a_value_outside_a_functions_range_is_a_doubt(value, plain):
+def test_a_value_outside_a_functions_range_is_a_note(value, plain):
     def kernel():
         return written(nl.log(nl.full((4, 4), value, nl.float32)))
 
     with pytest.raises(KernelError, match="log got"):
-        launch(kernel, plain=plain)
+        launch(kernel, plain=plain, strictness="documented")
     with pytest.warns(RuleWarning, match="log got"):
-        (result,) = launch(kernel, plain=plain, strictness="relaxed").outputs
+        (result,) = launch(kernel, plain=plain).outputs
     assert not np.isfinite(result).any()
 
 

@@ -1,0 +1,45 @@
+"""Drawn cases that were drawn before: another one is drawn in their place."""
+
+from __future__ import annotations
+
+from hypothesis.errors import UnsatisfiedAssumption
+
+from difftest.harness.case import Case
+from difftest.harness.spec import KernelSpec
+
+_IN_A_ROW = 4
+"""How many repeats are replaced, one after the other. A domain of few cases has no others, and
+Hypothesis's health check fails on 50 replaced ones before the tenth that is none."""
+
+
+class Repeats:
+    """The drawn cases of a test that agreed.
+
+    Hypothesis knows what it has drawn by its own choices, and many choices make the same case. It
+    is told of a case that agreed before that it is not valid, and draws another. A case that failed
+    is never a repeat, so that shrinking and replaying meet it again.
+    """
+
+    def __init__(self) -> None:
+        self._agreed: set[tuple[int, str]] = set()
+        self._in_a_row = 0
+
+    def is_one(self, spec: KernelSpec, case: Case) -> bool:
+        """Whether the case agreed before, and there is no other to draw: it need not run again.
+
+        Raises
+        ------
+        UnsatisfiedAssumption : it agreed before, and another is to be drawn.
+        """
+        if (id(spec), repr(case)) not in self._agreed:
+            self._in_a_row = 0
+            return False
+        self._in_a_row += 1
+        if self._in_a_row <= _IN_A_ROW:
+            raise UnsatisfiedAssumption("the case was drawn before, and agreed")
+        self._in_a_row = 0
+        return True
+
+    def add(self, spec: KernelSpec, case: Case) -> None:
+        """Remember a case that agreed."""
+        self._agreed.add((id(spec), repr(case)))

@@ -1,0 +1,200 @@
+"""What a kernel test draws: how much of it is new, random, and reaches a kernel's loops.
+
+``python -m tests.meta.drawing`` prints, for each test in tests/kernels, of ``--cases`` drawn cases
+how many are distinct, how many have an operand of zeros alone, and in how many all operands are
+random; and of ``--layers`` drawn convolutions what they need: several blocks, a halo between them,
+a second PSUM tile, a block that begins beyond row 256. Nothing runs a kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import Phase, settings
+
+from difftest.harness.case import Case
+from difftest.harness.decorator import ATTRIBUTE, decorate
+from difftest.harness.runner import Runner
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Match, Verdict
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.machine import TRN2
+
+KERNEL_TESTS = Path(__file__).parent.parent / "kernels"
+
+
+class Collector(Runner):
+    """Runs nothing and agrees with everything: it keeps the cases."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.cases: list[Case] = []
+
+    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+        self.cases.append(case)
+        return {"none": Match(elements=1, exact=True)}
+
+
+def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
+    """The cases that a kernel test of ``count`` examples runs."""
+
+    def check(case):
+        case.check()
+
+    plain = settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    collector = Collector()
+    plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=collector)
+    return collector.cases
+
+
+def kernel_tests() -> Iterator[tuple[str, KernelSpec]]:
+    """Each test in tests/kernels, and its spec."""
+    with embedded():
+        for path in sorted(KERNEL_TESTS.glob("test_*.py")):
+            module = importlib.import_module(f"tests.kernels.{path.stem}")
+            for test, function in vars(module).items():
+                if hasattr(function, ATTRIBUTE):
+                    yield test, getattr(function, ATTRIBUTE).spec
+
+
+@dataclass
+class Drawn:
+    """Counts of drawn cases.
+
+    Attributes
+    ----------
+    cases : all of them.
+    distinct : that differ from all before them.
+    zeros : with an operand that has no element but 0, although it could.
+    telling : distinct, and no operand is all zeros.
+    random : in which all operands are random.
+    """
+
+    cases: int = 0
+    distinct: int = 0
+    zeros: int = 0
+    telling: int = 0
+    random: int = 0
+
+
+def counted(spec: KernelSpec, cases: list[Case]) -> Drawn:
+    """What cases are."""
+    counts = Drawn(len(cases))
+    seen: set[str] = set()
+    for case in cases:
+        new = repr(case) not in seen
+        seen.add(repr(case))
+        zeros = any(not np.any(array != 0) for array in spec.inputs_of(case))
+        counts.distinct += new
+        counts.zeros += zeros
+        counts.telling += new and not zeros
+        counts.random += all(recipe.is_random for recipe in case.data.values())
+    return counts
+
+
+@dataclass
+class Needs:
+    """How many layers need more than one of something of the kernel of kernels/conv2d.py."""
+
+    layers: int = 0
+    blocks: int = 0
+    halos: int = 0
+    tiles: int = 0
+    far: int = 0
+
+
+def needs_of(cases: list[Case]) -> Needs:
+    """What layers make ``fused_conv2d_maxpool`` do."""
+    needs = Needs(len(cases))
+    for case in cases:
+        parts = parts_of(case.values, case.dtype)
+        needs.blocks += parts.starts > 1
+        needs.halos += parts.starts > 1 and case.values["filter_size"] > 1
+        needs.tiles += parts.tiles > 1
+        needs.far += parts.last > 256
+    return needs
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the kernel divides an image: blocks, tiles of the first one, where the last begins."""
+
+    starts: int
+    tiles: int
+    last: int
+
+
+def parts_of(layer: dict[str, Any], dtype: str) -> Parts:
+    """How the kernel divides the images of a layer."""
+    with embedded():
+        from kernels.classic import conv2d
+
+        X = _Operand(
+            (layer["batch"], layer["c_in"], layer["height"], layer["width"]), np.dtype(dtype)
+        )
+        W = _Operand(
+            (layer["c_out"], layer["c_in"], layer["filter_size"], layer["filter_size"]), X.dtype
+        )
+        sizes = types.SimpleNamespace(
+            pmax=TRN2.partitions,
+            psum_fmax=TRN2.gemm_moving_fmax,
+            total_available_sbuf_size=TRN2.sbuf_usable_bytes,
+        )
+        nl = types.SimpleNamespace(tile_size=sizes, float32=np.dtype("float32"))
+        pool = layer["pool_size"]
+        height, width = conv2d.convolved_size(X, W)
+        kernels_nl, conv2d.nl = conv2d.nl, nl
+        try:
+            rows, columns = conv2d.psum_tile(height, width, pool, layer.get("TILE_WINDOWS"))
+            block = conv2d.rows_of_block(X, W, pool, rows, layer.get("BLOCK_BYTES", 8 * 1024))
+        finally:
+            conv2d.nl = kernels_nl
+    starts = -(-height // block)
+    tiles = -(-min(block, height) // rows) * -(-width // columns)
+    return Parts(starts, tiles, (starts - 1) * block)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=50)
+    parser.add_argument("--layers", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    layers = []
+    print(f"{'':50}cases distinct zeros telling random")
+    for name, spec in kernel_tests():
+        counts = counted(spec, drawn(spec, given.cases, given.seed))
+        numbers = (counts.cases, counts.distinct, counts.zeros, counts.telling, counts.random)
+        print(f"{name:50}{'{:5} {:8} {:5} {:7} {:6}'.format(*numbers)}", flush=True)
+        if "filter_size" in spec.domain:
+            layers.append((name, spec))
+    print(f"\n{'':50}layers blocks halos tiles beyond-256")
+    for name, spec in layers:
+        needs = needs_of(drawn(spec, given.layers, given.seed))
+        numbers = (needs.layers, needs.blocks, needs.halos, needs.tiles, needs.far)
+        print(f"{name:50}{'{:6} {:6} {:5} {:5} {:10}'.format(*numbers)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What is drawn for the project's own kernels: new cases, random data, and every part of a loop."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import find, settings
+
+from difftest.harness.strategies import cases
+from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
+
+SPECS = dict(kernel_tests())
+CONVOLUTIONS = [name for name, spec in SPECS.items() if "filter_size" in spec.domain]
+deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=2000)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_cases_differ_and_are_random_in_at_least_half(name):
+    counts = counted(SPECS[name], drawn(SPECS[name], 50))
+    assert counts.distinct == counts.cases >= 48
+    assert counts.telling >= 32
+    assert counts.random >= 25
+
+
+def test_a_harness_that_repeats_itself_would_be_seen():
+    spec = SPECS["test_matrix_transpose"]
+    ten = drawn(spec, 10)
+    assert counted(spec, ten + ten).distinct == 10
+
+
+def test_layers_need_several_of_everything():
+    needs = needs_of(drawn(SPECS["test_fused_conv2d_maxpool"], 500))
+    assert needs.blocks > 0.1 * needs.layers
+    assert needs.halos > 0.03 * needs.layers
+    assert needs.tiles > 0.3 * needs.layers
+    assert needs.far > 0
+
+
+def test_the_ladders_layers_need_a_second_tile():
+    assert needs_of(drawn(SPECS["test_conv2d_row_tiles"], 300)).tiles > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("filter_size", 2), ("pool_size", 2), ("width", 249), ("batch", 2)]
+)
+def test_layers_shrink_in_order(name, least):
+    spec = SPECS["test_fused_conv2d_maxpool"]
+    smallest = find(cases(spec), lambda case: case.values[name] >= least, settings=deterministic)
+    assert smallest.values[name] == least
+    for other, value in {"c_in": 128, "c_out": 128, "batch": 1, "pool_size": 1}.items():
+        assert other == name or smallest.values[other] == value

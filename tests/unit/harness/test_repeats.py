@@ -1,0 +1,90 @@
+import hypothesis
+import pytest
+from hypothesis import Phase, settings
+
+from difftest.harness.case import Case
+from difftest.harness.decorator import decorate
+from difftest.harness.recipes import Ones, Zeros
+from difftest.harness.repeats import Repeats
+from difftest.harness.runner import Runner
+from difftest.harness.verdict import Match
+from tests.unit.standin import add_spec
+
+ADD = add_spec()
+
+
+def case_of(n):
+    return Case({"n": n}, "float32", {"a": Zeros(), "b": Ones()})
+
+
+def test_a_case_is_a_repeat_once_it_agreed():
+    repeats = Repeats()
+    assert not repeats.is_one(ADD, case_of(1))
+    assert not repeats.is_one(ADD, case_of(1))
+    repeats.add(ADD, case_of(1))
+    with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
+        repeats.is_one(ADD, case_of(1))
+    assert not repeats.is_one(ADD, case_of(2))
+
+
+def test_where_there_is_no_other_case_it_is_passed_over():
+    repeats = Repeats()
+    repeats.add(ADD, case_of(1))
+    replaced = 0
+    while True:
+        try:
+            assert repeats.is_one(ADD, case_of(1))
+            break
+        except hypothesis.errors.UnsatisfiedAssumption:
+            replaced += 1
+    assert replaced == 4
+
+
+class Collecting(Runner):
+    """Collects cases; those of ``wrong`` fail."""
+
+    def __init__(self, wrong=()):
+        super().__init__(())
+        self.ran = []
+        self.wrong = wrong
+
+    def check(self, spec, case):
+        self.ran.append(repr(case))
+        assert case.values["n"] not in self.wrong
+        return {"none": Match(elements=1, exact=True)}
+
+
+def run_test(spec, runner, **given):
+    def check(case):
+        case.check()
+
+    chosen = settings(max_examples=50, database=None, deadline=None, **given)
+    chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
+
+
+def test_each_drawn_case_runs_once():
+    runner = Collecting()
+    run_test(add_spec(), runner, phases=[Phase.generate])
+    assert len(set(runner.ran)) == len(runner.ran) >= 48
+
+
+def test_a_domain_of_few_cases_is_no_error():
+    """All health checks of Hypothesis are on."""
+    runner = Collecting()
+    one = add_spec(domain={"n": (3,)}, inputs={"a": "n", "b": "n"}, dtypes=("int8",))
+    run_test(one, runner)
+    assert len(set(runner.ran)) == len(runner.ran)
+
+
+def test_a_failure_is_met_again_and_shrinks():
+    runner = Collecting(wrong=range(2, 10_000))
+    with pytest.raises(AssertionError):
+        run_test(add_spec(), runner)
+    assert "{'n': 2}" in runner.ran[-1]
+
+
+def test_a_test_begins_without_repeats():
+    runner = Collecting()
+    runner.repeats.add(ADD, case_of(1))
+    runner.start(None)
+    assert not runner.repeats.is_one(ADD, case_of(1))
