@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from difftest.harness.bound import BoundCase
     from difftest.harness.case import Case
     from difftest.harness.decorator import kernel_test
     from difftest.harness.recipes import (
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         Recipe,
         Zeros,
     )
-    from difftest.harness.runner import BoundCase, DifferentialFailure
+    from difftest.harness.runner import DifferentialFailure
     from difftest.harness.spec import Input, KernelSpec, Rejection
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.strategies import cases, multiples, seeded, sizes
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Bernoulli": "structured",
-    "BoundCase": "runner",
+    "BoundCase": "bound",
     "Case": "case",
     "DifferentialFailure": "runner",
     "Fill": "recipes",

@@ -166,7 +166,7 @@ class _Sizes:
         self.ranges = np.array([(one.first, one.last + 1) for one in allocations])
         self.size = np.array([_size(one) for one in allocations])
         self.wide = -(-np.array([one.partitions for one in allocations]) // self.step)
-        self.fixed = [n for n, one in enumerate(allocations) if one.address is not None]
+        self.fixed = [n for n, one in enumerate(allocations) if one.areas]
 
     def live(self, number: int) -> Live:
         """One of them."""
@@ -261,8 +261,10 @@ def _size(allocation: Allocation) -> int:
     """Bytes of a partition that a tensor takes.
 
     Of a PSUM tensor with block dimensions one block counts: how many are live at once is the
-    compiler's choice. In SBUF all of them do.
+    compiler's choice. In SBUF all of them do. Of blocks that the kernel placed each place does.
     """
+    if allocation.places:
+        return sum(area.high - area.low for area in allocation.areas)
     size = allocation.partition_bytes
     if allocation.partition_axis and allocation.space is Space.PSUM:
         size //= math.prod(allocation.shape[: allocation.partition_axis])
@@ -272,9 +274,7 @@ def _size(allocation: Allocation) -> int:
 def _taken(allocations: Iterable[Allocation], step: int) -> int:
     """Bytes that tensors with addresses take together, of all quadrants: each byte once."""
     lines: dict[int, list[tuple[int, int]]] = {}
-    for allocation in allocations:
-        area = allocation.area
-        assert area is not None
+    for area in (area for allocation in allocations for area in allocation.areas):
         for number in range(area.first // step, (area.last - 1) // step + 1):
             lines.setdefault(number, []).append((area.low, area.high))
     total = 0
@@ -303,25 +303,26 @@ class _Shelf:
 def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[Place]:
     """Give each tensor the lowest place that is free for all of its time."""
     shelves = [_Shelf() for _ in range(quadrants)]
-    lives = sorted(lives, key=lambda one: one.allocation.address is None)
-    forgets = lives[0].allocation.address is None and all(
+    lives = sorted(lives, key=lambda one: not one.allocation.areas)
+    forgets = not lives[0].allocation.areas and all(
         one.first <= other.first for one, other in itertools.pairwise(lives)
     )
     for live in lives:
-        fixed = live.allocation.area
-        if fixed is not None:
-            step = 128 // quadrants
-            choice = fixed.low, fixed.first // step
-        else:
+        places = [
+            Place(live, area.low, area.high, area.first // (128 // quadrants))
+            for area in live.allocation.areas
+        ]
+        if not places:
             starts = range(0, quadrants, _start_step(live.quadrants))
-            choice = min((_lowest(shelves, live, start, bank), start) for start in starts)
-        low, quadrant = choice
-        entry = (low, low + live.size, live.first, live.last)
-        for shelf in shelves[quadrant : quadrant + live.quadrants]:
-            if forgets:  # whoever ended before this one begins stands in nobody's way any more
-                shelf.places = [one for one in shelf.places if one[3] >= live.first]
-            insort(shelf.places, entry)
-        yield Place(live, low, low + live.size, quadrant)
+            low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
+            places = [Place(live, low, low + live.size, start)]
+        for given in places:
+            entry = (given.low, given.high, live.first, live.last)
+            for shelf in shelves[given.quadrant : given.quadrant + live.quadrants]:
+                if forgets:  # whoever ended before this one begins stands in nobody's way any more
+                    shelf.places = [one for one in shelf.places if one[3] >= live.first]
+                insort(shelf.places, entry)
+            yield given
 
 
 def _start_step(quadrants: int) -> int:

@@ -40,6 +40,8 @@ class KernelCall:
     outputs : arrays that the kernel writes in place, poisoned (see :func:`poisoned`).
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
+    machine : the generation that the embedded simulator stands for, by name; None for the kernel's
+        own. Other backends run what they are.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
     inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
         in its fast mode, does.
@@ -54,6 +56,7 @@ class KernelCall:
     outputs: tuple[Array, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
+    machine: str | None = None
     record: bool = False
     inspect: bool = False
     exact: ExactSettings | None = None

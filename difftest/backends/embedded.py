@@ -19,6 +19,7 @@ from difftest.inspection import Inspector
 from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
+from difftest.simulator.machine import MACHINES
 from difftest.simulator.witness import witnessing
 
 
@@ -50,6 +51,7 @@ class EmbeddedSimulator:
                     args,
                     kwargs,
                     grid=call.grid,
+                    machine=MACHINES[call.machine] if call.machine is not None else None,
                     record=call.record,
                     plain=self.plain,
                     exact=False if self.plain else call.exact or False,

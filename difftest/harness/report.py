@@ -67,9 +67,12 @@ def failure_text(
     verdicts: Mapping[str, Verdict],
     again: Reproduction | None,
     *,
+    others: Sequence[str] = (),
     verbose: bool = False,
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
+
+    ``others`` are lines of what came of the other kernels of the contract.
 
     ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
     most.
@@ -102,6 +105,7 @@ def failure_text(
     rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
         rows += _verdict_rows(backend, verdict, verbose)
+    rows += [("beside" if line is others[0] else "", line) for line in others]
     if again is not None:
         rows.append(("run again", again.command(case)))
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]

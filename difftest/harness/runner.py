@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from difftest.analysis.finding import Finding, Severity
@@ -64,6 +64,7 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    others : what came of the other kernels of the contract, a line each.
     """
 
     def __init__(
@@ -78,12 +79,20 @@ class DifferentialFailure(AssertionError):
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
+        self.others: tuple[str, ...] = ()
         self._again = again
         self._verbose = verbose
         super().__init__()
 
     def __str__(self) -> str:
-        return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
+        return failure_text(
+            self.spec,
+            self.case,
+            self.verdicts,
+            self._again,
+            others=self.others,
+            verbose=self._verbose,
+        )
 
 
 class HazardFailure(AssertionError):
@@ -158,6 +167,8 @@ class Runner:
     record : whether to ask the backends for traces.
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
+    outputs : of the last case that was checked, by the name of the backend that ran the kernel to
+        its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
     repeats : drawn cases of the test that runs which are known to agree.
@@ -171,6 +182,7 @@ class Runner:
     again: Reproduction | None = None
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
+    outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
     repeats: Repeats = field(default_factory=Repeats)
@@ -190,8 +202,21 @@ class Runner:
         self.again = again
         self.repeats = Repeats()
 
-    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+    @contextmanager
+    def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
+        """Run cases on these backends alone, for a while."""
+        every, self.backends = self.backends, backends
+        try:
+            yield
+        finally:
+            self.backends = every
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
+
+        ``reference`` is what it says of the case, where that is known.
 
         Raises
         ------
@@ -201,10 +226,11 @@ class Runner:
         """
         __tracebackhide__ = True
         inputs = spec.inputs_of(case)
-        reference = self.reference(spec, case, inputs)
+        if reference is None:
+            reference = self.reference(spec, case, inputs)
         settings = self.settings_of(spec, case)
         verdicts: dict[str, Verdict] = {}
-        self.traces = {}
+        self.traces, self.outputs = {}, {}
         findings: list[Finding] = []
         for backend in self.backends:
             call = replace(
@@ -216,6 +242,8 @@ class Runner:
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
+            if isinstance(outcome, Ran):
+                self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
@@ -342,6 +370,7 @@ def make_call(
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
+        machine=spec.machine_of(case.values),
         names=(*spec.inputs, *spec.outputs),
     )
 
@@ -399,62 +428,3 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     return compare(expected, outcome.outputs, outcome.unwritten)
-
-
-@dataclass(repr=False)
-class BoundCase:
-    """A case in a test: what the test's function gets.
-
-    Attributes
-    ----------
-    spec, case : what is run.
-    verdicts : of the last :meth:`check`, by backend; empty before it.
-    """
-
-    spec: KernelSpec
-    case: Case
-    runner: Runner
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return repr(self.case)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The value of each name of the domain."""
-        return dict(self.case.values)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the inputs."""
-        return np.dtype(self.case.dtype)
-
-    @property
-    def inputs(self) -> tuple[Array, ...]:
-        """The input arrays, made anew at each access."""
-        return self.spec.inputs_of(self.case)
-
-    def check(self) -> None:
-        """Run the case on each backend and compare it with the reference.
-
-        Raises
-        ------
-        DifferentialFailure : they disagree.
-        BrokenReferenceError : the reference broke down, or wrote to its arguments.
-        """
-        __tracebackhide__ = True
-        self.verdicts = self.runner.check(self.spec, self.case)
-
-    def require_comparison(self) -> None:
-        """Demand that the test has checked something.
-
-        Raises
-        ------
-        NothingComparedError : it has not called :meth:`check`.
-        """
-        __tracebackhide__ = True
-        if not self.verdicts:
-            raise NothingComparedError(
-                f"the test of {self.spec.name} compared nothing: its function must call "
-                "case.check()"
-            )

@@ -40,6 +40,8 @@ class Tally:
     """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short."""
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     reasons: set[str] = field(default_factory=set)
     doubts: set[str] = field(default_factory=set)
 
@@ -66,17 +68,30 @@ class Tally:
         """Count one refusal that was demanded and came."""
         self._row(kernel, backend).rejections += 1
 
+    def count_agreement(self, first: str, second: str, backend: str, *, equal: bool) -> None:
+        """Count a case that two kernels ran, and whether all bits of their outputs agree."""
+        same, cases = self.agreements.get((first, second, backend), (0, 0))
+        self.agreements[first, second, backend] = (same + equal, cases + 1)
+
     def merge(self, other: Tally) -> None:
         """Add the counts of ``other``, those of another test or process."""
         for (kernel, backend), row in other.rows.items():
             self._row(kernel, backend).add(row)
+        for key, (same, cases) in other.agreements.items():
+            before = self.agreements.get(key, (0, 0))
+            self.agreements[key] = (before[0] + same, before[1] + cases)
         self.reasons |= other.reasons
         self.doubts |= other.doubts
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
         rows = [[*key, asdict(row)] for key, row in self.rows.items()]
-        document = {"rows": rows, "reasons": sorted(self.reasons), "doubts": sorted(self.doubts)}
+        document = {
+            "rows": rows,
+            "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
+            "reasons": sorted(self.reasons),
+            "doubts": sorted(self.doubts),
+        }
         return json.dumps(document)
 
     def _row(self, kernel: str, backend: str) -> Counts:
@@ -87,4 +102,8 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    return Tally(rows, set(document["reasons"]), set(document["doubts"]))
+    agreements = {
+        (first, second, backend): (same, cases)
+        for first, second, backend, same, cases in document["agreements"]
+    }
+    return Tally(rows, agreements, set(document["reasons"]), set(document["doubts"]))

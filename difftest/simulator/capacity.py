@@ -38,8 +38,7 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     total = 0
     quadrants: dict[int, list[tuple[int, int]]] = {}
     for allocation in allocations:
-        area = allocation.area
-        if area is not None:
+        for area in allocation.areas:
             for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
                 quadrants.setdefault(number, []).append((area.low, area.high))
     for ranges in quadrants.values():
@@ -98,14 +97,14 @@ class Occupancy:
         placed = False
         limit = self.limit
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
-            own = 0 if allocation.address is not None else self.bytes(allocation)
+            own = 0 if allocation.areas else self.bytes(allocation)
             if not begins:
                 del live[allocation.id]
                 total -= own
                 continue
             live[allocation.id] = allocation
             total += own
-            placed = placed or allocation.address is not None
+            placed = placed or bool(allocation.areas)
             needed = total + self._placed(live.values()) if placed else total
             if needed > limit:
                 raise self._error(needed, limit, allocation, list(live.values()))

@@ -196,6 +196,8 @@ class Core:
         the loop's line. The kernel uses them no more."""
         self._bodies: list[list[int]] = []
         """Of each loop on the device that runs, what its body has made."""
+        self.auto_alloc = False
+        """Whether the kernel asked for its own placements to be ignored."""
         self._in_psum: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which

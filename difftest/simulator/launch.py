@@ -26,6 +26,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
+from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -248,6 +249,7 @@ def run_kernel(
     core.order = order
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
+    core.auto_alloc = forces_auto_alloc(function)
     core.trace.kernel = getattr(function, "__qualname__", "")
     core.trace.dialect = "nki" if tensor is NkiTensor else "classic"
     mode: _Fast | Run = _Fast(core)
@@ -270,6 +272,8 @@ def run_kernel(
                 mode.start_program(program)
                 returned = kernel_call()
             mode.check_capacity()
+            if tensor is Tensor and not plain:
+                note_mixed(core)
         leaves = _flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)

@@ -124,4 +124,4 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         if launch.silent or key in launch.said:
             return
         launch.said[key] = error
-    warn(RuleWarning(str(error)))
+    warn(RuleWarning(str(error)), error.location)

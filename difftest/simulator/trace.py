@@ -94,6 +94,9 @@ class Allocation:
     """The first partition, and the first byte in each, of a tensor that the kernel placed (in HBM
     0, and the first byte); None where the compiler does. Tensors that overlap share what they
     hold."""
+    places: tuple[tuple[int, int], ...] = ()
+    """The same for each block, in row-major order, of a tensor with block dimensions that the
+    kernel placed. Blocks at one place take it in turn, and share nothing here."""
     viewed: bool = False
     """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
     loops: tuple[Iteration, ...] = ()
@@ -118,6 +121,16 @@ class Allocation:
         if self.space.is_hbm:
             return Area(0, 1, low, low + math.prod(self.shape) * self.dtype.itemsize)
         return Area(first, first + self.partitions, low, low + self.partition_bytes)
+
+    @property
+    def areas(self) -> tuple[Area, ...]:
+        """All that the kernel placed of it: its blocks, each place once, or itself."""
+        if not self.places:
+            return () if self.area is None else (self.area,)
+        rows, size = self.partitions, self.partition_bytes // len(self.places)
+        return tuple(
+            Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
+        )
 
     @property
     def is_absorbed(self) -> bool:

@@ -104,6 +104,7 @@ class _Tables:
             "dtype": name_of(one.dtype),
             "partition_axis": one.partition_axis,
             **({} if one.address is None else {"address": one.address}),
+            **({"places": one.places} if one.places else {}),
             **self._at(one.location),
             **({"loops": self.turns(one.loops)} if one.loops else {}),
             "first": one.first,

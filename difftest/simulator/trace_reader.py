@@ -126,7 +126,7 @@ class _Reader:
     def _allocation(self, where: str, value: object) -> Allocation:
         counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
-        fields = _object(value, where, needed, ("name", "location", "address", "loops"))
+        fields = _object(value, where, needed, ("name", "location", "address", "places", "loops"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         counted = {name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts}
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
@@ -143,6 +143,7 @@ class _Reader:
             reads=counted["reads"],
             writes=counted["writes"],
             address=_address(fields, where),
+            places=_places(fields, where, shape[:axis]),
             loops=self._turns(fields, where),
         )
 
@@ -256,9 +257,22 @@ def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:
     """Of an allocation: none where the compiler places it."""
     if "address" not in fields:
         return None
-    partition, byte = _list(fields["address"], f"{where}.address", length=2)
-    at = f"{where}.address"
-    return _integer(partition, at, low=0), _integer(byte, at, low=0)
+    return _place(fields["address"], f"{where}.address")
+
+
+def _place(value: object, where: str) -> tuple[int, int]:
+    partition, byte = _list(value, where, length=2)
+    return _integer(partition, where, low=0), _integer(byte, where, low=0)
+
+
+def _places(
+    fields: dict[str, Any], where: str, blocks: tuple[int, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Of the blocks of an allocation: none where the compiler places them."""
+    if "places" not in fields:
+        return ()
+    at = f"{where}.places"
+    return tuple(_place(one, at) for one in _list(fields["places"], at, length=math.prod(blocks)))
 
 
 def _axis(value: object, where: str, shape: tuple[int, ...]) -> int:

@@ -14,6 +14,7 @@ import pytest
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32, name_of
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -137,7 +138,11 @@ def test_addresses_and_views_come_back():
         storage = current().allocate((4, 8), FLOAT32, Space.SBUF, address=(32, 64))
         tile = Tensor.whole(storage)
         nisa.dma_copy(dst=tile, src=x)
-        half = nisa.tensor_copy(tile[:, 2:4].view(nl.bfloat16))
+        blocks = nl.ndarray(
+            (2, nl.par_dim(4), 4), nl.bfloat16, buffer=ncc.sbuf.mod_alloc(base_addr=512)
+        )
+        half = blocks[1]
+        half[...] = nisa.tensor_copy(tile[:, 2:4].view(nl.bfloat16))
         out = nl.ndarray((4, 4), nl.bfloat16, buffer=nl.shared_hbm)
         nl.store(out, half)
         return out
@@ -148,6 +153,7 @@ def test_addresses_and_views_come_back():
     read = again.events[1].operand("src")
     assert (read.view, read.dtype, read.pattern) == (BFLOAT16, BFLOAT16, (4, (4, 4), (16, 1)))
     assert read.allocation.address == (32, 64)
+    assert [one.places for one in again.allocations if one.places] == [((0, 512), (0, 512))]
     assert read.allocation.viewed
     assert again.events[0].operand("dst").view is None
 

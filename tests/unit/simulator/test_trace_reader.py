@@ -104,6 +104,12 @@ SEEN = (*EVENT, "seen", 0)
             [0, -4],
             "allocations[0].address: received -4; accepted: a",
         ),
+        (
+            (*ALLOCATION, "places"),
+            [[0, 0], [0, 0]],
+            "allocations[0].places: received [[0, 0], [0, 0]]; accepted: a list of 1",
+        ),
+        ((*ALLOCATION, "places"), [[0]], "allocations[0].places: received [0]; accepted: a list"),
         ((*ALLOCATION, "reads"), -2, "allocations[0].reads: received -2; accepted"),
         ((*ALLOCATION, "reads"), GONE, "allocations[0]: received ["),
         (EVENT, [], "events[1]: received []; accepted: an object"),
