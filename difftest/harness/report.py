@@ -49,11 +49,15 @@ class Reproduction:
     options: tuple[str, ...] = ()
     case_key: str | None = None
 
-    def command(self, case: Case) -> str:
-        """The shell line that runs exactly this case."""
+    def arguments(self, case: Case) -> list[str]:
+        """What pytest is told to run exactly this case."""
         text = case.to_json()
         given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
-        return quoted(["pytest", *self.options, self.node, *given])
+        return [*self.options, self.node, *given]
+
+    def command(self, case: Case) -> str:
+        """The shell line that runs exactly this case."""
+        return quoted(["pytest", *self.arguments(case)])
 
 
 def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
@@ -68,14 +72,17 @@ def failure_text(
     again: Reproduction | None,
     *,
     others: Sequence[str] = (),
+    findings: Iterable[Finding] = (),
     verbose: bool = False,
+    fresh: str = "",
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
 
-    ``others`` are lines of what came of the other kernels of the contract.
+    ``others`` are lines of what came of the other kernels of the contract, ``findings`` hazards of
+    the case.
 
     ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
-    most.
+    most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
 
     >>> from difftest.harness.compare import compare
     >>> from difftest.harness.expectation import expect
@@ -108,9 +115,17 @@ def failure_text(
     rows += [("beside" if line is others[0] else "", line) for line in others]
     if again is not None:
         rows.append(("run again", again.command(case)))
+    if fresh:
+        rows.append(("fresh run", fresh))
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
     where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
-    return "\n".join([f"{spec.name} disagrees with its reference{where}", *map(_row, rows)])
+    return "\n".join(
+        [
+            f"{spec.name} disagrees with its reference{where}",
+            *map(_row, rows),
+            *map(finding_text, findings),
+        ]
+    )
 
 
 def defect_text(

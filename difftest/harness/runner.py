@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
+from difftest.harness.frames import without_files
+from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
@@ -36,6 +38,7 @@ from difftest.harness.report import (
     hazard_text,
     rejection_text,
 )
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -64,7 +67,10 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    again : how to run the test again, where that is known.
+    fresh : what came of the case in a process of its own, if it was not the same; else empty.
     others : what came of the other kernels of the contract, a line each.
+    findings : hazards of the case, which may be the reason.
     """
 
     def __init__(
@@ -75,13 +81,16 @@ class DifferentialFailure(AssertionError):
         again: Reproduction | None,
         *,
         verbose: bool = False,
+        findings: Iterable[Finding] = (),
     ) -> None:
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
+        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
+        self.again = again
         self.others: tuple[str, ...] = ()
-        self._again = again
         self._verbose = verbose
+        self.fresh = ""
         super().__init__()
 
     def __str__(self) -> str:
@@ -89,9 +98,11 @@ class DifferentialFailure(AssertionError):
             self.spec,
             self.case,
             self.verdicts,
-            self._again,
+            self.again,
             others=self.others,
             verbose=self._verbose,
+            findings=self.findings,
+            fresh=self.fresh,
         )
 
 
@@ -171,6 +182,7 @@ class Runner:
         its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
+    warned : the hazards of which the test that runs has warned.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -185,6 +197,7 @@ class Runner:
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
+    warned: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -201,6 +214,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats = Repeats()
+        self.warned = set()
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -236,7 +250,7 @@ class Runner:
             call = replace(
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
             )
-            ran = backend.run(call)
+            ran = run_kernel(backend, call)
             if isinstance(ran, Ran):
                 findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
@@ -245,6 +259,9 @@ class Runner:
             if isinstance(outcome, Ran):
                 self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
+            if isinstance(outcome, Ran) and not is_failure(verdict):
+                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
                 if outcome is ran and settings is not None:
@@ -253,10 +270,14 @@ class Runner:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
-            cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
-            raise DifferentialFailure(
-                spec, case, verdicts, self.again, verbose=self.verbose
-            ) from cause
+            failure = DifferentialFailure(
+                spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
+            )
+            one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
+            if one_sided is None or one_sided.failed == "backend":
+                raise failure from None if one_sided is None else one_sided.error
+            # The kernel's frames end its traceback, so that a debugger stops in the kernel.
+            raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
         self._judge_hazards(spec, case, findings)
         return verdicts
 
@@ -267,7 +288,9 @@ class Runner:
         if failing:
             raise HazardFailure(spec, case, failing, self.again)
         for one in findings:
-            if one.severity is Severity.WARNING:
+            key = one.id, one.locations
+            if one.severity is Severity.WARNING and key not in self.warned:
+                self.warned.add(key)
                 warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
@@ -344,10 +367,11 @@ class Runner:
         case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
-            outcome = backend.run(call)
+            outcome = run_kernel(backend, call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count_rejection(spec.name, backend.name)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
 
@@ -44,6 +45,8 @@ class Tally:
     """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     reasons: set[str] = field(default_factory=set)
     doubts: set[str] = field(default_factory=set)
+    homes: dict[str, str] = field(default_factory=dict)
+    """The module that a kernel of this name is defined in."""
 
     @property
     def compared(self) -> int:
@@ -83,6 +86,14 @@ class Tally:
         self.reasons |= other.reasons
         self.doubts |= other.doubts
 
+    def renamed(self, names: Mapping[str, str]) -> Tally:
+        """The same with other names for some kernels."""
+        rows = {
+            (names.get(kernel, kernel), backend): row
+            for (kernel, backend), row in self.rows.items()
+        }
+        return replace(self, rows=rows)
+
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
         rows = [[*key, asdict(row)] for key, row in self.rows.items()]
@@ -91,6 +102,7 @@ class Tally:
             "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
             "reasons": sorted(self.reasons),
             "doubts": sorted(self.doubts),
+            "homes": self.homes,
         }
         return json.dumps(document)
 
@@ -106,4 +118,18 @@ def tally_from_json(text: str) -> Tally:
         (first, second, backend): (same, cases)
         for first, second, backend, same, cases in document["agreements"]
     }
-    return Tally(rows, agreements, set(document["reasons"]), set(document["doubts"]))
+    reasons, doubts = set(document["reasons"]), set(document["doubts"])
+    return Tally(rows, agreements, reasons, doubts, document["homes"])
+
+
+def total_of(tallies: Sequence[Tally]) -> Tally:
+    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    homes: dict[str, set[str]] = {}
+    for tally in tallies:
+        for name, home in tally.homes.items():
+            homes.setdefault(name, set()).add(home)
+    total = Tally()
+    for tally in tallies:
+        shared = {name: home for name, home in tally.homes.items() if len(homes[name]) > 1}
+        total.merge(tally.renamed({name: f"{name} ({home})" for name, home in shared.items()}))
+    return total

@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 
 from difftest.analysis.finding import Severity
+from difftest.harness.frames import without_files
 from difftest.host.installation import embedded_with_predictions
 from difftest.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
@@ -92,17 +92,8 @@ def _hide_our_frames(error: BaseException | None) -> None:
     while error is not None:
         frames = list(traceback.walk_tb(error.__traceback__))
         if not frames or not frames[-1][0].f_code.co_filename.startswith(_PACKAGE):
-            error.__traceback__ = _without_our_frames(error.__traceback__)
+            error.__traceback__ = without_files(error.__traceback__, (_PACKAGE, *_RUNPY))
         error = error.__cause__ or error.__context__
-
-
-def _without_our_frames(frames: TracebackType | None) -> TracebackType | None:
-    if frames is None:
-        return None
-    rest = _without_our_frames(frames.tb_next)
-    if frames.tb_frame.f_code.co_filename.startswith((_PACKAGE, *_RUNPY)):
-        return rest
-    return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
 
 
 def _exit_code(exit: SystemExit) -> int:

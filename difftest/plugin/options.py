@@ -203,6 +203,10 @@ class Request:
         return self.simulate, self.device, self.level, self.strictness
 
 
+ASKED = "difftest_request"
+"""The attribute of a plugin that asks for something itself, whatever the command line says."""
+
+
 def add_keys(parser: pytest.Parser) -> None:
     """Declare the ini keys."""
     for option in OPTIONS:
@@ -235,6 +239,10 @@ def read_request(
     ------
     pytest.UsageError : an ini key has a value that it does not accept.
     """
+    for plugin in config.pluginmanager.get_plugins():
+        asked = getattr(plugin, ASKED, None)
+        if isinstance(asked, Request):
+            return asked
     free = _free(parser)
     keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
     for option in OPTIONS:

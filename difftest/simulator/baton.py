@@ -157,7 +157,7 @@ class Baton:
                 self._await_turn(me)
             returned[me] = program()
         except ProgramStopped as stopped:
-            self._fail(stopped)  # of the ranks that this one's programs belong to, if not of these
+            self._fail(stopped)  # of a launch around this one, unless this one has failed itself
             return
         except BaseException as error:
             self._fail(error)

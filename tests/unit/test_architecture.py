@@ -76,8 +76,7 @@ PLAIN = Rule(
         "difftest.simulator.frontend.classic.conjunction",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.nki.constants.region_of",
-        "difftest.simulator.frontend.nki.constants.space_of",
+        "difftest.simulator.frontend.nki.constants",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
@@ -134,6 +133,7 @@ RULES += [CONFORMANCE, INSPECTION]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "debugging",
     "strictness",
     "pattern",
     "machine",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, placements
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Location, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
 
 SBUF = "sbuf-full"
 PSUM = "psum-full"
@@ -67,7 +69,12 @@ def _lines(lives: tuple[Live, ...]) -> tuple[Location, ...]:
 
 
 def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    """Reads of a placed tensor where another one has written over it since."""
+    """Reads of a placed tensor, or block of one, where another has written over it since."""
+    yield from _tensors(trace)
+    yield from _blocks(trace)
+
+
+def _tensors(trace: Trace) -> Iterator[Finding]:
     pairs = _overlapping(trace.allocations)
     if not pairs:
         return
@@ -122,13 +129,83 @@ def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Ev
     return found
 
 
-def _overwritten(one: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
-    lines = (reader.location, over.location, one.location, other.location)
+class _Block(NamedTuple):
+    """A block of a tensor of which the kernel placed each, or a tensor that it placed."""
+
+    tensor: Allocation
+    number: int
+
+    @property
+    def area(self) -> Area:
+        if not self.tensor.places:
+            return self.tensor.areas[0]
+        first, low = self.tensor.places[self.number]
+        size = self.tensor.partition_bytes // len(self.tensor.places)
+        return Area(first, first + self.tensor.partitions, low, low + size)
+
+    def __str__(self) -> str:
+        return f"block {self.number} of {self.tensor}" if self.tensor.places else str(self.tensor)
+
+
+def _blocks(trace: Trace) -> Iterator[Finding]:
+    """The same of blocks, which the classic dialect's kernels place: whole blocks count."""
+    if not any(one.places for one in trace.allocations):
+        return
+    written: dict[_Block, Event] = {}
+    latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
+    """By program, memory and place: who wrote there last."""
+    said: set[tuple[int, int]] = set()
+    for event in trace.events:
+        for block in (block for region in event.reads for block in _blocks_of(region)):
+            mine = written.get(block)
+            if mine is None:
+                continue
+            for (program, space, area), (other, over) in latest.items():
+                pair = block.tensor.id, other.tensor.id
+                if (
+                    over.number > mine.number
+                    and other != block
+                    and (program, space) == (event.program, block.tensor.space)
+                    and (block.tensor.places or other.tensor.places)
+                    and pair not in said
+                    and area.overlaps(block.area)
+                ):
+                    said.add(pair)
+                    yield _overwritten(block, other, over, event)
+        for block in (block for region in event.writes for block in _blocks_of(region)):
+            written[block] = event
+            latest[event.program, block.tensor.space, block.area] = block, event
+
+
+def _blocks_of(region: Region) -> Iterator[_Block]:
+    """The placed blocks that a region touches, or the placed tensor."""
+    tensor = region.allocation
+    if tensor.space.is_hbm or not tensor.areas:
+        return
+    if not tensor.places:
+        yield _Block(tensor, 0)
+        return
+    mark = footprint(region)
+    each = math.prod(tensor.shape[tensor.partition_axis + 1 :])
+    each *= tensor.dtype.itemsize if tensor.viewed else 1
+    for number in range(mark.low // each, (mark.high - 1) // each + 1):
+        yield _Block(tensor, number)
+
+
+def _overwritten(
+    one: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
+) -> Finding:
+    tensors = [each.tensor if isinstance(each, _Block) else each for each in (one, other)]
+    lines = (reader.location, over.location, *(each.location for each in tensors))
+    places = [
+        each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
+        for each in (one, other)
+    ]
     return Finding(
         id=ALIAS,
         severity=Severity.WARNING,
-        happened=f"{reader.opcode} reads {one} at address {one.address} after {over.opcode} wrote "
-        f"over it, to {other} at address {other.address}",
+        happened=f"{reader.opcode} reads {one} at address {places[0]} after {over.opcode} wrote "
+        f"over it, to {other} at address {places[1]}",
         rule="two tensors at one address hold the same bytes: what the first held is lost once the "
         "second is written",
         locations=tuple(dict.fromkeys(line for line in lines if line is not None)),

@@ -19,21 +19,27 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Chains of additions whose running sum is kept in a narrow dtype."""
-    narrow = {one.id for one in trace.allocations if one.dtype.itemsize < 4 or one.viewed}
+    narrow = {
+        one.id: LONGEST[name]
+        for one in trace.allocations
+        if one.dtype.itemsize < 4 and (name := one.dtype.name) in LONGEST
+    }
     if not narrow:
         return
     sums: dict[Part, int] = {}
     said: set[Location | None] = set()
     for event in trace.events:
-        if not event.writes or event.writes[0].allocation.id not in narrow:
+        if not event.writes:
             continue
         region = event.writes[0]
-        longest = LONGEST.get(region.dtype.name)
-        if longest is None:
+        longest = narrow.get(region.allocation.id)
+        if longest is None or region.view is not None:
             continue
         length = _length(event, region, sums)
-        if length or sums:
+        if length:
             sums[_part(region)] = length
+        elif sums:
+            sums.pop(_part(region), None)
         if length == longest and event.location not in said:
             said.add(event.location)
             yield _finding(event, region, length)
@@ -43,14 +49,12 @@ def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
     """How many additions in a row the sum has that an event writes; 0 if it adds nothing to one."""
     if not _adds(event):
         return 0
-    terms = [
-        one
-        for one in event.reads
-        if one.dtype == written.dtype and one.elements == written.elements
-    ]
-    if not terms:
-        return 0
-    return 1 + max(sums.get(_part(term), 0) for term in terms)
+    dtype, elements = written.allocation.dtype, written.elements
+    longest = 0
+    for term in event.reads:
+        if term.allocation.dtype == dtype and term.elements == elements and term.view is None:
+            longest = max(longest, 1 + sums.get(_part(term), 0))
+    return longest
 
 
 def _adds(event: Event) -> bool:
@@ -58,7 +62,7 @@ def _adds(event: Event) -> bool:
     if event.attributes.accumulate:
         return True
     if event.opcode in ("dma_copy", "dma_scatter", "dma_gather", "dma_compute"):
-        return event.operand("dst") in event.reads
+        return any(region.role == "dst" for region in event.reads)
     op = event.attributes.op or ""
     return event.opcode in ("tensor_tensor", "scalar_tensor_tensor") and (
         op.rpartition("+")[2] in ("add", "subtract")

@@ -74,6 +74,7 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
     if not makers or not outputs:
         return
     maker, sight = makers[0]
+    operands = "operands that have none" if id == NAN_MADE else "finite operands"
     store, stored = outputs[0]
     origin = "" if sight.value is None else f", of {sight.value:g}"
     # exp of what is large is what the kernel asked for; a number that a cast loses is not
@@ -81,7 +82,7 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
     yield Finding(
         id=id,
         severity=Severity.NOTE if expected else Severity.WARNING,
-        happened=f"{_named(maker)} made the first {what} of finite numbers ({share(sight)}{origin})"
+        happened=f"{_named(maker)} made the first {what} of {operands} ({share(sight)}{origin})"
         f", and {stored.elements} elements that are {what} were stored to "
         f"{store.writes[0].allocation}",
         rule="a device computes on with it, and engines need not treat it as NumPy does; a run "

@@ -25,6 +25,7 @@ from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
 from difftest.harness.runner import DifferentialFailure, Runner, make_call
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
 
@@ -155,6 +156,7 @@ class DeviceRunner(Runner):
         if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"
             verdict = guarded(verdict, self._guard.suspect(name, outcome.outputs, reference.values))
+        self.tally.homes[spec.name] = home_of(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         verdicts[backend.name] = verdict
         outcomes[backend.name] = outcome

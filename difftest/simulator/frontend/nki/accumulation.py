@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -75,4 +76,7 @@ def mark(dst: Tile, accumulate: bool | None) -> None:
     """Note that a matmul wrote ``dst``, and whether the kernel said how."""
     if accumulate is None:
         current().amend(inferred=True)
-    dst.storage.note_product(dst.pattern)
+    if isinstance(dst, IndirectTensor):
+        dst.note_product()
+    else:
+        dst.storage.note_product(dst.pattern)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
@@ -74,3 +75,59 @@ def test_a_tensor_that_another_was_placed_over(second, read_again, found):
         assert f"to tensor 3 [128, 16] float32 in sbuf at address (0, {second})" in finding.happened
         assert "one if read_again else other" in finding.locations[0].text
         assert "memset" in finding.locations[1].text
+
+
+def in_turn(tiles, *, ahead):
+    """Four blocks in ``tiles`` physical tiles, of which so many are loaded before the first use."""
+
+    def kernel(x):
+        out = nl.ndarray((4, 128, 16), x.dtype, buffer=nl.shared_hbm)
+        blocks = nl.ndarray(
+            (4, nl.par_dim(128), 16),
+            x.dtype,
+            buffer=ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(tiles,)),
+        )
+        for number in range(4 + ahead):
+            if number < 4:
+                blocks[number] = nl.load(x)
+            if number >= ahead:
+                nl.store(out[number - ahead], blocks[number - ahead])
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("tiles", "ahead", "found"), [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)]
+)
+def test_a_block_whose_physical_tile_another_took(tiles, ahead, found):
+    """Fewer tiles than blocks are alive: a lifetime conflict of the direct allocation guide."""
+    got = findings_in(in_turn(tiles, ahead=ahead), [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == ["address-alias"] * found
+    if found:
+        (finding,) = got
+        assert "reads block 0 of tensor 2 [4, 128, 16] float32 in sbuf at address (0, 0) after" in (
+            finding.happened
+        )
+        assert f"to block {tiles} of tensor 2" in finding.happened
+        assert "nl.store(out[number - ahead]" in finding.locations[0].text
+
+
+@pytest.mark.parametrize(("byte", "found"), [(64, 1), (128, 0)])
+def test_a_block_that_another_tensor_was_placed_over(byte, found):
+    def kernel(x):
+        out = nl.ndarray((2, 128, 16), x.dtype, buffer=nl.shared_hbm)
+        blocks = nl.ndarray(
+            (2, nl.par_dim(128), 16),
+            x.dtype,
+            buffer=ncc.sbuf.alloc(lambda index, partitions, size: (0, index[0] * size)),
+        )
+        other = nl.ndarray((128, 16), x.dtype, buffer=ncc.sbuf.alloc(lambda *_: (0, byte)))
+        blocks[1] = nl.load(x)
+        other[...] = nl.load(x)
+        nl.store(out[0], blocks[1])
+        nl.store(out[1], other)
+        return out
+
+    got = findings_in(kernel, [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == ["address-alias"] * found

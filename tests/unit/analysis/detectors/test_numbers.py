@@ -42,9 +42,9 @@ def test_a_row_of_zeros_that_is_divided_by_its_sum():
     (finding,) = findings_in(by(normalised), [rows])
     assert (finding.id, finding.severity.value) == ("nan-made", "warning")
     assert finding.happened == (
-        "tensor_tensor(divide) made the first NaN of finite numbers (8 of 32 elements, the first "
-        "at [2, 0]), and 8 elements that are NaN were stored to tensor 1 [4, 8] float32 in "
-        "shared_hbm"
+        "tensor_tensor(divide) made the first NaN of operands that have none (8 of 32 elements, "
+        "the first at [2, 0]), and 8 elements that are NaN were stored to tensor 1 [4, 8] float32 "
+        "in shared_hbm"
     )
     assert [line.text for line in finding.locations] == [
         "return nl.divide(tile, nl.sum(tile, axis=1))",

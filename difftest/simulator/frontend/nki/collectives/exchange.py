@@ -1,10 +1,9 @@
 """What the collectives share: groups of ranks, their tensors, and how they meet.
 
 The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Where a
-rank has two cores, each of them meets its like: core 0 of all members, and core 1. A rank waits as
-a whole, so that its cores come to their collectives in the same order on all ranks. Source: the
-stubs of ``nki.collectives`` at v2.32.0, and how kernels of nki-library 2.29 call them with two
-cores (``experimental/collectives``).
+rank is a logical NeuronCore with two cores, a program meets the programs of its number on the other
+ranks: no page says so, but kernels of aws-neuron/nki-library (``allgather_sb2sb_tiled``) gather the
+tiles of each core on their own. Source: the stubs of ``nki.collectives`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -87,10 +86,11 @@ class Exchange(NamedTuple):
         for dst in self.dsts:
             check_destination(dst)
         shapes = [src.shape for src in self.srcs]
-        core = current()
-        of_core = f", core {core.seat}" if core.baton is not None else ""
-        call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}{of_core}"
-        point = (self.name, core.seat, self.members, *agreed)
+        program = current().program
+        call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}"
+        if program:
+            call += f", by program {', '.join(map(str, program))} of each"
+        point = (self.name, self.members, program, *agreed)
         met: Mapping[int, list[Array]] = self.rank.baton.meet(
             self.rank.number, point, self.members, given, call
         )
@@ -129,7 +129,7 @@ class Exchange(NamedTuple):
 
 
 def rank_of(where: str) -> Rank:
-    """The rank that runs.
+    """The rank that runs; of a rank with two cores, the program that has done less comes first.
 
     Raises
     ------
@@ -143,6 +143,9 @@ def rank_of(where: str) -> Rank:
             received="a kernel that was launched alone",
             remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
         )
+    if core.baton is not None:
+        core.baton.check()
+        core.baton.give_way(core.seat, core.steps)
     return core.rank
 
 
@@ -194,9 +197,6 @@ def tensors_of(
     srcs: Any, dsts: Any, where: str, priority: Any, hbm_only: bool
 ) -> tuple[list[Tile], list[Tile]]:
     """The tensors, checked: as many on both sides, on one memory, of one dtype."""
-    core = current()
-    if core.baton is not None:  # the other core may still have to write what this one gives
-        core.baton.give_way(core.seat, core.steps)
     check_priority(priority, where)
     spaces = HBM if hbm_only else DMA_SPACES
     for role, given in (("srcs", srcs), ("dsts", dsts)):
