@@ -20,7 +20,7 @@ def repository(pytester, monkeypatch):
     """The repository that the README describes."""
     monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(
-        scale=block("import neuronxcc.nki as nki"), test_scale=block("import numpy as np")
+        scale=block("import nki\n"), test_scale=block("import numpy as np")
     )
     return pytester
 
@@ -30,8 +30,8 @@ def test_the_example_passes(repository):
     result.assert_outcomes(passed=1)
 
 
-def test_the_example_in_todays_dialect_passes(repository):
-    (repository.path / "scale.py").write_text(block("import nki\n"))
+def test_the_example_in_the_classic_dialect_passes(repository):
+    (repository.path / "scale.py").write_text(block("import neuronxcc.nki as nki"))
     result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
     result.assert_outcomes(passed=1)
 
@@ -39,7 +39,7 @@ def test_the_example_in_todays_dialect_passes(repository):
 def test_the_broken_example_fails_as_shown(repository):
     kernel = repository.path / "scale.py"
     source = kernel.read_text()
-    right, wrong = "tile = nl.load(x[first:last, :])", "tile = nl.load(x[0 : last - first, :])"
+    right, wrong = "src=x[first : first + count, :]", "src=x[0:count, :]"
     assert right in source
     assert wrong in README
     kernel.write_text(source.replace(right, wrong))
