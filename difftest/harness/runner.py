@@ -195,7 +195,8 @@ class Runner:
         its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
-    warned : the hazards of which the test that runs has warned.
+    hazards : of the test that runs, those that make it fail, with the case in which each was seen.
+    warned : of the test that runs, those that are known.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -210,6 +211,7 @@ class Runner:
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
+    hazards: list[tuple[KernelSpec, Case, Finding]] = field(default_factory=list)
     warned: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
@@ -227,7 +229,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats = Repeats()
-        self.warned = set()
+        self.warned, self.hazards = set(), []
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -248,7 +250,6 @@ class Runner:
         Raises
         ------
         DifferentialFailure : one of them is wrong.
-        HazardFailure : none is wrong here, and one would be on a device.
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
@@ -288,20 +289,35 @@ class Runner:
             )
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
-        self._judge_hazards(spec, case, findings)
+        self._note_hazards(spec, case, findings)
         return verdicts
 
-    def _judge_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
-        """Fail for the hazards that are proven, and warn of the others, each of them once."""
-        __tracebackhide__ = True
-        failing = tuple(one for one in findings if fails(one, strict=self.strict))
-        if failing:
-            raise HazardFailure(spec, case, failing, self.again)
+    def _note_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+        """Keep the hazards that fail the test, and warn of the others, each of them once."""
         for one in findings:
             key = one.id, one.locations
-            if one.severity is Severity.WARNING and key not in self.warned:
-                self.warned.add(key)
+            if key in self.warned:
+                continue
+            if fails(one, strict=self.strict):
+                self.hazards.append((spec, case, one))
+            elif one.severity is Severity.WARNING:
                 warn(HazardWarning(finding_text(one)), one.location)
+            else:
+                continue
+            self.warned.add(key)
+
+    def check_hazards(self) -> None:
+        """Judge a test whose cases all agree with their reference.
+
+        Raises
+        ------
+        HazardFailure : in one of them the kernel did what is wrong on a device.
+        """
+        __tracebackhide__ = True
+        if self.hazards:
+            spec, case, _ = self.hazards[0]
+            found = tuple(finding for _, _, finding in self.hazards)
+            raise HazardFailure(spec, case, found, self.again)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

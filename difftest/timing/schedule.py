@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
-from difftest.timing.units import GENERATOR, Core, Unit
+from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 
 MIDDLE = 0.5
 """The throttle window's phase that a prediction is made with: random on the device."""
@@ -119,7 +119,7 @@ class _Scheduler:
         self.dge = dge
         self.phase = phase
         self.progress = progress
-        self.cores = [Core(program, number, phase) for number in range(program.cores)]
+        self.cores = [PhysicalCore(program, number, phase) for number in range(program.cores)]
         self.by_number = [unit for core in self.cores for unit in core.units.values()]
         self.store_spans: list[Span] = []
         self.residence: dict[int, tuple[float, float]] = {}
@@ -223,7 +223,7 @@ class _Scheduler:
         assert span is not None
         return span
 
-    def _core(self, index: int) -> Core:
+    def _core(self, index: int) -> PhysicalCore:
         return self.cores[self.instructions[index].core]
 
     def _enqueue(self, one: LoweredInstruction) -> None:
@@ -313,7 +313,7 @@ class _Scheduler:
         self.spans[one.index] = span
         self._done(one, span)
 
-    def _issue_dma(self, core: Core, one: LoweredInstruction, span: Span) -> None:
+    def _issue_dma(self, core: PhysicalCore, one: LoweredInstruction, span: Span) -> None:
         transfer = one.transfer
         assert transfer is not None
         figures = self.clockwork

@@ -54,7 +54,7 @@ class Queue:
         return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
 
 
-class Core:
+class PhysicalCore:
     """One physical core; with LNC 2 a logical one has two, which share HBM alone.
 
     Parameters
