@@ -93,6 +93,19 @@ class DifferentialFailure(AssertionError):
         self.fresh = ""
         super().__init__()
 
+    def end_in_kernel(self) -> None:
+        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
+
+        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
+        """
+        errors = (v.error for v in self.verdicts.values() if isinstance(v, OneSided))
+        error = next(errors, None)
+        last = self.__traceback__
+        while last is not None and last.tb_next is not None:
+            last = last.tb_next
+        if error is not None and error is not self.__cause__ and last is not None:
+            last.tb_next = without_files(error.__traceback__)
+
     def __str__(self) -> str:
         return failure_text(
             self.spec,
@@ -274,11 +287,8 @@ class Runner:
             failure = DifferentialFailure(
                 spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
             )
-            one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
-            if one_sided is None or one_sided.failed == "backend":
-                raise failure from None if one_sided is None else one_sided.error
-            # The kernel's frames end its traceback, so that a debugger stops in the kernel.
-            raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
+            crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
+            raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
         self._note_hazards(spec, case, findings)
         return verdicts
 

@@ -195,6 +195,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             from difftest.plugin.fresh import fresh_run
 
             failure.fresh = fresh_run(item.config, failure)
+        if isinstance(failure, DifferentialFailure):
+            failure.end_in_kernel()
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

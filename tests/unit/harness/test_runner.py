@@ -106,6 +106,7 @@ def test_a_refusal_of_the_kernel_alone_is_a_failure_that_ends_in_the_kernel():
     with pytest.raises(DifferentialFailure, match="n must be even") as caught:
         runner().check(add_spec(refusing_add), CASE)
     assert caught.value.__cause__ is None
+    caught.value.end_in_kernel()
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[-1].name == "refusing_add"
     assert [frame.name for frame in frames].count("check") == 1
