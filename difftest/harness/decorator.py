@@ -33,11 +33,13 @@ class KernelTest:
     check_case : the test for one explicit case: takes ``case`` and the runner, and what fixtures
         the test's function asks for.
     check_rejection : the check of one rejection: takes ``rejection`` and the runner.
+    check_edges : the check of all calls near the contract's edge: takes ``calls`` and the runner.
     """
 
     spec: KernelSpec
     check_case: TestFunction
     check_rejection: TestFunction
+    check_edges: TestFunction
 
 
 def kernel_test(
@@ -52,6 +54,7 @@ def kernel_test(
     output_dtype: str | tuple[str | None, ...] | None = None,
     rejects: Sequence[Rejection] = (),
     examples: Sequence[Case | Mapping[str, Value]] = (),
+    edges: bool = True,
     exact: bool = True,
     reduction: int | str | Callable[..., int] | None = None,
     accumulation: str = "float32",
@@ -81,6 +84,7 @@ def kernel_test(
         output_dtype=output_dtype,
         rejects=listed("rejects", rejects),
         examples=listed("examples", examples),
+        edges=edges,
         exact=exact,
         reduction=reduction,
         accumulation=accumulation,
@@ -120,6 +124,10 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
         fixtures[RUNNER_FIXTURE].check_rejection(spec, rejection)
 
+    def check_edges(calls: str, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        fixtures[RUNNER_FIXTURE].check_edges(spec)
+
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(
         test,
@@ -128,6 +136,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             spec=spec,
             check_case=_with_signature(run, function, names),
             check_rejection=_with_signature(check_rejection, function, ("rejection",)),
+            check_edges=_with_signature(check_edges, function, ("calls",)),
         ),
     )
     return test

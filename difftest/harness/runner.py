@@ -23,12 +23,19 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
+from difftest.harness.edges import Edge, edges_of
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
-from difftest.harness.report import Reproduction, defect_text, failure_text, rejection_text
+from difftest.harness.report import (
+    Reproduction,
+    defect_text,
+    edge_text,
+    failure_text,
+    rejection_text,
+)
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -256,6 +263,7 @@ class Runner:
         NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
         """
         case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
+        case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = backend.run(call)
@@ -263,6 +271,47 @@ class Runner:
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
             self.tally.count_rejection(spec.name, backend.name)
+
+    def check_edges(self, spec: KernelSpec) -> None:
+        """Calls near the contract's edge are refused or correct, on each simulator.
+
+        Raises
+        ------
+        NotRejectedError : one is accepted, and wrong.
+        """
+        __tracebackhide__ = True
+        simulators = [one for one in self.backends if one.name != "device"]
+        for edge in edges_of(spec):
+            for backend in simulators:
+                self._check_edge(spec, edge, backend)
+
+    def _check_edge(self, spec: KernelSpec, edge: Edge, backend: Backend) -> None:
+        __tracebackhide__ = True
+        inputs = spec.inputs_of(edge.case, edge.shapes)
+        settings = self.settings_of(spec, edge.case) if spec.reduction is None else None
+        call = replace(make_call(spec, edge.case, inputs, edge.shapes), exact=settings)
+        outcome = backend.run(call)
+        if isinstance(outcome, Rejected) and not edge.inside:
+            self.tally.count_rejection(spec.name, backend.name)
+        elif not isinstance(outcome, Unsupported):
+            verdict = self._verdict_on_edge(spec, edge, inputs, outcome)
+            self.tally.count(spec.name, backend.name, verdict)
+            if is_failure(verdict):
+                raise NotRejectedError(edge_text(spec, edge, backend.name, verdict))
+
+    def _verdict_on_edge(
+        self, spec: KernelSpec, edge: Edge, inputs: tuple[Array, ...], outcome: Outcome
+    ) -> Verdict:
+        if not isinstance(outcome, Ran):
+            return judge((), outcome)
+        own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
+        if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
+            dtypes = (one.dtype.name if one.dtype in own else None for one in outcome.outputs)
+            spec = replace(spec, output_dtype=tuple(dtypes))
+        try:
+            return verdict_on(reference_of(spec, edge.case, inputs), outcome)
+        except (ReferenceDefect, ReferenceRefusal) as refusal:
+            return OneSided("reference", refusal)
 
 
 def make_call(

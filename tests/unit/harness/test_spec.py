@@ -166,7 +166,7 @@ VALUES = "TILE, M, K"
         ({"rejects": [{}]}, "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'"),
         (
             {"rejects": Rejection({}, "x")},
-            "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}); accepted: "
+            "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}, dtypes={}); accepted: "
             "a sequence of Rejections",
         ),
         (
