@@ -88,7 +88,7 @@ def published(checkout: Path, module: str) -> bool:
 def outcomes(checkout: Path, arguments: Sequence[str], seconds: float) -> list[Outcome]:
     """Run the suite in ``checkout`` with pytest's ``arguments``; what its tests leave is removed.
 
-    A test that takes longer than ``seconds`` fails.
+    A test that takes more than ``seconds`` of processor time fails.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class Recorder:
 
 
 class Limit:
-    """A pytest plugin that ends a test which takes longer than ``seconds`` with an error."""
+    """A pytest plugin that ends a test by an error after ``seconds`` of processor time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

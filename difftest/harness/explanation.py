@@ -52,9 +52,10 @@ def _lost(loss: Loss) -> str:
 
 
 def _allowed(loss: Loss) -> str:
+    terms = f", of {loss.terms} terms" if loss.terms else ""
     return (
         f"{loss.name} adds most to the bound{_at(loss.location)}: "
-        f"{loss.allowed:.2g} of its largest value, in {loss.times} "
+        f"{loss.allowed:.2g} of its largest value, {loss.size:.3g}{terms}, in {loss.times} "
         f"{'run' if loss.times == 1 else 'runs'}"
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
@@ -37,14 +39,25 @@ _ONE_SIDED = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How a test was run: its pytest node, and the options that chose the backends."""
+    """How a test was run: its pytest node, and the options that chose the backends.
+
+    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's.
+    """
 
     node: str
     options: tuple[str, ...] = ()
+    case_key: str | None = None
 
     def command(self, case: Case) -> str:
         """The shell line that runs exactly this case."""
-        return shlex.join(["pytest", *self.options, self.node, "--case", case.to_json()])
+        text = case.to_json()
+        given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        return quoted(["pytest", *self.options, self.node, *given])
+
+
+def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
+    """A command as this computer's shell reads it: POSIX shells, or the one of Windows."""
+    return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
 def failure_text(

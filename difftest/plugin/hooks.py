@@ -3,18 +3,18 @@
 Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
 
 Options, and the ini keys that take their place where a conftest or another plugin has declared
-``--simulate`` or ``--device`` already (a key that is set, to ``no`` too, keeps this plugin from
-declaring its option):
+an option of the same name: ours gives way then, and one line of the header says so, unless the key
+is set (to ``no`` too):
 
-==============================  =====================  ==========================
-``--simulate[=SIMULATOR]``      ``difftest_simulate``  auto, embedded, plain, sdk or no
-``--device``                    ``difftest_device``    yes or no
-``--nki-level=LEVEL``           ``difftest_nki_level`` 0.3 to 0.7
-``--nki-strictness=SETTING``    the same, with ``_``   documented, seen, relaxed
-``--no-exact``                  ``difftest_exact``     yes or no
-``--case JSON``
-``--difftest-report FILE``
-==============================  =====================  ==========================
+============================  ==========================  ================================
+``--simulate[=SIMULATOR]``    ``difftest_simulate``       auto, embedded, plain, sdk or no
+``--device``                  ``difftest_device``         yes or no
+``--nki-level=LEVEL``         ``difftest_nki_level``      0.3 to 0.7
+``--nki-strictness=SETTING``  ``difftest_nki_strictness`` documented, seen, relaxed
+``--no-exact``                ``difftest_exact``          yes or no
+``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
+``--difftest-report FILE``    ``difftest_report``
+============================  ==========================  ================================
 """
 
 from __future__ import annotations
@@ -29,33 +29,52 @@ if TYPE_CHECKING:
     from difftest.harness.runner import Runner
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare options and ini keys."""
-    from difftest.plugin.options import add_options
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ini keys. Options follow when others have declared theirs."""
+    from difftest.plugin.options import add_keys
 
-    add_options(parser, pluginmanager.getplugin("pytestconfig"))
+    add_keys(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Install the embedded modules before any conftest or test imports a kernel."""
-    from difftest.plugin.options import in_one_process, read_request
-    from difftest.plugin.session import SESSION, start_session
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, object, object]:
+    """Install the embedded modules before any conftest or test imports a kernel.
+
+    What counts is what was asked for when conftests have declared their options.
+    """
+    from difftest.plugin.options import add_options, in_one_process, read_request
+    from difftest.plugin.session import SESSION, prepare, start_session
 
     namespace = early_config.known_args_namespace
-    if not (namespace.help or namespace.version):
-        request = read_request(early_config, namespace)
-        early_config.stash[SESSION] = start_session(early_config, request)
-        if request.case is not None and early_config.pluginmanager.hasplugin("xdist"):
-            in_one_process(args)
+    if namespace.help or namespace.version:
+        result = yield
+        add_options(parser, early_config, args)
+        return result
+    asked = read_request(early_config, parser, args, final=False)
+    prepared = prepare(early_config, asked)
+    result = yield
+    request = read_request(early_config, parser, args, final=True)
+    if request.backends != asked.backends:
+        prepared.close()
+        prepare(early_config, request)
+    add_options(parser, early_config, args)
+    early_config.stash[SESSION] = start_session(early_config, request)
+    if request.case is not None and early_config.pluginmanager.hasplugin("xdist"):
+        in_one_process(args)
+    return result
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Name the backends."""
+    """Name the backends, and our options that others have taken."""
+    from difftest.plugin.options import taken_line
     from difftest.plugin.session import SESSION
 
-    runner = config.stash[SESSION].runner
-    return [f"difftest: {backend.description}" for backend in runner.backends] if runner else []
+    session = config.stash[SESSION]
+    backends = session.runner.backends if session.runner else ()
+    lines = [f"difftest: {backend.description}" for backend in backends]
+    return lines + ([taken_line(session.request.taken)] if session.request.taken else [])
 
 
 @pytest.fixture(scope="session")

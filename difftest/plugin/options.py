@@ -1,30 +1,24 @@
 """What a pytest session was asked for: command line options, and the ini keys beside them.
 
 Standard library and pytest alone, for every session reads this.
+
+Our options give way: they are declared last, when plugins and conftests have declared theirs, and
+those whose names are taken are not declared at all. But the modules for kernels have to be in
+place before conftests import any. So the command line is read twice: once before conftests, as if
+their options were no others than those of plugins, and once after them, which is what counts.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import pytest
 
-SIMULATE = "--simulate"
-DEVICE = "--device"
-CASE = "--case"
-SIMULATE_KEY = "difftest_simulate"
-DEVICE_KEY = "difftest_device"
-NO_EXACT = "--no-exact"
-EXACT_KEY = "difftest_exact"
-LEVEL = "--nki-level"
-LEVEL_KEY = "difftest_nki_level"
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
-STRICTNESS = "--nki-strictness"
-STRICTNESS_KEY = "difftest_nki_strictness"
 STRICTNESSES = ("documented", "seen", "relaxed")
 """Must equal those of ``difftest.simulator``, too."""
 CHOICES = ("auto", "embedded", "plain", "sdk")
@@ -52,6 +46,110 @@ class SimulateAction(argparse.Action):
         setattr(namespace, self.dest, choice or CHOICES[0])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A command line option, and the ini key that takes its place.
+
+    Attributes
+    ----------
+    names : as it is written on the command line; the first is the one to speak of.
+    key : the ini key, and the name under which its value is kept.
+    accepted : values of the key; empty for any.
+    meaning : of the key, for ``pytest --help``.
+    declaration : what argparse is told beside that.
+    """
+
+    names: tuple[str, ...]
+    key: str
+    accepted: tuple[str, ...] = ()
+    meaning: str
+    declaration: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The option without a value."""
+        return self.names[0]
+
+    def declare(self, group: Any) -> None:
+        """Add it to pytest's group of options, or to a parser of our own."""
+        add = getattr(group, "addoption", None) or group.add_argument
+        add(*self.names, dest=self.key, **self.declaration)
+
+
+SIMULATE = Option(
+    names=("--simulate", *(f"--simulate={choice}" for choice in CHOICES)),
+    key="difftest_simulate",
+    accepted=(*CHOICES, "no"),
+    meaning=f"{', '.join(CHOICES)} or no",
+    declaration={
+        "action": SimulateAction,
+        "help": "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the "
+        "embedded one; or the one named",
+    },
+)
+DEVICE = Option(
+    names=("--device",),
+    key="difftest_device",
+    accepted=("yes", "no"),
+    meaning="yes or no",
+    declaration={"action": "store_true", "help": "run kernel tests on a NeuronCore"},
+)
+CASE = Option(
+    names=("--case",),
+    key="difftest_case",
+    meaning="a case as JSON",
+    declaration={
+        "metavar": "JSON",
+        "help": "run one kernel test on exactly this case, without Hypothesis; a failure prints "
+        "the line to use",
+    },
+)
+LEVEL = Option(
+    names=("--nki-level",),
+    key="difftest_nki_level",
+    accepted=LEVELS,
+    meaning=", ".join(LEVELS),
+    declaration={
+        "choices": LEVELS,
+        "help": "the level of NKI for kernels of `import nki` on the embedded simulator: what it "
+        "lacks raises",
+    },
+)
+STRICTNESS = Option(
+    names=("--nki-strictness",),
+    key="difftest_nki_strictness",
+    accepted=STRICTNESSES,
+    meaning=", ".join(STRICTNESSES),
+    declaration={
+        "choices": STRICTNESSES,
+        "help": "which broken rules are warnings and not errors on the embedded simulator",
+    },
+)
+NO_EXACT = Option(
+    names=("--no-exact",),
+    key="difftest_exact",
+    accepted=("yes", "no"),
+    meaning="no, else yes",
+    declaration={
+        "action": "store_const",
+        "const": "no",
+        "help": "leave out the run without rounding that tells a wrong algorithm from rounding: "
+        "cases take less time, and the bound that follows from reduction= of the spec is all there "
+        "is",
+    },
+)
+REPORT = Option(
+    names=("--difftest-report",),
+    key="difftest_report",
+    meaning="a file",
+    declaration={
+        "metavar": "FILE",
+        "help": "write what ran and what came of it as JSON, for CI",
+    },
+)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, CASE, REPORT)
+
+
 @dataclass(frozen=True)
 class Request:
     """What the session was asked for.
@@ -66,6 +164,8 @@ class Request:
     level : one of :data:`LEVELS`, or None.
     strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
+    taken : those of our options that others have declared, and whose ini keys are not set.
+    case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
     """
 
     simulate: str | None
@@ -76,142 +176,97 @@ class Request:
     level: str | None = None
     strictness: str | None = None
     exact: bool = True
+    taken: tuple[Option, ...] = field(default=(), kw_only=True)
+    case_key: str | None = field(default=None, kw_only=True)
 
     @property
     def wants_backends(self) -> bool:
         """Whether kernel tests are to run."""
         return self.simulate is not None or self.device
 
+    @property
+    def backends(self) -> tuple[object, ...]:
+        """What decides which backends there are."""
+        return self.simulate, self.device, self.level, self.strictness
 
-def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
-    """Declare ini keys, and those options whose key is not set."""
-    parser.addini(SIMULATE_KEY, f"instead of {SIMULATE}: {', '.join(CHOICES)} or no", default="")
-    parser.addini(DEVICE_KEY, f"instead of {DEVICE}: yes or no", default="")
-    parser.addini(LEVEL_KEY, f"instead of {LEVEL}: {', '.join(LEVELS)}", default="")
-    parser.addini(STRICTNESS_KEY, f"instead of {STRICTNESS}: {', '.join(STRICTNESSES)}", default="")
-    parser.addini(EXACT_KEY, f"no instead of {NO_EXACT}, else yes", default="")
+
+def add_keys(parser: pytest.Parser) -> None:
+    """Declare the ini keys."""
+    for option in OPTIONS:
+        parser.addini(option.key, f"instead of {option.name}: {option.meaning}", default="")
+
+
+def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
+    """Declare those options that nobody else has, and whose key is not set in their place."""
+    free = _free(parser)
+    given = _given(free, config.known_args_namespace, args)
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
-    if not config.getini(SIMULATE_KEY):
-        group.addoption(
-            SIMULATE,
-            *(f"{SIMULATE}={choice}" for choice in CHOICES),
-            action=SimulateAction,
-            dest=SIMULATE_KEY,
-            help="run kernel tests on a simulator: the Neuron SDK's where it is installed, else "
-            "the embedded one; or the one named",
-        )
-    if not config.getini(DEVICE_KEY):
-        group.addoption(
-            DEVICE,
-            action="store_true",
-            dest=DEVICE_KEY,
-            help="run kernel tests on a NeuronCore",
-        )
-    group.addoption(
-        CASE,
-        metavar="JSON",
-        dest="difftest_case",
-        help="run one kernel test on exactly this case, without Hypothesis; a failure prints the "
-        "line to use",
-    )
-    group.addoption(
-        LEVEL,
-        choices=LEVELS,
-        dest=LEVEL_KEY,
-        help="the level of NKI for kernels of `import nki` on the embedded simulator: what it "
-        "lacks raises",
-    )
-    group.addoption(
-        STRICTNESS,
-        choices=STRICTNESSES,
-        dest=STRICTNESS_KEY,
-        help="which broken rules are warnings and not errors on the embedded simulator",
-    )
-    group.addoption(
-        NO_EXACT,
-        action="store_true",
-        dest=EXACT_KEY,
-        help="leave out the run without rounding that tells a wrong algorithm from rounding: cases "
-        "take less time, and the bound that follows from reduction= of the spec is all there is",
-    )
-    _add_report(group)
+    for option in free:
+        if option.key in given or not config.getini(option.key):
+            option.declare(group)
 
 
-def _add_report(group: pytest.OptionGroup) -> None:
-    group.addoption(
-        "--difftest-report",
-        metavar="FILE",
-        dest="difftest_report",
-        help="write what ran and what came of it as JSON, for CI",
-    )
-
-
-def read_request(config: pytest.Config, namespace: argparse.Namespace) -> Request:
+def read_request(
+    config: pytest.Config, parser: pytest.Parser, args: Sequence[str], *, final: bool
+) -> Request:
     """The request of a session, from its options and ini keys.
+
+    Parameters
+    ----------
+    parser : pytest's, as far as others have declared their options in it.
+    args : the command line.
+    final : whether conftests have declared theirs. An option wins over its key then; before, a key
+        that is set says that the option may be another's.
 
     Raises
     ------
-    pytest.UsageError : an ini key has a value that it does not accept, or ``--case`` has no
-        backend.
+    pytest.UsageError : an ini key has a value that it does not accept.
     """
-    options: list[str] = []
-    simulate: str | None = config.getini(SIMULATE_KEY)
-    if simulate:
-        _check_choice(SIMULATE_KEY, simulate, (*CHOICES, "no"))
-        simulate = None if simulate == "no" else simulate
-    else:
-        simulate = getattr(namespace, SIMULATE_KEY, None)
-        if simulate:
-            options.append(SIMULATE if simulate == CHOICES[0] else f"{SIMULATE}={simulate}")
-    device: Any = config.getini(DEVICE_KEY)
-    if device:
-        _check_choice(DEVICE_KEY, device, ("yes", "no"))
-        device = device == "yes"
-    else:
-        device = bool(getattr(namespace, DEVICE_KEY, False))
-        options += [DEVICE] if device else []
-    level = _chosen(config, namespace, LEVEL, LEVEL_KEY, LEVELS, options)
-    strictness = _chosen(config, namespace, STRICTNESS, STRICTNESS_KEY, STRICTNESSES, options)
-    exact = not getattr(namespace, EXACT_KEY, False)
-    if not exact:
-        options.append(NO_EXACT)
-    elif given := config.getini(EXACT_KEY):
-        _check_choice(EXACT_KEY, given, ("yes", "no"))
-        exact = given == "yes"
-    # Once each: pytest parses the command line more than once, and older ones collect them twice.
-    overrides = dict.fromkeys(namespace.override_ini or ())
-    for override in overrides:
-        options += ["-o", override] if override.startswith("difftest_") else []
-    request = Request(
-        simulate,
-        device,
-        namespace.difftest_case,
-        tuple(options),
-        namespace.difftest_report,
-        level,
-        strictness,
-        exact,
+    free = _free(parser)
+    keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
+    for option in OPTIONS:
+        if option.accepted and option.key in keys:
+            _check_choice(option.key, keys[option.key], option.accepted)
+    options = _given(free, config.known_args_namespace, args)
+    given = {**keys, **options} if final else {**options, **keys}
+    simulate = given.get(SIMULATE.key, "no")
+    return Request(
+        None if simulate == "no" else simulate,
+        given.get(DEVICE.key) in (True, "yes"),
+        given.get(CASE.key),
+        (*_words(options), *_overrides(config)),
+        given.get(REPORT.key),
+        given.get(LEVEL.key),
+        given.get(STRICTNESS.key),
+        given.get(NO_EXACT.key) != "no",
+        taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
+        case_key=None if CASE in free else CASE.key,
     )
+
+
+def check_case(request: Request) -> None:
+    """A case needs something to run it.
+
+    Raises
+    ------
+    pytest.UsageError : no backend was asked for.
+    """
     if request.case is not None and not request.wants_backends:
-        raise pytest.UsageError(f"{CASE} needs a backend: add {SIMULATE} or {DEVICE}")
-    return request
+        raise pytest.UsageError(
+            f"{CASE.name} needs a backend: add {SIMULATE.name} or {DEVICE.name}"
+        )
 
 
-def _chosen(
-    config: pytest.Config,
-    namespace: argparse.Namespace,
-    option: str,
-    key: str,
-    choices: Sequence[str],
-    options: list[str],
-) -> str | None:
-    """What an option or, without it, its ini key says; an option is added to ``options``."""
-    value: str | None = getattr(namespace, key, None)
-    if value:
-        options.append(f"{option}={value}")
-    elif value := config.getini(key):
-        _check_choice(key, value, choices)
-    return value or None
+def taken_line(taken: Sequence[Option]) -> str:
+    """What became of options of ours that others have declared, in one line."""
+    names = ", ".join(option.name for option in taken)
+    keys = ", ".join(option.key for option in taken)
+    several = len(taken) > 1
+    verb, noun = ("are", "keys") if several else ("is", "key")
+    return (
+        f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
+        f"the ini {noun} {keys} (also -o {taken[0].key}=…) stand{'' if several else 's'} in"
+    )
 
 
 def in_one_process(args: list[str]) -> None:
@@ -221,6 +276,72 @@ def in_one_process(args: list[str]) -> None:
     """
     end = args.index("--") if "--" in args else len(args)
     args[end:end] = ["-n", "0"]
+
+
+class _Unreadable(Exception):
+    """The command line breaks a rule that pytest will name itself."""
+
+
+class _QuietParser(argparse.ArgumentParser):
+    """Reads our options out of a command line that has many others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Unreadable(message)
+
+
+def _free(parser: pytest.Parser) -> tuple[Option, ...]:
+    """Those of our options that nobody else has declared yet."""
+    return tuple(option for option in OPTIONS if not _is_known(parser, option.name))
+
+
+def _is_known(parser: pytest.Parser, name: str) -> bool:
+    try:
+        _, unknown = parser.parse_known_and_unknown_args([name])
+    except pytest.UsageError:  # it takes an argument, and there is none
+        return True
+    return name not in unknown
+
+
+def _given(
+    options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
+) -> dict[str, Any]:
+    """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
+    parser = _QuietParser(add_help=False, allow_abbrev=False)
+    found = argparse.Namespace()
+    for option in options:
+        option.declare(parser)
+        setattr(found, option.key, getattr(namespace, option.key, None))
+    try:
+        parser.parse_known_args(list(args), found)
+    except _Unreadable:
+        return {}
+    return {name: value for name, value in vars(found).items() if value}
+
+
+def _words(given: Mapping[str, Any]) -> list[str]:
+    """The options that chose the backends, as they are written."""
+    words = []
+    if choice := given.get(SIMULATE.key):
+        words.append(SIMULATE.name if choice == CHOICES[0] else f"{SIMULATE.name}={choice}")
+    if given.get(DEVICE.key):
+        words.append(DEVICE.name)
+    for option in (LEVEL, STRICTNESS):
+        if value := given.get(option.key):
+            words.append(f"{option.name}={value}")
+    if given.get(NO_EXACT.key):
+        words.append(NO_EXACT.name)
+    return words
+
+
+def _overrides(config: pytest.Config) -> list[str]:
+    """The ``-o`` of our keys, once each: pytest parses the command line more than once."""
+    given = dict.fromkeys(config.known_args_namespace.override_ini or ())
+    ours = [one for one in given if one.startswith("difftest_") and not _is_of_a_case(one)]
+    return [word for one in ours for word in ("-o", one)]
+
+
+def _is_of_a_case(override: str) -> bool:
+    return override.startswith((f"{CASE.key}=", f"{REPORT.key}="))
 
 
 def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:

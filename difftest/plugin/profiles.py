@@ -10,7 +10,8 @@ out the phase that explains: it would name lines of the harness.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
@@ -21,6 +22,9 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "nightly": {"max_examples": 2000},
     "device": {"max_examples": 3},
 }
+
+
+_BEFORE = "before difftest"
 
 
 def register_profiles() -> None:
@@ -38,7 +42,19 @@ def register_profiles() -> None:
         )
 
 
-def load_default_profile(device: bool = False) -> None:
-    """``device`` for a run with one; else ``ci`` where the environment says CI, or ``quick``."""
+@contextmanager
+def default_profile(device: bool) -> Iterator[None]:
+    """``device`` for a run with one; else ``ci`` where the environment says CI, or ``quick``.
+
+    At the end the one from before is back, unless somebody has loaded another since.
+    """
+    settings.register_profile(_BEFORE, settings.default)
+    register_profiles()
     usual = "ci" if os.environ.get("CI") else "quick"
     settings.load_profile("device" if device else usual)
+    ours = settings.default
+    try:
+        yield
+    finally:
+        if settings.default is ours:
+            settings.load_profile(_BEFORE)

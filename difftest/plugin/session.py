@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
-from difftest.plugin.options import CASE, Request
+from difftest.plugin.options import CASE, Request, check_case
 
 if TYPE_CHECKING:
     from difftest.backends.base import KernelCall, Ran
@@ -41,13 +42,40 @@ class Session:
 SESSION = pytest.StashKey[Session]()
 
 
+def prepare(config: pytest.Config, request: Request) -> ExitStack:
+    """What must be there before conftests are: the embedded modules, and Hypothesis's profiles.
+
+    ``request`` is what they may change, by declaring options of their own. What is returned undoes
+    it all; at the latest, the config's cleanup does.
+    """
+    done = ExitStack()
+    config.add_cleanup(done.close)
+    if request.wants_backends:
+        from difftest.plugin.profiles import default_profile
+
+        done.enter_context(default_profile(request.device))
+    if request.simulate not in (None, "sdk"):
+        from difftest.backends import select_backends
+        from difftest.backends.base import BackendMissingError
+        from difftest.host.installation import embedded_with_predictions
+
+        try:
+            backends = select_backends(request.simulate, False, request.level)
+        except BackendMissingError:
+            backends = ()  # a usage error, when it is sure that this was asked for
+        if any(backend.name in ("embedded", "plain") for backend in backends):
+            done.enter_context(embedded_with_predictions(request.level))
+    return done
+
+
 def start_session(config: pytest.Config, request: Request) -> Session:
     """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
 
     Raises
     ------
-    pytest.UsageError : a backend is not here.
+    pytest.UsageError : a backend is not here, or a case was given and none was asked for.
     """
+    check_case(request)
     session = Session(request)
     if request.wants_backends:
         _share_the_cores(config)
@@ -85,7 +113,6 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends import select_backends
     from difftest.backends.base import BackendMissingError
     from difftest.harness.runner import Runner
-    from difftest.plugin.profiles import load_default_profile, register_profiles
 
     try:
         backends = select_backends(
@@ -93,14 +120,6 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         )
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
-    if any(backend.name in ("embedded", "plain") for backend in backends):
-        from difftest.host.installation import embedded_with_predictions
-
-        modules = embedded_with_predictions(request.level)
-        modules.install()
-        config.add_cleanup(modules.uninstall)
-    register_profiles()
-    load_default_profile(device=request.device)
     if not request.device:
         verbose = config.get_verbosity() > 0
         return Runner(backends, verbose=verbose, exact=request.exact, beside=_beside(request))
@@ -129,7 +148,8 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     from difftest.harness.report import Reproduction
 
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
-    return Reproduction(f"{path}::{getattr(item, 'originalname', item.name)}", request.options)
+    node = f"{path}::{getattr(item, 'originalname', item.name)}"
+    return Reproduction(node, request.options, request.case_key)
 
 
 def tally_of(reports: Iterable[object]) -> Tally:
@@ -163,13 +183,14 @@ def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> N
     tests = {id(test): test for _, test in selected}
     if len(tests) != 1:
         raise pytest.UsageError(
-            f"{CASE}: {len(tests)} kernel tests are selected; accepted: one, named as PATH::TEST"
+            f"{CASE.name}: {len(tests)} kernel tests are selected; accepted: one, named as "
+            "PATH::TEST"
         )
     (test,) = tests.values()
     try:
         case = case_from_json(text, test.spec)
     except CaseError as error:
-        raise pytest.UsageError(f"{CASE}: {error}") from None
+        raise pytest.UsageError(f"{CASE.name}: {error}") from None
     for item, _ in selected:
         item.obj = functools.partial(test.check_case, case=case)
     kept = [item for item, _ in selected]

@@ -38,6 +38,8 @@ class PlacedMemory:
         self.bytes: Array | None = None
         """[partitions, bytes], uint8; made when tensors share for the first time."""
         self.written: Array | None = None
+        self.rounded = False
+        """Whether tensors that are gone had exact values other than the machine's."""
 
     def check(self, allocation: Allocation) -> None:
         """Raise unless a tensor's address lies in this memory.
@@ -83,6 +85,7 @@ class PlacedMemory:
 
     def leave(self, storage: PlacedStorage) -> None:
         """Keep what a tensor that nobody can name any more wrote."""
+        self.rounded |= storage.exact is not None
         if storage.shared or storage.unwritten == storage.units():
             return
         kept = Storage(storage.allocation, storage.data, unwritten=storage.unwritten)
@@ -161,13 +164,13 @@ class PlacedStorage(Storage):
         missing = ~self._flags(whole, self.dtype, 0)
         blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
         size = self.dtype.itemsize
-        target = self._placed(self.data, whole.finer(size), np.dtype(np.uint8), 0)
+        target = self.placed(self.data, whole.finer(size), np.dtype(np.uint8), 0)
         np.copyto(target, blank, where=missing)
 
     def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
         if not self.shared:
             return super().elements(pattern, dtype, partition_axis)
-        return self._placed(self.data, pattern, dtype, partition_axis)
+        return self.placed(self.data, pattern, dtype, partition_axis)
 
     def replace(self, values: Array) -> bool:
         return not self.shared and super().replace(values)
@@ -232,9 +235,9 @@ class PlacedStorage(Storage):
         """Whether each byte was written: of a pattern's elements, along a new last axis."""
         assert self.written is not None
         size = (self.dtype if dtype is None else dtype).itemsize
-        return self._placed(self.written, pattern.finer(size), BOOL, partition_axis)
+        return self.placed(self.written, pattern.finer(size), BOOL, partition_axis)
 
-    def _placed(
+    def placed(
         self, base: Array, pattern: Pattern, dtype: DType, partition_axis: int | None
     ) -> Array:
         """A pattern's elements in [partitions, bytes]: a view.

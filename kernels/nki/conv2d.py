@@ -46,6 +46,8 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
           too wide is divided.
         - A maximum commutes with adding a constant, so that the bias comes after pooling, when
           there are fewer elements.
+        - Launched with LNC 2, `fused_conv2d_maxpool[2]`, each core computes half of the rows and
+          loads the halo between the halves too. Nothing passes between them.
 
     Pseudocode:
         for each image, for each block of its rows:
@@ -57,16 +59,19 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
     check_contract(X, W, bias, pool_size)
     pmax = nl.tile_size.pmax
     out_height, out_width = convolved_size(X, W)
-    tile_rows, tile_columns = psum_tile(out_height, out_width, pool_size, TILE_WINDOWS)
-    block_rows = rows_of_block(X, W, pool_size, tile_rows, BLOCK_BYTES)
+    share = rows_of_a_program(X, W, pool_size)
+    top = min(nl.program_id(0) * share, out_height)
+    bottom = min(top + share, out_height)
+    tile_rows, tile_columns = psum_tile(share, out_width, pool_size, TILE_WINDOWS)
+    block_rows = rows_of_block(X, W, pool_size, share, tile_rows, BLOCK_BYTES)
     halo = W.shape[2] - 1
 
     out = new_output(X, W, pool_size)
     weights = load_weights(W)
     offsets = load_bias(bias)
     for image in nl.affine_range(X.shape[0]):
-        for first in range(0, out_height, block_rows):
-            rows = min(block_rows, out_height - first)
+        for first in range(top, bottom, block_rows):
+            rows = min(block_rows, bottom - first)
             block = load_block(X, image, first, rows + halo)
             pooled_rows = slice(first // pool_size, (first + rows) // pool_size)
             for o in nl.affine_range(W.shape[0] // pmax):
@@ -136,6 +141,16 @@ def convolved_size(X, W):
     return X.shape[2] - W.shape[2] + 1, X.shape[3] - W.shape[3] + 1
 
 
+def rows_of_a_program(X, W, pool_size):
+    """Rows of the convolution's output for each program of the launch: whole pooling windows.
+
+    The programs (with LNC 2, the two cores of a logical one) share the rows, one part below the
+    other; the last may have fewer, or none.
+    """
+    windows = convolved_size(X, W)[0] // pool_size
+    return -(-windows // nl.num_programs(0)) * pool_size
+
+
 def new_output(X, W, pool_size):
     """The kernel's output in HBM, nothing of it written."""
     rows, columns = convolved_size(X, W)
@@ -163,15 +178,15 @@ def psum_tile(out_height, out_width, pool_size, most_windows=None):
     return down * pool_size, across * pool_size
 
 
-def rows_of_block(X, W, pool_size, tile_rows, wanted_bytes):
-    """Rows of the convolution's output that share a block of the image: a multiple of tile_rows.
+def rows_of_block(X, W, pool_size, out_height, tile_rows, wanted_bytes):
+    """How many of ``out_height`` rows share a block of the image: a multiple of tile_rows.
 
     As many as make a block of ``wanted_bytes``, or fewer if SBUF holds no more beside the weights.
     """
     pmax = nl.tile_size.pmax
     itemsize = 4 if X.dtype == nl.float32 else 2
     in_blocks, out_blocks = X.shape[1] // pmax, W.shape[0] // pmax
-    out_height, out_width = convolved_size(X, W)
+    _, out_width = convolved_size(X, W)
     row_bytes = X.shape[3] * itemsize
 
     staged_bytes = pmax * W.shape[2] * W.shape[3] * itemsize

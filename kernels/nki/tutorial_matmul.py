@@ -9,6 +9,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import multiply
+
 
 @nki.jit
 def matmul_hoisted(lhsT, rhs):
@@ -119,15 +121,6 @@ def load_column(matrix, first, width, top=0, tiles=None):
         nisa.dma_copy(dst=tile, src=matrix[depth, first : first + width])
         loaded.append(tile)
     return loaded
-
-
-def multiply(stationary, moving):
-    """The sum of the products of tiles [128, rows] and [128, columns]: [rows, columns] in PSUM."""
-    shape = (stationary[0].shape[1], moving[0].shape[1])
-    total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    for k, (left, right) in enumerate(zip(stationary, moving, strict=True)):
-        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
-    return total
 
 
 def add_block(totals, stationary, moving):

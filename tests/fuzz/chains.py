@@ -46,7 +46,7 @@ def _index(scene: Scene, shape: Shape, value: Value) -> Any:
         elif kind == 1:
             start = choices.integer(0, size - 1)
             count = choices.integer(1, size - start)
-            items.append(f"nl.ds({start}, {count})")
+            items.append(f"nl.ds({start}, {0 if scene.spoil() else count})")
             kept.append(count)
         elif kind in (2, 3):
             start = choices.integer(0, size - 1)

@@ -112,9 +112,10 @@ def _update(scene: Scene, result: Operand) -> None:
     reduced = scene.integers and target.text.isidentifier() and scene.choices.chance(50)
     if reduced:
         name, _ = scene.integers[-1]
+        dtype = f", dtype=nl.{scene.choices.pick(FLOATS)}" if scene.choices.chance(30) else ""
         scene.emit(
             f"{target.text} = nl.loop_reduce({result.text}, op=np.{UPDATES[operator]}, "
-            f"loop_indices=[{name}]{maybe(scene, result.shape)})",
+            f"loop_indices=[{name}]{dtype}{maybe(scene, result.shape)})",
             "nl.loop_reduce",
         )
     else:

@@ -7,7 +7,6 @@ MATRIX = {
     "reference": transpose,
     "inputs": {"a_tensor": "M N"},
     "dtypes": ("float32", "float16", "bfloat16"),
-    "reduction": 0,
 }
 REJECTIONS = [
     Rejection({"M": 128, "N": 200}, match="multiples of 128, got 128 x 200"),

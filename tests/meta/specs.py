@@ -57,7 +57,6 @@ def transposition(kernel) -> KernelSpec:
         domain={"M": multiples(128, at_most=384), "N": multiples(128, at_most=384)},
         inputs={"a_tensor": "M N"},
         dtypes=DTYPES,
-        reduction=0,
     )
 
 

@@ -6,6 +6,8 @@ import pytest
 import rich.table  # noqa: F401
 from hypothesis import settings
 
+import difftest.backends.sdk  # noqa: F401
+
 KERNEL = '''
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa

@@ -1,3 +1,6 @@
+import re
+import shlex
+
 import pytest
 
 from difftest.backends import SIMULATORS, sdk
@@ -88,7 +91,88 @@ CONFTEST = """
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu")
     parser.addoption("--simulate", action="store_true")
+    parser.addoption("--case")
 """
+
+
+@pytest.mark.parametrize("options", [[], ["--device", "gpu"], ["--simulate"], ["--case", "x"]])
+def test_options_give_way_to_those_of_a_conftest(project, options):
+    project.add_test()
+    project.pytester.makeconftest(CONFTEST)
+    project.pytester.makepyfile(
+        test_theirs=f"""
+        def test_theirs(pytestconfig):
+            names = ("device", "simulate", "case")
+            found = {{name: pytestconfig.getoption(name) for name in names}}
+            assert found == {{
+                "device": {"gpu" if "gpu" in options else "cpu"!r},
+                "simulate": {"--simulate" in options},
+                "case": {"x" if "x" in options else None!r},
+            }}
+        """
+    )
+    result = project.run(*options)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
+            "and are left to it; the ini keys difftest_simulate, difftest_device, difftest_case "
+            "(also -o difftest_simulate=…) stand in",
+            "1 module of kernel tests was not collected*",
+        ]
+    )
+
+
+def test_options_give_way_to_those_of_a_plugin(project):
+    project.add_test()
+    project.pytester.makepyfile(theirs=CONFTEST)
+    project.pytester.syspathinsert()
+    result = project.run("-p", "theirs", "--device", "gpu", "-o", "difftest_simulate=embedded")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["difftest: --device, --case are declared by another plugin or a conftest *"]
+    )
+
+
+def test_one_option_that_is_taken_leaves_the_others(project):
+    project.add_test()
+    project.pytester.makeconftest(
+        "def pytest_addoption(parser):\n    parser.addoption('--device', default='cpu')\n"
+    )
+    result = project.run("--simulate", "--device", "gpu")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "difftest: --device is declared by another plugin or a conftest and is left to it; the "
+            "ini key difftest_device (also -o difftest_device=…) stands in"
+        ]
+    )
+
+
+def test_a_conftest_that_takes_an_option_leaves_no_modules_in_place(project):
+    project.pytester.makeconftest(CONFTEST)
+    project.pytester.makepyfile(
+        test_none="import sys\ndef test_none(): assert 'neuronxcc' not in sys.modules"
+    )
+    project.run_apart("--simulate").assert_outcomes(passed=1)
+
+
+def test_help_shows_the_options_that_are_ours(project):
+    project.pytester.makeconftest(CONFTEST)
+    result = project.run("--help")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*--difftest-report=FILE*", "*difftest_case*"])
+
+
+def test_a_case_is_given_by_its_key(project):
+    project.add_test("subtract")
+    project.pytester.makeconftest(CONFTEST)
+    result = project.run("-o", "difftest_simulate=embedded")
+    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
+    assert " -o 'difftest_case={" in line
+    again = project.run(*shlex.split(line))
+    again.assert_outcomes(failed=1)
+    assert "Hypothesis" not in again.stdout.str()
 
 
 def test_ini_keys_leave_the_options_to_a_conftest_that_declares_them(project):
@@ -111,7 +195,7 @@ def test_an_ini_key_can_be_overridden_on_the_command_line(project):
     result = project.run("-o", "difftest_simulate=embedded")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*run again:   pytest -o difftest_simulate=embedded test_add.py::test_add --case *"]
+        ["*run again:   pytest -o difftest_simulate=embedded test_add.py::test_add -o *case={*"]
     )
 
 

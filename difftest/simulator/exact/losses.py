@@ -26,6 +26,8 @@ class Loss:
     times : how often it ran.
     allowed : how much it added to the bound, at most.
     happened : how much it added to the difference between the machine and the exact run, at most.
+    terms : of the longest sum or product that it computed; 0 if it computed none.
+    size : the largest number that it wrote.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Loss:
     times: int = 0
     allowed: float = 0.0
     happened: float = 0.0
+    terms: int = 0
+    size: float = 0.0
 
 
 class Losses:
@@ -40,30 +44,35 @@ class Losses:
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, Location | None], Loss] = {}
+        self.terms = 0
+        """Of the sums and products that the instruction computes, the most so far."""
         self._bound = self._error = 0.0
 
     def begin(self) -> None:
         """An instruction begins: nothing is known of its operands' errors."""
+        self.terms = 0
         self._bound = self._error = 0.0
 
     def read(self, machine: Array, exact: Bounded) -> None:
         """One of its operands."""
-        bound, error = _relative(machine, exact, None)
+        bound, error, _ = _relative(machine, exact, None)
         self._bound = max(self._bound, bound)
         self._error = max(self._error, error)
 
     def wrote(self, name: str, machine: Array, exact: Bounded, where: Array | None) -> None:
         """What it wrote."""
-        bound, error = _relative(machine, exact, where)
+        bound, error, size = _relative(machine, exact, where)
         location = kernel_location()
         loss = self.found.setdefault((name, location), Loss(name, location))
         loss.times += 1
         loss.allowed = max(loss.allowed, bound - self._bound)
         loss.happened = max(loss.happened, error - self._error)
+        loss.terms = max(loss.terms, self.terms)
+        loss.size = max(loss.size, size)
 
 
-def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float]:
-    """The largest bound and the largest error, relative to the largest value."""
+def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float, float]:
+    """The largest bound and the largest error, relative to the largest value; and that."""
     value = exact.value
     if value.size == machine.size:
         machine = machine.reshape(value.shape)
@@ -73,9 +82,9 @@ def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[floa
         finite &= where.reshape(machine.shape) if where.size == machine.size else where
     size = float(np.max(np.abs(value), initial=0.0, where=finite))
     if not size:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     error = np.abs(machine.astype(np.float64) - value)
     bound = np.zeros(()) if exact.error is None else exact.error
     largest = np.max(np.broadcast_to(bound, value.shape), initial=0.0, where=finite)
     met = finite & np.isfinite(error)
-    return float(largest) / size, float(np.max(error, initial=0.0, where=met)) / size
+    return float(largest) / size, float(np.max(error, initial=0.0, where=met)) / size, size

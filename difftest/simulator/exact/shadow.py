@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedStorage
 from difftest.simulator.dtypes import (
     BOOL,
     FLOAT32,
@@ -40,12 +39,12 @@ from difftest.simulator.exact.bounded import (
     representable,
 )
 from difftest.simulator.exact.losses import Losses
+from difftest.simulator.exact.masks import left_by_mask
+from difftest.simulator.exact.owners import Owners, is_shared
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
-from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
-from difftest.simulator.overlaps import OverlappingStorage
 from difftest.simulator.tile import Tile
 
 FREE_SUMS = 4
@@ -146,6 +145,7 @@ class Shadow:
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
         self.accumulators: dict[str, Bounded] = {}
         self.losses = Losses() if losses else None
+        self.owners = Owners()
         self._pending: list[Settle] | None = None
         self._name = ""
 
@@ -192,7 +192,7 @@ class Shadow:
         values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
         if reach is Reach.AXES:
             assert unboxed is not None
-            values[0] = without(call, values[0], unboxed.inner)
+            values[0] = left_by_mask(call, values[0], unboxed.inner)
         if call.reads_dst:
             values.append(self.take(dst))
         made = computes(self, call, *values)
@@ -270,22 +270,26 @@ class Shadow:
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""
         storage = tile.storage
-        exact = storage.exact
-        if exact is None:
-            if _shares(storage):
-                self.doubt("tensors share the bytes of an address", lost=True)
-            return None
-        if tile.dtype != storage.dtype or _shares(storage):
-            self.doubt("the bits of rounded values are read as another dtype", lost=True)
-            return None
         if tile.axes is not None:
             tile.check_bounds()
+        own = self.owners.own(tile)
+        if isinstance(own, str):
+            self.doubt(own, lost=True)
+            return None
+        exact = storage.exact
+        if exact is None or (own is not None and not own.any()):
+            return None
+        if tile.dtype != storage.dtype:
+            self.doubt("the bits of rounded values are read as another dtype", lost=True)
+            return None
         value = pattern_view(exact.value, tile.pattern, _FLOAT64)
-        error: Float64 | None = pattern_view(exact.error, tile.pattern, _FLOAT64)
+        error: Any = pattern_view(exact.error, tile.pattern, _FLOAT64)
         sums = 0
         if exact.sums is not None:
             sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
-        if not error.any():  # type: ignore[union-attr]
+        if own is not None and not own.all():
+            value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
+        if not error.any():
             error = None
         result = Bounded(value, error, tile.dtype, sums)
         if self.losses is not None:
@@ -300,7 +304,10 @@ class Shadow:
         if made is not None:
             made = self.written(made, tile.dtype)
         clean = made is None or (made.error is None and not made.sums)
-        if clean and storage.exact is None:
+        noted = self.owners.note(tile, where, rounded=not clean)
+        if noted is False:
+            self.doubt("too many tensors share the bytes of an address", lost=True)
+        if clean and (noted or storage.exact is None):
             return
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are written as another dtype", lost=True)
@@ -360,6 +367,8 @@ class Shadow:
         """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
         storage = base.storage
         clean = made is None or (made.error is None and not made.sums)
+        if is_shared(storage):
+            self.doubt("tensors share the bytes of an address", lost=True)
         if clean and storage.exact is None:
             return
         exact = self._parts(storage)
@@ -433,8 +442,13 @@ class Shadow:
         """An operand that may be a number."""
         return value if isinstance(value, Bounded) else number(value)
 
-    def gamma(self, n: int, elements: int) -> float:
-        """The relative error of a sum with n roundings, one of ``elements`` such sums."""
+    def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
+        """The relative error of a sum with n roundings, one of ``elements`` such sums.
+
+        ``terms`` is how many numbers are added up or multiplied, if not n.
+        """
+        if self.losses is not None:
+            self.losses.terms = max(self.losses.terms, terms or n)
         return gamma(n, elements, random=self.random, unit=self.unit)
 
     def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
@@ -448,24 +462,6 @@ class Shadow:
         fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
         value = np.where(missing, added.value, summed.value)
         return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
-
-
-def _shares(storage: Storage) -> bool:
-    """Whether other tensors have bytes of this one."""
-    if type(storage) is PlacedStorage:
-        return storage.shared
-    return type(storage) is OverlappingStorage
-
-
-def without(call: Call, data: Bounded, inner: Array) -> Bounded:
-    """The operand of a reduction which does not notice what a mask leaves out of it."""
-    if call["op"].name == "subtract":
-        assert call.instruction.reduced is not None
-        axes = call.instruction.reduced(call)
-        return data.shaped(lambda array: first_to_front(array, inner, axes))
-    value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
-    error = None if data.error is None else np.where(inner, data.error, 0.0)
-    return Bounded(value, error, data.dtype, data.sums, data.adds)
 
 
 def _whole(value: Float64, dtype: DType) -> Float64:

@@ -48,10 +48,10 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     if error is None:
         if n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
             return Bounded(summed, None, FLOAT32, adds=True)
-        carried = run.gamma(n - 1, summed.size) * sizes
+        carried = run.gamma(n - 1, summed.size, terms=n) * sizes
     else:
         errors = error.sum(axis=axes, keepdims=keepdims)
-        carried = errors + run.gamma(n - 1, summed.size) * (sizes + errors)
+        carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 

@@ -7,16 +7,16 @@ from difftest.simulator.index import as_integer
 
 
 class DynamicSlice:
-    """``nl.ds(start, size)``: ``size`` elements from ``start``."""
+    """``nl.ds(start, size)``: ``size`` elements from ``start``, ``least`` or more of them."""
 
     __slots__ = ("size", "start")
 
-    def __init__(self, start: int, size: int) -> None:
+    def __init__(self, start: int, size: int, least: int = 1) -> None:
         self.start = as_integer(start, "nl.ds with start")
         self.size = as_integer(size, "nl.ds with size")
-        if self.size < 1:
+        if self.size < least:
             raise ShapeError(
-                "nl.ds selects at least one element",
+                "nl.ds selects at least one element" if least else "nl.ds has a size of 0 or more",
                 happened=f"nl.ds selected {self.size} elements",
                 received=f"size {self.size}",
             )

@@ -94,9 +94,9 @@ def _adds_up(call: Call) -> None:
         )
 
 
-def _carries(call: Call, missing: Array) -> Array | None:
+def _carries(call: Call, missing: Array, name: str) -> Array | None:
     """Unless it also reduces."""
-    return carrying.in_place(call, missing) if call["reduce_cmd"] is Accumulate.IDLE else None
+    return carrying.in_place(call, missing, name) if call["reduce_cmd"] is Accumulate.IDLE else None
 
 
 @instruction(

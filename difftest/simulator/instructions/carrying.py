@@ -23,7 +23,7 @@ from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile, unwritten_error
 
 
-def in_place(call: Call, missing: Array) -> Array:
+def in_place(call: Call, missing: Array, name: str) -> Array:
     """Of an instruction whose result has each element where its operands have it."""
     shape = call.result.shape
     if missing.size == math.prod(shape):
@@ -69,7 +69,7 @@ def operand_values(
     """
     values: list[Any] = []
     carried: Carried | None = None
-    for operand in operands:
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
         if not isinstance(operand, Tile):
             values.append(operand)
             continue
@@ -79,7 +79,7 @@ def operand_values(
             values.append(operand.engine_values())
             continue
         held = operand.engine_values(unwritten=True)
-        lost = _carried(call, missing.reshape(held.shape))
+        lost = _carried(call, missing.reshape(held.shape), role.name)
         if (
             lost is None
             or missing.all()
@@ -94,9 +94,9 @@ def operand_values(
     return values, carried
 
 
-def _carried(call: Call, missing: Array) -> Array | None:
+def _carried(call: Call, missing: Array, name: str) -> Array | None:
     carries = call.instruction.carries
-    return None if carries is None else carries(call, missing)
+    return None if carries is None else carries(call, missing, name)
 
 
 def _some_written(held: Array, missing: Array) -> Any:

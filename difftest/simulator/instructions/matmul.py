@@ -329,7 +329,7 @@ def _of_the_data(call: Call) -> Walk:
     engine=_transpose_engine,
     result=_transposed,
     walk=_of_the_data,
-    carries=lambda call, missing: rows(missing).T,
+    carries=lambda call, missing, name: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

@@ -253,8 +253,8 @@ class Instruction:
     walk : what a mask ranges over, if over neither.
     reach : how a mask that is no box divides the work.
     counts_places : whether the meaning depends on where in its row an element stands.
-    carries : of which elements of the result an operand's elements that were never written make
-        the same, or None of a call for which reading them is an error: see
+    carries : of which elements of the result the elements of an operand, given by name, that were
+        never written make the same, or None of a call for which reading them is an error: see
         :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
@@ -279,7 +279,7 @@ class Instruction:
     walk: Callable[[Call], Walk] | None
     reach: Callable[[Call], Reach]
     counts_places: bool
-    carries: Callable[[Call, Array], Array | None] | None
+    carries: Callable[[Call, Array, str], Array | None] | None
     fit: Fit
     cost: str
     summary: str
@@ -335,7 +335,7 @@ def instruction(
     walk: Callable[[Call], Walk] | None = None,
     reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
     counts_places: bool = False,
-    carries: Callable[[Call, Array], Array | None] | None = None,
+    carries: Callable[[Call, Array, str], Array | None] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),

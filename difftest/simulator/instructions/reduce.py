@@ -166,7 +166,7 @@ def _reduced(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(data.dtype))
 
 
-def _carries(call: Call, missing: Array) -> Array | None:
+def _carries(call: Call, missing: Array, name: str) -> Array | None:
     """In today's dialect, where of what is reduced into one element all or nothing was written."""
     axes = tuple(call["axis"])
     none = missing.all(axis=axes)

@@ -248,6 +248,15 @@ def _gatherable(call: Call) -> None:
             )
 
 
+def _gathered_from(call: Call, missing: Array, name: str) -> Array | None:
+    """A partition of the result comes from its own of ``src_buffer``; the index is all needed."""
+    if name == "index":
+        return None
+    shape = call.result.shape
+    lost = rows(missing).any(axis=1)
+    return np.broadcast_to(lost.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(
@@ -265,6 +274,7 @@ def _gatherable(call: Call) -> None:
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
     ),
+    carries=_gathered_from,
     reach=Reach.TILE,
 )
 def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
@@ -368,7 +378,7 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
-    carries=lambda call, missing: _moved_partitions(call, missing).values,
+    carries=lambda call, missing, name: _moved_partitions(call, missing).values,
     reach=Reach.TILE,
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:

@@ -75,7 +75,7 @@ def _numbers(call: Call, partitions: int, columns: int) -> Array:
     return np.asarray(rank + lanes * np.arange(columns))
 
 
-def _ignored(call: Call, missing: Array) -> Array | None:
+def _ignored(call: Call, missing: Array, name: str) -> Array | None:
     """What lies beyond n may be unwritten, and makes nothing of the result so."""
     if (rows(missing) & _active(call)).any():
         return None

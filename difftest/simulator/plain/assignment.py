@@ -75,11 +75,18 @@ def _written(source: PlainTensor) -> Array:
 
 @means("in place", target=rules.view(*rules.ON_CHIP), other=OPERAND)
 def update(
-    target: PlainTensor, op: str, other: Any, mask: Any = None, *, begins: bool = False
+    target: PlainTensor,
+    op: str,
+    other: Any,
+    mask: Any = None,
+    *,
+    begins: bool = False,
+    dtype: np.dtype[Any] | None = None,
 ) -> PlainTensor:
     """``target <op>= other``; the Tensor Engine adds a product to PSUM in float32.
 
-    With ``begins`` what nothing has written yet becomes ``other``.
+    With ``begins`` what nothing has written yet becomes ``other``. The result is rounded into
+    ``dtype`` on its way, if that is another one.
     """
     product = isinstance(other, PlainTensor) and _is_product(other)
     if op == "add" and product and target.space is Space.PSUM:
@@ -87,6 +94,8 @@ def update(
     else:
         tile = target.tile()
         held, kept = ~tile.missing(), mask_over(mask, tile.shape)
+        if dtype not in (None, tile.dtype):
+            return _update_through(dtype, tile, op, other, held, kept)
         if begins and not held.all():
             first = PlainMask(~held & kept)
             source = other if other.shape == tile.shape else _fit(other, tile)
@@ -98,6 +107,20 @@ def update(
                 return target
         binary(op, tile, other, tile.dtype, mask, dst=tile)
     return target
+
+
+def _update_through(
+    dtype: Any, tile: PlainTensor, op: str, other: PlainTensor, held: Array, kept: Array
+) -> PlainTensor:
+    """``tile <op>= other`` by way of a tile of another dtype."""
+    between = current().allocate(tile.shape, dtype)
+    source = other if other.shape == tile.shape else _fit(other, tile)
+    copied = (lambda x: x) if source.dtype == dtype else to_float32
+    new, old = PlainMask(~held & kept), PlainMask(held & kept)
+    each_element(tile.shape, dtype, (source,), copied, new, dst=between)
+    if old.values.any():
+        binary(op, tile, other, dtype, old, dst=between)
+    return each_element(tile.shape, tile.dtype, (between,), to_float32, PlainMask(kept), dst=tile)
 
 
 def _is_product(value: PlainTensor) -> bool:

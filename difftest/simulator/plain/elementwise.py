@@ -314,6 +314,8 @@ def accumulate_lanes(
     """Take the elements that a mask leaves up into an engine's registers."""
     where = mask_over(mask, shape)
     if not where.any():
+        if into is not None:
+            into.leave_out(np.zeros(into.shape, np.bool_))
         return
     lanes = np.zeros(shape, np.float32)
     lanes[where] = computed[0]

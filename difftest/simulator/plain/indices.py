@@ -57,7 +57,7 @@ def inside(value: Any) -> Any:
         terms = [PlainMask(inside(term).values >= 0) for term in value.terms]
         return functools.reduce(operator.and_, terms)
     if hasattr(value, "start") and hasattr(value, "size"):
-        return Slice(value.start, value.size)
+        return Slice(value.start, value.size, least=0)  # its own mode has checked it
     return value
 
 
@@ -72,11 +72,11 @@ def common_shape(*shapes: Shape) -> Shape:
 
 
 class Slice:
-    """``nl.ds(start, size)``."""
+    """``nl.ds(start, size)``, where ``size`` is ``least`` or more."""
 
-    def __init__(self, start: Any, size: Any) -> None:
+    def __init__(self, start: Any, size: Any, least: int = 1) -> None:
         self.start, self.size = integer(start, "nl.ds' start"), integer(size, "nl.ds' size")
-        if self.size < 1:
+        if self.size < least:
             raise ShapeError(
                 "nl.ds selects at least one element",
                 happened=f"nl.ds selected {self.size} elements",

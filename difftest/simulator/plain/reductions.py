@@ -240,9 +240,10 @@ def softmax(x: PlainTensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any
 def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: Any) -> PlainTensor:
     """``b = nl.loop_reduce(x, op, [i])`` is ``b = b <op> x``, in place."""
     target: PlainTensor = assignment_target("nl.loop_reduce", PlainTensor)
-    same = dtype is None or as_dtype(dtype) == target.dtype
-    rules.require(same, "nl.loop_reduce keeps its destination's dtype", target, error=KernelError)
-    updated: PlainTensor = meant("in place", target=target, op=op, other=x, mask=mask, begins=True)
+    wanted = target.dtype if dtype is None else as_dtype(dtype)
+    updated: PlainTensor = meant(
+        "in place", target=target, op=op, other=x, mask=mask, begins=True, dtype=wanted
+    )
     return updated
 
 
@@ -342,7 +343,7 @@ def bn_stats(data: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
     most = current().machine.bn_stats_fmax
     rules.require(
-        int(chosen.sum(axis=1).max()) <= most,
+        chosen.shape[1] <= most,
         f"bn_stats takes at most {most} elements",
         data,
         error=LimitError,
@@ -383,11 +384,9 @@ def max8(src: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
 
 
 def check_length(where: str, data: PlainTensor, mask: Any) -> None:
-    """8 to 16384 elements in each partition that a mask leaves, or of all if it leaves nothing."""
-    kept = mask_over(mask, data.shape)
-    whole = kept if kept.any() else ~kept
-    chosen = whole.reshape(data.shape[0], -1).sum(axis=1)
+    """8 to 16384 elements in each partition, and in each of which a mask leaves something."""
+    chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1).sum(axis=1)
     least, most = current().machine.max8_range
-    counts = chosen[chosen > 0]
+    counts = np.append(chosen[chosen > 0], data.rows().shape[1])
     fits = ((least <= counts) & (counts <= most)).all()
     rules.require(bool(fits), f"{where}: {least} to {most} elements", data, error=LimitError)

@@ -313,7 +313,13 @@ def local_gather(
         nothing = current().allocate(chosen.shape, src.dtype)
         nothing.leave_out(chosen)
         return nothing
-    rows, held = src.rows().read(), index.rows().read()
+    dst = current().allocate(chosen.shape, src.dtype)
+    dst.leave_out(chosen)
+    part = ~src.rows().missing() if not dst.storage.masked else np.ones(src.rows().shape, np.bool_)
+    gone = chosen & ~part.all(axis=1)[:, None, None]
+    if src.storage.masked or (gone == chosen).all():
+        part, gone = np.ones_like(part), np.zeros_like(gone)
+    rows, held = src.rows().read(part), index.rows().read()
     result = np.zeros((partitions, used, width), rows.dtype)
     for p in range(partitions):
         core = p - p % lanes
@@ -321,9 +327,7 @@ def local_gather(
         columns = flat[:, None] + np.arange(width)
         _inside(where, columns, rows.shape[1])
         result[p] = rows[p][columns]
-    dst = current().allocate(result.shape, src.dtype)
-    dst.write(result, chosen)
-    dst.leave_out(chosen)
+    dst.write(result, chosen & ~gone)
     return dst
 
 

@@ -119,6 +119,19 @@ def test_a_long_sum_in_the_operands_own_dtype():
     assert "a running sum is rounded into bfloat16 again and again" in text
 
 
+def test_a_report_says_of_how_many_terms_of_what_size_the_bound_is():
+    """A long sum in float32, and a result that a rounding into bfloat16 spoils."""
+
+    def summed(x):
+        return nl.multiply(nl.sum(x, axis=1, keepdims=True), 1 / 3, dtype=nl.bfloat16)
+
+    reference = wide(lambda x: x.sum(axis=1, keepdims=True) / 3)
+    verdict, _ = failure(made_of(summed), reference, Fill(0.7))
+    (line,) = [line for line in verdict.how if "adds most to the bound" in line]
+    assert line.startswith("tensor_reduce(add) adds most to the bound at test_questions.py:")
+    assert line.endswith("of its largest value, 67.2, of 96 terms, in 1 run")
+
+
 def test_overflow_is_the_arithmetics():
     verdict, _ = failure(
         made_of(lambda x: nl.divide(nl.exp(x), nl.exp(x))),

@@ -6,18 +6,21 @@ import pytest
 
 SCRIPT = """
 from hypothesis import Phase, settings
-from difftest.plugin.profiles import load_default_profile, register_profiles
-register_profiles()
-load_default_profile()
-loaded = settings.default
-for name in ("quick", "ci", "nightly", "device"):
-    profile = settings.get_profile(name)
-    assert profile.deadline is None and profile.print_blob, name
-    assert Phase.explain not in profile.phases and Phase.shrink in profile.phases, name
-print(loaded.max_examples, loaded.derandomize, loaded.database is None)
-print(settings.get_profile("nightly").max_examples)
-load_default_profile(device=True)
-print(settings.default.max_examples, settings.default.database is None)
+from difftest.plugin.profiles import default_profile
+before = settings.default
+with default_profile(device=False):
+    loaded = settings.default
+    for name in ("quick", "ci", "nightly", "device"):
+        profile = settings.get_profile(name)
+        assert profile.deadline is None and profile.print_blob, name
+        assert Phase.explain not in profile.phases and Phase.shrink in profile.phases, name
+    print(loaded.max_examples, loaded.derandomize, loaded.database is None)
+    print(settings.get_profile("nightly").max_examples)
+assert settings.default == before
+with default_profile(device=True):
+    print(settings.default.max_examples, settings.default.database is None)
+    settings.load_profile("nightly")
+assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"
 """
 
 

@@ -33,6 +33,11 @@ RUNS = {
     "vector_add_naive": ([(100,), (100,)], {}),
     "vector_add_tiled": ([(512,), (512,)], {"ROW_CHUNK": 128}),
     "vector_add_stream": ([(512,), (512,)], {"FREE_DIM": 2}),
+    "softmax_rows": ([(130, 7)], {}),
+    "rms_norm_rows": ([(130, 7), (7,)], {}),
+    "rope_rows": ([(130, 6), (130, 3), (130, 3)], {}),
+    "attention_heads": ([(2, 3, 8), (1, 130, 8), (1, 130, 8)], {"causal": True}),
+    "gated_mlp_rows": ([(3, 130), (130, 5), (130, 5), (5, 130)], {}),
 }
 """Name of the kernel, in either dialect -> shapes of its arrays, and its other arguments."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
@@ -15,7 +15,7 @@ from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_te
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.operands import is_number, need_tile, wrong_buffer
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
-from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Number
+from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Instruction, Number
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -56,11 +56,19 @@ def update(name: str, target: Tile, other: Any, *, mask: object = None) -> None:
     _issue(ALU_OPS[name], left, right, target, None, mask)
 
 
-def begin_or_update(name: str, target: Tile, other: Tile, mask: object) -> None:
-    """:func:`update`; what nothing has written yet becomes ``other``."""
+def begin_or_update(
+    name: str, target: Tile, other: Tile, mask: object, dtype: object = None
+) -> None:
+    """:func:`update`; what nothing has written yet becomes ``other``.
+
+    With a ``dtype`` the result is rounded into that on its way into the target.
+    """
     missing = target.unwritten()
     if missing is None:
-        update(name, target, other, mask=mask)
+        if dtype is None:
+            update(name, target, other, mask=mask)
+        else:
+            _copy_into(target, binary(name, target, other, dtype=dtype, mask=mask))
         return
 
     def among(elements: Array) -> Mask:
@@ -71,11 +79,23 @@ def begin_or_update(name: str, target: Tile, other: Tile, mask: object) -> None:
 
         return chosen
 
-    issue(tensor_copy, (_like(other, target),), dst=target, chosen=among(missing))
+    def into_target(instruction: Instruction, *operands: Tile, options: Any, where: Array) -> None:
+        chosen = among(where)
+        if dtype is None:
+            issue(instruction, operands, options, dst=target, chosen=chosen)
+        else:
+            _copy_into(target, issue(instruction, operands, options, dtype=dtype, chosen=chosen))
+
+    into_target(tensor_copy, _like(other, target), options=(), where=missing)
     if not missing.all():
         left, right = _spread_partitions(target, other)
-        options = (ALU_OPS[name],)
-        issue(tensor_tensor, (left, right), options, dst=target, chosen=among(~missing))
+        into_target(tensor_tensor, left, right, options=(ALU_OPS[name],), where=~missing)
+
+
+def _copy_into(target: Tile, made: Tile) -> None:
+    """Copy what of a new tile was written."""
+    where = written(made)
+    issue(tensor_copy, (made,), dst=target, chosen=lambda shape: True if where is None else where)
 
 
 def _like(tile: Tile, target: Tile) -> Tile:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from difftest.simulator.dtypes import as_dtype, name_of
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, no_extras
 from difftest.simulator.frontend.axes import ascending, not_last
 from difftest.simulator.frontend.classic.destination import assignment_target
@@ -68,18 +68,14 @@ def loop_reduce(
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
-    compiler finds it; here it is found in the kernel's source line.
+    compiler finds it; here it is found in the kernel's source line. With another ``dtype`` than the
+    destination's the result is rounded into that first.
     """
     no_extras("nl.loop_reduce", kwargs)
     target = assignment_target("nl.loop_reduce", Tensor)
-    if dtype is not None and as_dtype(dtype) != target.dtype:
-        raise KernelError(
-            "nl.loop_reduce reduces into its destination's dtype",
-            happened=f"nl.loop_reduce got a dtype beside a tile of {name_of(target.dtype)}",
-            received=f"dtype={dtype!r} for {target!r}",
-        )
+    between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
     name = alu_op(op, "nl.loop_reduce").name
-    begin_or_update(name, target, on_chip(x, "nl.loop_reduce"), mask)
+    begin_or_update(name, target, on_chip(x, "nl.loop_reduce"), mask, between)
     return target
 
 

@@ -9,7 +9,7 @@ Every view shares its storage, and none is a copy. Attributes and methods are th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki import indirection, patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.empty import EmptyView
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
@@ -96,7 +97,12 @@ class NkiTensor(Tile, NKIObject):
     # -- indexing --------------------------------------------------------------------------------
 
     def __getitem__(self: Self, key: Any) -> Self:
-        return self if key is Ellipsis else self._view(views.index(self._layout(), key))
+        if key is Ellipsis:
+            return self
+        layout = views.index(self._layout(), key)
+        if 0 in layout.shape:
+            return cast(Self, EmptyView(layout.shape, self.dtype, self.buffer))
+        return self._view(layout)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """``tensor[...] = other``: a copy on chip, or a number everywhere."""

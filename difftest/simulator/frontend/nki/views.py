@@ -57,34 +57,41 @@ def _free(layout: Layout) -> int:
 def index(layout: Layout, key: object) -> Layout:
     """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
 
+    In HBM a dimension may be left with no element.
+
     Raises
     ------
     OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is none of these.
     """
     items = _spread(layout, key if isinstance(key, tuple) else (key,))
-    offset = layout.offset
-    kept: list[tuple[int, int]] = []
+    offset, shape, strides = layout.offset, layout.shape, layout.strides
+    sizes: list[int] = []
+    steps: list[int] = []
     for axis, item in enumerate(items):
-        stride = layout.strides[axis]
-        if is_integer(item):
-            start = _place(layout, axis, as_integer(item, "index"))
-            if axis == 0 and layout.on_chip:
-                kept.append((1, stride))
-        else:
+        stride = strides[axis]
+        # hasattr, of is_integer, is slow where it says no, and every access comes by here
+        if isinstance(item, (slice, DynamicSlice)) or not is_integer(item):
             start, count, step = _range(layout, axis, item)
-            kept.append((count, stride * step))
+        else:
+            start, count, step = _place(layout, axis, as_integer(item, "index")), 1, 1
+            if axis or not layout.on_chip:
+                offset += start * stride
+                continue
         offset += start * stride
-    least = 2 if layout.on_chip and len(layout.shape) > 1 else 1
-    while len(kept) < least:
-        kept.append((1, layout.strides[-1]))
-    return layout._replace(
-        offset=offset, shape=tuple(n for n, _ in kept), strides=tuple(s for _, s in kept)
-    )
+        sizes.append(count)
+        steps.append(stride * step)
+    least = 2 if layout.on_chip and len(shape) > 1 else 1
+    while len(sizes) < least:
+        sizes.append(1)
+        steps.append(strides[-1])
+    return Layout(offset, tuple(sizes), tuple(steps), layout.on_chip)
 
 
-def _spread(layout: Layout, items: tuple[Any, ...]) -> list[Any]:
+def _spread(layout: Layout, items: tuple[Any, ...]) -> Sequence[Any]:
     """One item for each dimension: what ``...`` stands for, and full slices for the rest."""
     ellipses = [k for k, item in enumerate(items) if item is Ellipsis]
+    if not ellipses and len(items) == len(layout.shape):
+        return items
     missing = len(layout.shape) - len(items) + len(ellipses)
     if len(ellipses) > 1 or missing < 0:
         raise ShapeError(
@@ -110,10 +117,14 @@ def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
     if isinstance(item, DynamicSlice):
         start, stop, step = item.start, item.start + item.size, 1
     elif isinstance(item, slice):
-        step = 1 if item.step is None else as_integer(item.step, "slice step")
-        start = 0 if item.start is None else as_integer(item.start, "slice start")
-        stop = size if item.stop is None else as_integer(item.stop, "slice stop")
-        start, stop = (n + size if n < 0 else n for n in (start, stop))
+        start, stop, step = item.start, item.stop, item.step
+        step = 1 if step is None else as_integer(step, "slice step")
+        start = 0 if start is None else as_integer(start, "slice start")
+        stop = size if stop is None else as_integer(stop, "slice stop")
+        if start < 0:
+            start += size
+        if stop < 0:
+            stop += size
     else:
         raise KernelError(
             "a tensor is indexed with integers, slices, nl.ds and '...'",
@@ -128,6 +139,8 @@ def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
             received=f"step {step} at dimension {axis} of {layout}",
         )
     count = -(-(stop - start) // step)
+    if start == stop and not layout.on_chip and 0 <= start <= size:
+        return start, 0, step
     if count < 1:
         raise ShapeError(
             "a slice selects at least one element",

@@ -174,6 +174,8 @@ def reciprocal(dst: PlainTensor, data: PlainTensor) -> None:
     data=tile,
     bias=rules.optional(tile),
     scale=OPERAND,
+    reduce_op=rules.optional(math_operator),
+    reduce_res=rules.optional(tile),
 )
 def activation(
     dst: PlainTensor,
@@ -186,21 +188,33 @@ def activation(
     reduce_cmd: Any,
 ) -> None:
     """``dst = op(data * scale + bias)``."""
-    if reduce_res is not None or reduce_cmd.name != "idle":
-        raise not_modelled("a reduction of activation in plain mode", f"{reduce_cmd}")
     made = meant(
         "nisa.activation",
         op=op,
         data=data.rows(),
         bias=_rows(bias),
         scale=_rows(scale),
-        reduce_op=None,
-        reduce_res=None,
-        reduce_cmd=classic_commands.idle,
+        reduce_op=_Named(reduce_op) if reduce_op is not None else None,
+        reduce_res=_rows(reduce_res),
+        reduce_cmd=classic_commands[reduce_cmd.name],
         dtype=dst.dtype,
         mask=None,
     )
     into(dst, made)
+
+
+@means(
+    f"{TODAYS}nisa.activation_reduce",
+    dst=tile,
+    data=tile,
+    bias=rules.optional(tile),
+    scale=OPERAND,
+    reduce_op=math_operator,
+    reduce_res=tile,
+)
+def activation_reduce(reduce_res: PlainTensor, **arguments: Any) -> None:
+    """:func:`activation` with ``reduce_cmd.reset_reduce``."""
+    activation(reduce_res=reduce_res, reduce_cmd=classic_commands.reset_reduce, **arguments)
 
 
 @means(f"{TODAYS}nisa.tensor_copy_predicated", dst=tile, src=OPERAND, predicate=tile)

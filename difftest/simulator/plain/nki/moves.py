@@ -83,8 +83,20 @@ def ones(shape: Shape, dtype: Any, buffer: Space, name: str) -> PlainTensor:
 
 @means(f"{TODAYS}nl.ds")
 def ds(start: Any, size: Any) -> Slice:
-    """``size`` elements from ``start``."""
-    return Slice(start, size)
+    """``size`` elements from ``start``, which may be none."""
+    return Slice(start, size, least=0)
+
+
+@means(f"{TODAYS}nl.program_id")
+def program_id(axis: Any) -> int:
+    """The number of this program: one program runs in plain mode."""
+    return int(meant("nl.program_id", axis=axis)) if current().grid else 0
+
+
+@means(f"{TODAYS}nl.num_programs")
+def num_programs(axes: Any) -> int:
+    """The number of programs of the launch."""
+    return int(meant("nl.num_programs", axes=axes)) if current().grid else 1
 
 
 @means(f"{TODAYS}nl.affine_range", f"{TODAYS}nl.sequential_range", f"{TODAYS}nl.static_range")

@@ -49,6 +49,24 @@ def refuse(rule: str, received: object, error: type[Any] = ShapeError) -> NoRetu
     raise error(rule, happened=f"not so: {rule}", received=f"{received!r:.80}")
 
 
+class NoElements:
+    """A part of a tensor in HBM without elements, of which there is nothing to use."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape, self.ndim, self.size = shape, len(shape), 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse("what is used has an element", (name, self.shape))
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        refuse("what is used has an element", (key, self.shape))
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        refuse("what is used has an element", (key, self.shape))
+
+
 class PlainNkiTensor(PlainTensor):
     """A tensor or a view of one; on chip the first dimension is the partitions'."""
 
@@ -101,7 +119,7 @@ class PlainNkiTensor(PlainTensor):
 
     # -- indexing ----------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> PlainNkiTensor:
+    def __getitem__(self, key: Any) -> Any:
         items = [in_this_mode(item) for item in (key if isinstance(key, tuple) else (key,))]
         dots = [k for k, item in enumerate(items) if item is Ellipsis]
         missing = self.ndim - len(items) + len(dots)
@@ -115,6 +133,8 @@ class PlainNkiTensor(PlainTensor):
             positions = np.take(positions, chosen, axis)
             if not is_one or (axis == 0 and not self.in_hbm):
                 shape.append(len(chosen))
+        if 0 in shape:
+            return NoElements(tuple(shape))
         least = 1 if self.in_hbm or self.ndim == 1 else 2
         shape += [1] * (least - len(shape))
         return self.of(positions.reshape(shape))
@@ -136,7 +156,7 @@ class PlainNkiTensor(PlainTensor):
         if step < 1:
             refuse("a slice has a positive step", item, KernelError)
         found = list(range(first, last, step))
-        if not found:
+        if not found and not (self.in_hbm and first == last):
             refuse("a slice selects an element", item)
         if first < 0 or last > size:
             refuse("an access stays inside its tensor", (item, axis, self), OutOfBoundsError)
@@ -161,12 +181,14 @@ class PlainNkiTensor(PlainTensor):
         axis = self._dim(dim)
         if not 0 <= integer(start, "start") < integer(end, "end"):
             refuse("slice takes 0 <= start < end", (start, end))
-        return self[(*[slice(None)] * axis, slice(start, end, step))]
+        found: PlainNkiTensor = self[(*[slice(None)] * axis, slice(start, end, step))]
+        return found
 
     def select(self, dim: Any, index: Any) -> PlainNkiTensor:
         """One element of a dimension, which goes."""
         if hasattr(index, "__index__") and not isinstance(index, PlainTensor):
-            return self[(*[slice(None)] * self._dim(dim), index)]
+            chosen: PlainNkiTensor = self[(*[slice(None)] * self._dim(dim), index)]
+            return chosen
         axis = self._dim(dim, self._free)
         numbers = self._offsets(index)
         if numbers.size != 1:

@@ -87,6 +87,43 @@ def test_a_transpose_carries_it_to_the_other_axis(plain):
 
 
 @MODES
+def test_a_gather_carries_it_by_partitions(plain):
+    """nki-library gathers of 128 partitions and uses those of its tokens (core/moe/moe_tkg)."""
+
+    def kernel(x, index, used):
+        source = nl.ndarray((16, 4), x.dtype)
+        source[0:3] = nl.load(x)
+        found = nisa.local_gather(source, nl.load(index))
+        out = nl.ndarray((used, 16, 1), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, found[0:used])
+        return out
+
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    index = np.arange(16, dtype=np.uint16).reshape(16, 1) % 4
+    output = launch(kernel, [x, index, 3], plain=plain).outputs[0]
+    np.testing.assert_array_equal(output, x[:, index])
+    with pytest.raises(UnwrittenError):
+        launch(kernel, [x, index, 4], plain=plain)
+
+
+@MODES
+@pytest.mark.parametrize("part", ["source", "index"])
+def test_a_gather_needs_its_index_and_something_of_its_source(plain, part):
+    def kernel(x):
+        source, index = nl.zeros((16, 4), x.dtype), nl.zeros((16, 1), nl.uint16)
+        if part == "source":
+            source = nl.ndarray((16, 4), x.dtype)
+        else:
+            index = nl.ndarray((16, 1), nl.uint16)
+            index[0:8] = nl.zeros((8, 1), nl.uint16)
+        nisa.local_gather(source, index)
+        return x
+
+    with pytest.raises(UnwrittenError):
+        launch(kernel, [A], plain=plain)
+
+
+@MODES
 @pytest.mark.parametrize("assign", [True, False])
 def test_what_was_written_before_is_so_no_more(plain, assign):
     def kernel(x):

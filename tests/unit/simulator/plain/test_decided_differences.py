@@ -111,6 +111,54 @@ def test_a_mask_that_leaves_nothing_excuses_nothing(plain, error, compute):
 
 
 @MODES
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda x, mask: nisa.max8(src=x, mask=mask),
+        lambda x, mask: nisa.nc_find_index8(data=x, vals=nl.copy(x[:, 0:8]), mask=mask),
+        lambda x, mask: nisa.nc_match_replace8(data=x, vals=nl.copy(x[:, 0:8]), imm=0.0, mask=mask),
+    ],
+    ids=["max8", "nc_find_index8", "nc_match_replace8"],
+)
+def test_a_mask_does_not_make_a_row_that_is_too_long_legal(plain, search):
+    """The rule holds of what the mask leaves, too: see the masks that leave less than 8."""
+    data = np.arange(2 * 16385, dtype=np.float32).reshape(2, 16385)
+    short = nl.arange(16385)[None, :] < 16
+    assert run(lambda x: search(x[:, 0:16384], None), data, plain=plain).size
+    with pytest.raises(LimitError, match="16384"):
+        run(lambda x: search(x, short), data, plain=plain)
+
+
+@MODES
+@pytest.mark.parametrize("reduce_op", [nl.add, nl.subtract], ids=["add", "subtract"])
+def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(plain, reduce_op):
+    """So that the tile can be stored: on a device it holds whatever was there."""
+
+    def kernel(x):
+        total = nl.ndarray((4, 1), nl.float32)
+        nisa.tensor_scalar_reduce(
+            data=nl.load(x),
+            op0=nl.add,
+            operand0=1.0,
+            reduce_op=reduce_op,
+            reduce_res=total,
+            mask=False,
+        )
+        out = nl.ndarray((4, 1), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, total)
+        return out
+
+    assert np.isnan(launch(nki.jit(kernel), [ROWS.copy()], plain=plain).outputs[0]).all()
+
+
+@MODES
+def test_a_mask_does_not_make_a_row_of_bn_stats_legal(plain):
+    data = np.zeros((2, 513), np.float32)
+    with pytest.raises(LimitError, match="at most 512"):
+        run(lambda x: nisa.bn_stats(x, mask=nl.arange(513)[None, :] < 9), data, plain=plain)
+
+
+@MODES
 def test_a_parameter_is_not_written_under_a_mask_that_leaves_nothing_either(plain):
     def kernel(x: nt.tensor):
         nl.store(x, 1, mask=False)

@@ -217,5 +217,5 @@ def par_dim(size: int) -> int:
 
 @public
 def ds(start: Any, size: Any) -> DynamicSlice:
-    """``size`` elements from ``start``."""
-    return DynamicSlice(start, size)
+    """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
+    return DynamicSlice(start, size, least=0)

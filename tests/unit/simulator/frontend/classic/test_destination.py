@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import KernelError, NkiError, launch
+from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles, written
 
 DATA = normal(4, 3, 5)
 
@@ -253,16 +253,43 @@ def test_a_left_side_that_may_run_code_is_refused_and_not_run(compute, plain):
     assert made[0].uses == 0
 
 
-def with_another_dtype(x):
-    total = nl.zeros((4, 5), nl.float32)
-    total = nl.loop_reduce(x, op=np.add, loop_indices=[0], dtype=nl.bfloat16)
-    return nl.copy(total)
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@pytest.mark.parametrize("target", ["float32", "bfloat16", "float16", "int32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int32"])
+@pytest.mark.parametrize("begun", [True, False])
+def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain):
+    """As ``b[...] = nisa.tensor_tensor(b, x, op, dtype=...)``, into the tile that is there."""
+    data = (DATA[:, 0] * np.float32(37.173)).astype(np.float32)
+
+    def kernel(x):
+        tile, narrow = nl.load(x), getattr(nl, dtype)
+        total = nl.ndarray((4, 5), getattr(nl, target))
+        wanted = nl.ndarray((4, 5), getattr(nl, target))
+        if begun:
+            total[...] = nl.copy(tile, dtype=getattr(nl, target))
+            wanted[...] = nl.copy(total)
+        else:
+            wanted[...] = nl.copy(nl.copy(tile, dtype=narrow))
+        for i in nl.affine_range(2):
+            total = nl.loop_reduce(tile, op=np.add, loop_indices=[i], dtype=narrow)
+            if begun or i:
+                wanted[...] = nisa.tensor_tensor(wanted, tile, np.add, dtype=narrow)
+        return written(total), written(wanted)
+
+    total, wanted = launch(kernel, [data], plain=plain).outputs
+    assert_array_equal(total, wanted)
+    assert np.asarray(total, np.float64).any()
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"),
-    [(with_another_dtype, "its destination's dtype")],
-)
-def test_what_is_refused(compute, rule):
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(compute, DATA[:, 0])
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_another_dtype_under_a_mask_leaves_the_rest_alone(plain):
+    def kernel(x):
+        total = nl.full((4, 5), 257.0, nl.float32)
+        mask = nl.arange(5)[None, :] < 3
+        total = nl.loop_reduce(
+            nl.load(x), op=np.add, loop_indices=[0], dtype=nl.bfloat16, mask=mask
+        )
+        return written(total)
+
+    (result,) = launch(kernel, [np.ones((4, 5), np.float32)], plain=plain).outputs
+    assert_array_equal(result, [[258.0] * 3 + [257.0] * 2] * 4)

@@ -1,13 +1,15 @@
 """`NkiTensor`: attributes, indexing and its rank rules, views (NKI Language Guide, v2.32.0)."""
 
 import operator
+import re
 
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, launch
+from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import TruthWarning
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
@@ -87,6 +89,78 @@ def test_a_wrong_index_is_an_error(key, kind, text):
     with pytest.raises(kind) as error:
         shapes(lambda t: t[key])
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        (nl.ds(4, 0), (0, 2)),
+        (slice(4, 4), (0, 2)),
+        ((slice(None), slice(2, 2)), (4, 0)),
+        ((1, nl.ds(0, 0)), (0,)),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_view_of_no_elements_in_hbm_may_be_made(key, shape, plain):
+    """nki-library 2.29 makes one on a core that gets no rows, and then does nothing with it."""
+    seen = []
+
+    @jit
+    def kernel(x):
+        seen.append(x[key])
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x)
+        return out
+
+    result = launch(kernel, [values(4, 2)], plain=plain)
+    np.testing.assert_array_equal(result.outputs[0], values(4, 2))
+    assert (seen[0].shape, seen[0].ndim, seen[0].size) == (shape, len(shape), 0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda part, tile, x: nisa.dma_copy(tile[0:1], part),
+        lambda part, tile, x: nisa.dma_copy(part, tile[0:1]),
+        lambda part, tile, x: nisa.memset(part, 0.0),
+        lambda part, tile, x: nisa.tensor_tensor(tile, part, tile, op=nl.add),
+        lambda part, tile, x: nl.load(part),
+        lambda part, tile, x: nl.store(part, tile),
+        lambda part, tile, x: part.reshape((1, 2)),
+        lambda part, tile, x: part.ap([[1, 1]]),
+        lambda part, tile, x: part[0:1],
+        lambda part, tile, x: part.__setitem__(0, tile),
+        lambda part, tile, x: x[5:5],
+        lambda part, tile, x: x[3:2],
+        lambda part, tile, x: x[nl.ds(2, -1)],
+        lambda part, tile, x: tile[0:0],
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_view_of_no_elements_is_not_used(use, plain):
+    @jit
+    def kernel(x):
+        tile = nl.zeros((4, 2), x.dtype, buffer=nl.sbuf)
+        use(x[2:2], tile, x)
+        return x
+
+    with pytest.raises(NkiError):
+        launch(kernel, [values(4, 2)], plain=plain)
+
+
+def test_the_error_for_a_view_of_no_elements_says_where_it_was_made():
+    @jit
+    def kernel(x):
+        part = x[2:2]
+        tile = nl.zeros((4, 2), x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, part)
+        return x
+
+    with pytest.raises(KernelError) as error:
+        launch(kernel, [values(4, 2)])
+    assert re.search(r"\[0, 2\] without elements, made at test_tensor.py:\d+", str(error.value))
+    with pytest.raises(KernelError, match="returned"):
+        launch(jit(lambda x: x[2:2]), [values(4, 2)])
 
 
 def test_a_tensor_as_an_index_names_the_dynamic_views():

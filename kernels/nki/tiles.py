@@ -1,0 +1,39 @@
+"""Matrices as lists of tiles: how several kernels load, turn and multiply them."""
+
+import nki.isa as nisa
+import nki.language as nl
+
+
+def load_rows(matrix):
+    """A matrix in HBM as tiles of 128 rows in SBUF; the last may have fewer."""
+    rows, columns = matrix.shape
+    tiles = []
+    for first in range(0, rows, nl.tile_size.pmax):
+        last = min(first + nl.tile_size.pmax, rows)
+        tile = nl.ndarray((last - first, columns), dtype=matrix.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=matrix[first:last, :])
+        tiles.append(tile)
+    return tiles
+
+
+def transpose_columns(tile):
+    """The transposes of 128 columns each of a tile [rows, N]: tiles [128, rows] in SBUF."""
+    rows, columns = tile.shape
+    turned = []
+    for first in range(0, columns, nl.tile_size.pmax):
+        count = min(nl.tile_size.pmax, columns - first)
+        bank = nl.ndarray((count, rows), dtype=tile.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=bank, data=tile[:, first : first + count])
+        copy = nl.ndarray((count, rows), dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copy, src=bank)
+        turned.append(copy)
+    return turned
+
+
+def multiply(stationary, moving):
+    """The sum of stationary.T @ moving over pairs of tiles: [columns, columns] in PSUM."""
+    shape = (stationary[0].shape[1], moving[0].shape[1])
+    total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
+    for k, (left, right) in enumerate(zip(stationary, moving, strict=True)):
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
+    return total

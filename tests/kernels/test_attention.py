@@ -1,0 +1,45 @@
+from difftest import Rejection, kernel_test, sizes
+from kernels.nki.attention import attention_heads
+from reference.attention import attention
+from tests.kernels.layers import DTYPES
+
+HEADS = {
+    "q": "H Sq D",
+    "k": "G Sk D",
+    "v": "G Sk D",
+}
+SMALL = {"causal": False, "G": 1, "H": 2, "Sq": 3, "Sk": 4, "D": 5}
+
+
+def keys(causal, Sq):
+    """As many keys as queries at least, if a query sees those before it alone."""
+    return sizes(Sq if causal else 1, 280)
+
+
+@kernel_test(
+    kernel=attention_heads,
+    reference=attention,
+    domain={
+        "causal": (False, True),
+        "G": (1, 2),
+        "H": lambda G: (G, 3 * G),
+        "Sq": sizes(1, 140),
+        "Sk": keys,
+        "D": sizes(1, 128),
+    },
+    inputs=HEADS,
+    parameters=("causal",),
+    dtypes=DTYPES,
+    rejects=[
+        Rejection({**SMALL, "D": 129}, match="a head has at most 128 elements: got 129"),
+        Rejection({**SMALL, "G": 2, "H": 3}, match="a multiple of those of k: got 3 and 2"),
+        Rejection({**SMALL, "causal": True, "Sq": 5}, match="no more queries than keys: got 5"),
+        Rejection(SMALL, match=r"k and v have shape \(1, 4, 5\)", shapes={"v": (1, 3, 5)}),
+    ],
+    examples=[
+        {"causal": True, "G": 1, "H": 1, "Sq": 1, "Sk": 1000, "D": 64},
+        {"causal": True, "G": 1, "H": 2, "Sq": 257, "Sk": 513, "D": 128},
+    ],
+)
+def test_attention_heads(case):
+    case.check()

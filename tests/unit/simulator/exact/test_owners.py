@@ -1,0 +1,177 @@
+"""Exact runs of kernels that place tensors on the same bytes."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from difftest.simulator import launch
+from difftest.simulator.exact.owners import Owners
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from tests.unit.simulator.frontend.nki.kernels import stored
+
+X = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
+WIDE = X.astype(np.float64)
+FOREIGN = "the bits of rounded values are read as another tensor's"
+
+
+def placed(place=0, dtype=nl.float32, shape=(16, 24)):
+    return nl.ndarray(shape, dtype, address=(0, place))
+
+
+def scaled(dst, src, factor):
+    nisa.tensor_scalar(dst, src, nl.multiply, factor)
+    return dst
+
+
+def loaded(dst, x):
+    nisa.dma_copy(dst, x)
+    return dst
+
+
+def exact_of(kernel):
+    result = launch(kernel, [X], exact=True)
+    (output,) = result.exact.outputs
+    return result.exact, output, result.outputs[0]
+
+
+def lost(run):
+    return {doubt.reason for doubt in run.doubts if doubt.lost}
+
+
+def test_a_tensor_that_takes_the_place_of_another_one():
+    """Both are alive; each reads only what it wrote itself."""
+
+    def kernel(x):
+        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        kept = scaled(placed(8192), first, 0.7)
+        second = scaled(placed(), kept, 1 / 7)  # where the first lies
+        return stored(second)
+
+    run, output, got = exact_of(kernel)
+    assert not run.doubts
+    np.testing.assert_allclose(output.value, WIDE * (1 / 3) * 0.7 * (1 / 7), rtol=1e-14)
+    assert (np.abs(got - output.value) <= output.error).all()
+
+
+def test_many_that_come_after_each_other():
+    """More than there are numbers for; those that are gone leave theirs."""
+
+    def kernel(x):
+        source = loaded(placed(4096), x)
+        holder = placed(shape=(16, 25))
+        for _ in range(300):
+            last = scaled(placed(), source, 1 / 3)
+        nisa.memset(holder[:, 24:25], 0.0)
+        return stored(last)
+
+    run, output, _ = exact_of(kernel)
+    assert not run.doubts
+    np.testing.assert_allclose(output.value, WIDE * (1 / 3), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.int32])
+def test_rounded_values_of_another_tensor(dtype):
+    def kernel(x):
+        other = placed(dtype=dtype)
+        scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        return stored(other)
+
+    run, _, _ = exact_of(kernel)
+    assert lost(run) == {FOREIGN}
+
+
+def test_rounded_values_written_before_the_bytes_were_shared():
+    def kernel(x):
+        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        other = placed()
+        result = stored(other)
+        return stored(first) if x is None else result
+
+    run, _, _ = exact_of(kernel)
+    assert lost(run) == {FOREIGN}
+
+
+def test_a_tensor_that_is_still_whole_keeps_its_values():
+    """Another one was placed on its bytes, and nothing was written there yet."""
+
+    def kernel(x):
+        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        other = placed()
+        result = stored(first)
+        nisa.memset(other, 0.0)
+        return result
+
+    run, output, _ = exact_of(kernel)
+    assert not run.doubts
+    np.testing.assert_allclose(output.value, WIDE * (1 / 3), rtol=1e-14)
+
+
+def test_a_part_that_another_tensor_overwrote_with_exact_values():
+    def kernel(x):
+        first = placed()
+        half = placed(shape=(16, 12))
+        scaled(first, loaded(placed(4096), x), 1 / 3)
+        nisa.memset(half, 2.0)
+        return stored(first)
+
+    run, output, got = exact_of(kernel)
+    assert not run.doubts
+    assert (output.value[:, :12] == 2.0).all()
+    assert (output.error[:, :12] == 0.0).all()
+    np.testing.assert_allclose(output.value[:, 12:], WIDE[:, 12:] * (1 / 3), rtol=1e-14)
+    assert (got[:, :12] == 2.0).all()
+
+
+def test_a_part_of_an_element_that_another_tensor_overwrote():
+    def kernel(x):
+        first = placed()
+        narrow = placed(dtype=nl.int8, shape=(16, 1))
+        scaled(first, loaded(placed(4096), x), 1 / 3)
+        nisa.memset(narrow, 1)
+        return stored(first)
+
+    run, _, _ = exact_of(kernel)
+    assert lost(run) == {FOREIGN}
+
+
+def test_what_a_tensor_that_is_gone_left():
+    def kernel(x):
+        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        del first
+        gc.collect()
+        return stored(placed())
+
+    run, _, _ = exact_of(kernel)
+    assert lost(run) == {"tensors share the bytes of an address"}
+
+
+def test_more_alive_than_there_are_numbers():
+    def kernel(x):
+        source = loaded(placed(4096), x)
+        alive = [scaled(placed(), source, 1 / 3) for _ in range(260)]
+        return stored(alive[-1])
+
+    run, _, _ = exact_of(kernel)
+    assert "too many tensors share the bytes of an address" in lost(run)
+
+
+def test_the_check_can_fail(monkeypatch):
+    """Without the numbers, what another tensor wrote is taken for what this one did."""
+
+    def forgetful(self, tile):
+        return None
+
+    monkeypatch.setattr(Owners, "own", forgetful)
+
+    def kernel(x):
+        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
+        scaled(placed(), loaded(placed(4096), x), 1 / 7)
+        return stored(first)
+
+    run, output, got = exact_of(kernel)
+    assert run.has_meaning
+    assert (np.abs(got - output.value) > output.error).any()
