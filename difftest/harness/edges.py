@@ -58,13 +58,19 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
         values = plainest(spec, defaults)
         if values is not None:
             shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
-            yield Edge(_case(spec, values), f"the defaults, {shown}", inside=True)
+            yield Edge(case_of(spec, values), f"the defaults, {shown}", inside=True)
     base = plainest(spec, {})
     if not spec.rejects or base is None:
         return
     yield from _other_values(spec, base)
     yield from _other_shapes(spec, base)
     yield from _other_dtypes(spec, base)
+
+
+def grown(spec: KernelSpec, fixed: Mapping[str, Value]) -> Case | None:
+    """The plainest case that has the fixed values; None if the domain has none."""
+    values = plainest(spec, fixed)
+    return None if values is None else case_of(spec, values)
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
@@ -97,13 +103,13 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
             continue
         for step in (value - 1, value + 1):
             if step >= 1:
-                yield Edge(_case(spec, {**base, name: step}), f"{name}={step}")
+                yield Edge(case_of(spec, {**base, name: step}), f"{name}={step}")
         end = end_of(spec, name, base)
         if end is None:
             continue
         beyond = plainest(spec, {name: end + 1})
         if beyond is not None:
-            yield Edge(_case(spec, beyond), f"{name}={end + 1}, just beyond {end}")
+            yield Edge(case_of(spec, beyond), f"{name}={end + 1}, just beyond {end}")
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -115,7 +121,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for axis, token in enumerate(dimensions_of(given).split()):
             if tokens.count(token) > 1 and not token.isdigit():
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
-                yield Edge(_case(spec, base), f"{name} of shape {other}", {name: other})
+                yield Edge(case_of(spec, base), f"{name} of shape {other}", {name: other})
 
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -130,16 +136,20 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for own in filter(None, dtypes):
             for other in spec.dtypes[:2]:
                 if own != other and (len(free) > 1 or own == foreign):
-                    case = _case(spec, base, other, {name: own})
+                    case = case_of(spec, base, other, {name: own})
                     yield Edge(case, f"{name} of {own} beside {other}")
 
 
-def _case(
+def case_of(
     spec: KernelSpec,
     values: Mapping[str, Any],
     dtype: str | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Case:
+    """A case of these values: random data, or the plainest of an input's own.
+
+    ``others`` has those inputs that have another dtype than the case.
+    """
     dtype = dtype or spec.dtypes[0]
     dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
     dtypes |= others or {}

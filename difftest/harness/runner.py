@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from difftest.harness.compare import Expected, compare
 from difftest.harness.edges import Edge, edges_of
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
+from difftest.harness.filling import fillings_of, keeps_traces
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
@@ -273,27 +275,41 @@ class Runner:
             self.tally.count_rejection(spec.name, backend.name)
 
     def check_edges(self, spec: KernelSpec) -> None:
-        """Calls near the contract's edge are refused or correct, on each simulator.
+        """Calls near the contract's edge and near a memory's limit are refused or correct.
+
+        They run on each simulator; those near a memory's limit only where there are traces.
 
         Raises
         ------
         NotRejectedError : one is accepted, and wrong.
         """
         __tracebackhide__ = True
-        simulators = [one for one in self.backends if one.name != "device"]
-        for edge in edges_of(spec):
-            for backend in simulators:
-                self._check_edge(spec, edge, backend)
+        for backend in self.backends:
+            if backend.name == "device":
+                continue
+            for edge in edges_of(spec):
+                self._judge_edge(spec, edge, backend, self._run_edge(spec, edge, backend))
+            if keeps_traces(backend):
+                for filling in fillings_of(spec, functools.partial(self._run_recorded, backend)):
+                    edge = Edge(filling.case, filling.why)
+                    self._judge_edge(spec, edge, backend, filling.outcome)
 
-    def _check_edge(self, spec: KernelSpec, edge: Edge, backend: Backend) -> None:
-        __tracebackhide__ = True
+    def _run_edge(self, spec: KernelSpec, edge: Edge, backend: Backend) -> Outcome:
         inputs = spec.inputs_of(edge.case, edge.shapes)
         settings = self.settings_of(spec, edge.case) if spec.reduction is None else None
-        call = replace(make_call(spec, edge.case, inputs, edge.shapes), exact=settings)
-        outcome = backend.run(call)
+        return backend.run(replace(make_call(spec, edge.case, inputs, edge.shapes), exact=settings))
+
+    def _run_recorded(self, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
+        settings = self.settings_of(spec, case) if spec.reduction is None else None
+        call = make_call(spec, case, spec.inputs_of(case))
+        return backend.run(replace(call, record=True, exact=settings))
+
+    def _judge_edge(self, spec: KernelSpec, edge: Edge, backend: Backend, outcome: Outcome) -> None:
+        __tracebackhide__ = True
         if isinstance(outcome, Rejected) and not edge.inside:
             self.tally.count_rejection(spec.name, backend.name)
         elif not isinstance(outcome, Unsupported):
+            inputs = spec.inputs_of(edge.case, edge.shapes)
             verdict = self._verdict_on_edge(spec, edge, inputs, outcome)
             self.tally.count(spec.name, backend.name, verdict)
             if is_failure(verdict):
