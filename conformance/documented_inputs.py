@@ -183,7 +183,10 @@ INPUTS: dict[str, dict[int, Inputs]] = {
                 )
             ]
         ),
-        3363: Inputs(calls=[Call("topk_kernel", (normal(16, 3, dtype=ml_dtypes.bfloat16),))]),
+        3363: Inputs(
+            calls=[Call("topk_kernel", (normal(16, 3, dtype=ml_dtypes.bfloat16),))],
+            fault="it returns tiles in SBUF",
+        ),
     },
     _GUIDE: {
         15: Inputs(calls=[Call("nki_tensor_add_kernel", (_HALF, _HALF), 2 * _HALF)]),

@@ -10,7 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from difftest.harness.bound import BoundCase
     from difftest.harness.case import Case
+    from difftest.harness.checking import check
     from difftest.harness.decorator import kernel_test
     from difftest.harness.recipes import (
         Fill,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
         Recipe,
         Zeros,
     )
-    from difftest.harness.runner import BoundCase, DifferentialFailure
+    from difftest.harness.runner import DifferentialFailure
     from difftest.harness.spec import Input, KernelSpec, Rejection
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.strategies import cases, multiples, seeded, sizes
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Bernoulli": "structured",
-    "BoundCase": "runner",
+    "BoundCase": "bound",
     "Case": "case",
     "DifferentialFailure": "runner",
     "Fill": "recipes",
@@ -60,11 +62,14 @@ _HOMES = {
     "Uniform": "structured",
     "Zeros": "recipes",
     "cases": "strategies",
+    "check": "checking",
     "kernel_test": "decorator",
     "multiples": "strategies",
     "seeded": "strategies",
     "sizes": "strategies",
 }
+
+__version__: str
 
 __all__ = [
     "Bernoulli",
@@ -90,6 +95,7 @@ __all__ = [
     "Uniform",
     "Zeros",
     "cases",
+    "check",
     "kernel_test",
     "multiples",
     "seeded",
@@ -98,6 +104,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("nki-difftest")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"difftest.harness.{_HOMES[name]}"), name)

@@ -17,6 +17,7 @@ from difftest.harness.rounding import is_float
 from difftest.harness.signature import call_of
 
 if TYPE_CHECKING:
+    from difftest.analysis.finding import Finding
     from difftest.simulator.exact.run import ExactRun, ExactSettings
     from difftest.simulator.trace import Trace
 
@@ -39,7 +40,11 @@ class KernelCall:
     outputs : arrays that the kernel writes in place, poisoned (see :func:`poisoned`).
     parameters : Python values, passed by name.
     grid : of an SPMD launch; empty without one.
+    machine : the generation that the embedded simulator stands for, by name; None for the kernel's
+        own. Other backends run what they are.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
+    inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
+        in its fast mode, does.
     names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
         position.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
@@ -51,7 +56,9 @@ class KernelCall:
     outputs: tuple[Array, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[int, ...] = ()
+    machine: str | None = None
     record: bool = False
+    inspect: bool = False
     exact: ExactSettings | None = None
     names: tuple[str, ...] = ()
 
@@ -74,12 +81,14 @@ class Ran:
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
     exact : the exact run of the same call, with the same outputs; None as for the trace.
+    findings : the hazards that were found, the worst first; empty if nobody looked.
     """
 
     outputs: tuple[Array, ...]
     unwritten: tuple[Mask | None, ...] = ()
     trace: Trace | None = None
     exact: ExactRun | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

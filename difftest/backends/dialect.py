@@ -90,6 +90,10 @@ class ByDialect:
         assert dialect is not None
         return Crashed(DialectError(self._refusal(dialect)))
 
+    def takes(self, kernel: Callable[..., Any]) -> bool:
+        """Whether the generation that the kernel is written for is here."""
+        return self.backend_for(dialect_of(kernel)) is not None
+
     @property
     def log(self) -> str:
         """What the compiler and the runtime wrote at the last run; empty if nothing was kept."""

@@ -15,10 +15,12 @@ from difftest.backends.base import (
     still_poisoned,
 )
 from difftest.harness.frames import entries, is_own
+from difftest.inspection import Inspector
 from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
-from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
+from difftest.simulator.machine import MACHINES
+from difftest.simulator.witness import witnessing
 
 
 class EmbeddedSimulator:
@@ -41,26 +43,27 @@ class EmbeddedSimulator:
         the simulator, if it comes out of its code, else of the kernel's Python.
         """
         args, kwargs = call.arguments()
+        inspector = Inspector() if call.inspect and not self.plain else None
         try:
-            result = launch(
-                call.kernel,
-                args,
-                kwargs,
-                grid=call.grid,
-                record=call.record,
-                plain=self.plain,
-                exact=False if self.plain else call.exact or False,
-                level=self.level,
-                strictness=self.strictness,
-            )
+            with witnessing(inspector):
+                result = launch(
+                    call.kernel,
+                    args,
+                    kwargs,
+                    grid=call.grid,
+                    machine=MACHINES[call.machine] if call.machine is not None else None,
+                    record=call.record,
+                    plain=self.plain,
+                    exact=False if self.plain else call.exact or False,
+                    level=self.level,
+                    strictness=self.strictness,
+                )
         except NotModelledError as error:
             return Unsupported(error)
         except SignatureError as error:  # a slip of the kernel's Python, and no rule of the machine
             return Crashed(error)
         except NkiError as error:
             return Rejected(error)
-        except SpillWarning as error:  # where the user made warnings errors
-            return Crashed(error)
         except Exception as error:  # becomes a failure, not hidden
             in_backend = is_defect(error, call.kernel)
             if isinstance(error, AssertionError) and not in_backend:
@@ -68,11 +71,13 @@ class EmbeddedSimulator:
             return Crashed(error, in_backend)
         trace = result.trace if call.record and not self.plain else None
         exact = result.exact
+        findings = tuple(inspector.findings) if inspector else ()
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)
-            return Ran(call.outputs, tuple(map(still_poisoned, call.outputs)), trace, exact)
-        return Ran(result.outputs, result.unwritten, trace, exact)
+            unwritten = tuple(map(still_poisoned, call.outputs))
+            return Ran(call.outputs, unwritten, trace, exact, findings)
+        return Ran(result.outputs, result.unwritten, trace, exact, findings)
 
 
 def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:

@@ -13,6 +13,7 @@ import click
 
 from difftest.cli.launching import (
     machine_named,
+    parse_grid,
     parse_keywords,
     parse_shape,
     random_arrays,
@@ -35,6 +36,7 @@ class KernelRun:
     case: str | None
     machine: str | None
     level: str | None
+    grid: str | None = None
 
     @property
     def title(self) -> str:
@@ -51,11 +53,14 @@ class KernelRun:
         if bool(self.shapes) == bool(self.case):
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
         machine = machine_named(self.machine)
+        grid = parse_grid(self.grid)
         if self.case:
+            if grid:
+                raise click.UsageError("the grid of a --case is that of the test's spec")
             return trace_of_case(self.kernel, self.case, machine, self.level)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
         keywords = parse_keywords(self.keywords)
-        return trace_of(self.kernel, arrays, keywords, machine, self.level)
+        return trace_of(self.kernel, arrays, keywords, machine, self.level, grid)
 
 
 level_option = click.option(
@@ -68,6 +73,7 @@ _OPTIONS = (
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
     click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
+    click.option("--grid", help="Of an SPMD kernel: 2, or 4,2. A --case has its spec's."),
     click.option(
         "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
     ),
@@ -87,6 +93,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         shapes: tuple[str, ...],
         dtypes: tuple[str, ...],
         keywords: tuple[str, ...],
+        grid: str | None,
         case: str | None,
         machine: str | None,
         level: str | None,
@@ -100,6 +107,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             case=case,
             machine=machine,
             level=level,
+            grid=grid,
         )
         command(run, **others)
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
-import runpy
+import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
 import numpy as np
 
+from difftest.cli.collecting import with_spec
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.host.shipped import import_shipped
-from difftest.plugin.collection import kernel_test_of
 from difftest.simulator import MACHINES, TRN2, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.install import embedded
@@ -40,12 +41,10 @@ def load_kernel(name: str) -> Any:
             f"got {name}"
         )
     try:
-        if module_name.partition(".")[0] in SHIPPED:
+        if _is_shipped(module_name.partition(".")[0]):
             module = import_shipped(module_name)
         else:
-            if os.getcwd() not in sys.path:
-                sys.path.insert(0, os.getcwd())
-            module = importlib.import_module(module_name)
+            module = _import_own(module_name)
     except ImportError as error:
         raise click.ClickException(f"cannot import {module_name}: {error}") from None
     if not callable(getattr(module, function, None)):
@@ -53,26 +52,37 @@ def load_kernel(name: str) -> Any:
     return getattr(module, function)
 
 
-def load_spec(name: str) -> KernelSpec:
-    """The spec of the kernel test named ``PATH::TEST``; the embedded modules must be installed.
+def _is_shipped(package: str) -> bool:
+    """Whether a package is this repository's, for there is none of that name to be seen here."""
+    places = (folder / package for folder in _folders())
+    return package in SHIPPED and not any(
+        place.is_dir() or place.with_suffix(".py").is_file() for place in places
+    )
 
-    Raises
-    ------
-    click.ClickException : there is no such file or kernel test.
+
+def _import_own(name: str) -> ModuleType:
+    """A module of the user's, whose package may have the name of one of this repository's.
+
+    Python would take a package further on for a folder without ``__init__.py``, so that such a
+    folder is looked up among the user's folders alone.
     """
-    path, _, test = name.partition("::")
-    if not Path(path).is_file():
-        raise click.ClickException(f"no file at {path}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    found = kernel_test_of(runpy.run_path(path).get(test))
-    if found is None:
-        raise click.ClickException(f"{path} has no kernel test {test!r}")
-    return found.spec
+    own = [str(folder) for folder in _folders()]
+    sys.path[:0] = [folder for folder in own if folder not in sys.path]
+    package = name.partition(".")[0]
+    spec = PathFinder.find_spec(package, own) if package in SHIPPED else None
+    if spec is not None and spec.origin is None and package not in sys.modules:
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(name)
 
 
-def arguments_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any]]:
-    """What the kernel is called with in the case that ``text`` describes: arrays and keywords.
+def _folders() -> tuple[Path, ...]:
+    """Where the user's modules are looked for: here, and in ``src``."""
+    here = Path.cwd()
+    return (here, here / "src") if (here / "src").is_dir() else (here,)
+
+
+def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any], tuple[int, ...]]:
+    """What the kernel is called with in the case that ``text`` describes, and on which grid.
 
     Raises
     ------
@@ -86,7 +96,8 @@ def arguments_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str,
         np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
         for index, name in enumerate(spec.outputs)
     ]
-    return [*spec.inputs_of(case), *outputs], dict(spec.parameters_of(case.values))
+    parameters = dict(spec.parameters_of(case.values))
+    return [*spec.inputs_of(case), *outputs], parameters, spec.grid_of(case.values)
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
@@ -104,6 +115,21 @@ def parse_shape(text: str) -> tuple[int, ...]:
     if not shape or min(shape) < 1:
         raise click.BadParameter(f"a shape is positive sizes, as in 128,512; got {text!r}")
     return shape
+
+
+def parse_grid(text: str | None) -> tuple[int, ...]:
+    """``2`` or ``4,2`` as an SPMD grid; empty for None.
+
+    Raises
+    ------
+    click.BadParameter : it is not that.
+    """
+    if text is None:
+        return ()
+    try:
+        return parse_shape(text)
+    except click.BadParameter:
+        raise click.BadParameter(f"a grid is positive sizes, as in 4,2; got {text!r}") from None
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
@@ -153,6 +179,7 @@ def trace_of(
     keywords: Mapping[str, Any],
     machine: Machine | None = None,
     level: str | None = None,
+    grid: tuple[int, ...] = (),
 ) -> tuple[Trace, Machine, Any]:
     """Launch the kernel named; its trace, the machine that it ran on, and the kernel.
 
@@ -161,7 +188,7 @@ def trace_of(
     click.ClickException : it does not load, or refuses its arguments.
     """
     with embedded():
-        return launched(load_kernel(name), arrays, keywords, machine, level)
+        return launched(load_kernel(name), arrays, keywords, machine, level, grid)
 
 
 def trace_of_case(
@@ -173,18 +200,21 @@ def trace_of_case(
     ------
     click.ClickException : there is no such test, the case is not its, or the kernel refuses it.
     """
-    with embedded():
-        spec = load_spec(name)
-        arrays, keywords = arguments_of_case(spec, text)
-        return launched(spec.kernel, arrays, keywords, machine, level)
+
+    def launch_case(spec: KernelSpec) -> tuple[Trace, Machine, Any]:
+        arrays, keywords, grid = call_of_case(spec, text)
+        return launched(spec.kernel, arrays, keywords, machine, level, grid)
+
+    return with_spec(name, launch_case)
 
 
 def launched(
     kernel: Any,
     arrays: Sequence[Any],
     keywords: Mapping[str, Any],
-    machine: Machine | None,
+    machine: Machine | None = None,
     level: str | None = None,
+    grid: tuple[int, ...] = (),
 ) -> tuple[Trace, Machine, Any]:
     """Launch a kernel, on its own machine if none is named.
 
@@ -194,7 +224,7 @@ def launched(
     """
     target = machine if machine else _own_machine(kernel)
     try:
-        result = launch(kernel, arrays, keywords, machine=target, level=level)
+        result = launch(kernel, arrays, keywords, machine=target, level=level, grid=grid)
     except (NkiError, AssertionError) as error:
         raise click.ClickException(f"the kernel refuses this: {error}") from None
     return result.trace, target, kernel

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
+from difftest.cli.console import table_console
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise, unused_helpers
@@ -87,9 +88,9 @@ def profile(
 def show(prediction: Prediction, found: list[Finding]) -> None:
     """Print the summary, the tables and the advice."""
     report = Report(prediction)
-    console = Console()
+    console = table_console()
     for line in text.totals(report):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     console.print()
     console.print(text.engines(report))
     console.print(text.lines("Source lines", report.by_line()))

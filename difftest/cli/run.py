@@ -21,6 +21,11 @@ from difftest.simulator import Strictness, strictness
     show_default=True,
     help="Which broken rules are warnings and not errors.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Hazards that may be wrong on some device fail, and not only warn.",
+)
 @click.pass_context
 def run(
     context: click.Context,
@@ -28,12 +33,14 @@ def run(
     arguments: tuple[str, ...],
     level: str | None,
     judged: str,
+    strict: bool,
 ) -> None:
     """Run SCRIPT.py as `python SCRIPT.py ARGS...` would, on the embedded simulator.
 
     `import neuronxcc.nki` and its submodules in the script give the simulator, whether or not
-    the Neuron SDK is installed. The exit code is the script's.
+    the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel
+    does what is wrong on a device (docs/detectors.md).
     """
     with strictness(judged):
-        code = run_script(script, arguments, level)
+        code = run_script(script, arguments, level, strict=strict)
     context.exit(code)

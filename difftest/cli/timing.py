@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +11,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from difftest.cli.launching import random_arrays, trace_of
+from difftest.cli.launching import launched, random_arrays
+from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
-from difftest.simulator.capacity import SpillWarning
+from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
 from difftest.timing.measurements import (
@@ -97,12 +97,10 @@ def _compare(
     first = group[0]
     if first.run not in times:
         arrays = random_arrays(first.inputs, [first.dtype])
-        with warnings.catch_warnings():
-            # What was measured ran: the compiler spilled, or found room.
-            warnings.simplefilter("ignore", SpillWarning)
-            trace, machine, _ = trace_of(
-                first.counterpart, arrays, dict(first.keywords), MACHINES["trn2"]
-            )
+        with embedded():
+            module, _, function = first.counterpart.partition(":")
+            kernel = getattr(import_shipped(module), function)
+            trace, machine, _ = launched(kernel, arrays, dict(first.keywords), MACHINES["trn2"])
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency, prediction.total_time)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))

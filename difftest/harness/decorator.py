@@ -10,8 +10,11 @@ from typing import Any
 
 import hypothesis
 
+from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
-from difftest.harness.runner import BoundCase, Runner
+from difftest.harness.edge_checks import check_edges
+from difftest.harness.runner import Runner
+from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
 from difftest.harness.spec_arguments import SpecError, listed
 from difftest.harness.strategies import cases
@@ -44,7 +47,8 @@ class KernelTest:
 
 def kernel_test(
     *,
-    kernel: Callable[..., Any],
+    kernel: Callable[..., Any] | None = None,
+    kernels: Sequence[Callable[..., Any]] = (),
     reference: Callable[..., Any],
     domain: Mapping[str, Source],
     inputs: Mapping[str, str | Input],
@@ -62,8 +66,13 @@ def kernel_test(
     exact_integers: bool = True,
     nonfinite: bool = False,
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = (),
+    lnc: int | str | None = None,
+    machine: str | None = None,
 ) -> Callable[[TestFunction], TestFunction]:
     """Test a kernel against its reference on drawn cases; see :class:`KernelSpec` for arguments.
+
+    ``kernels``, in place of ``kernel``, are several of one contract, such as one in each dialect:
+    each case runs on all of them, and they are compared with the reference and with each other.
 
     The decorated function takes ``case`` (a :class:`BoundCase`), and any fixtures; it calls
     ``case.check()``. The result is a Hypothesis test: ``@settings``, ``@seed``, ``@example`` and
@@ -73,8 +82,10 @@ def kernel_test(
     ------
     SpecError : an argument contradicts the others, or the function does not take ``case``.
     """
+    first, *others = _kernels(kernel, kernels)
     spec = KernelSpec(
-        kernel=kernel,
+        kernel=first,
+        others=tuple(others),
         reference=reference,
         domain=domain,
         inputs=inputs,
@@ -92,8 +103,20 @@ def kernel_test(
         exact_integers=exact_integers,
         nonfinite=nonfinite,
         grid=grid,
+        lnc=lnc,
+        machine=machine,
     )
     return functools.partial(decorate, spec)
+
+
+def _kernels(
+    kernel: Callable[..., Any] | None, kernels: Sequence[Callable[..., Any]]
+) -> Sequence[Callable[..., Any]]:
+    """The kernel or the kernels: one of the two arguments says which."""
+    if (kernel is None) == (len(kernels) == 0):
+        given = "neither" if kernel is None else "both"
+        raise SpecError(f"kernel, kernels: received {given}; accepted: one of them")
+    return [kernel] if kernel is not None else kernels
 
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
@@ -122,11 +145,17 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         runner.repeats.add(spec, case)
 
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
-        fixtures[RUNNER_FIXTURE].check_rejection(spec, rejection)
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        for one, backends in runnable(spec, runner.backends):
+            with runner.on(backends):
+                runner.check_rejection(one, rejection)
 
-    def check_edges(calls: str, **fixtures: Any) -> None:
+    def check_calls(calls: str, **fixtures: Any) -> None:
         __tracebackhide__ = True
-        fixtures[RUNNER_FIXTURE].check_edges(spec)
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        for one, backends in runnable(spec, runner.backends):
+            with runner.on(backends):
+                check_edges(runner, one)
 
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(
@@ -136,7 +165,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             spec=spec,
             check_case=_with_signature(run, function, names),
             check_rejection=_with_signature(check_rejection, function, ("rejection",)),
-            check_edges=_with_signature(check_edges, function, ("calls",)),
+            check_edges=_with_signature(check_calls, function, ("calls",)),
         ),
     )
     return test

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from difftest.harness.verdict import Mismatch
-from difftest.simulator.exact.shadow import RUNNING_SUM
+from difftest.simulator.exact.chains import RUNNING_SUM
 
 if TYPE_CHECKING:
     from difftest.simulator.errors import Location

@@ -9,22 +9,23 @@ that fits and of the first that does not must be a refusal, or correct.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
+from difftest.analysis.placement import limit_of, placements
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
 from difftest.harness.edges import grown, plainest
 from difftest.harness.spec import KernelSpec
-from difftest.simulator.capacity import ON_CHIP, SpillWarning, occupied_bytes
 from difftest.simulator.machine import TRN2
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Space, Trace
 
 MOST_ELEMENTS = 2**23
 """Of all arrays of a case together: no kernel is grown beyond that."""
 MOST_WORK = 3 * 2**29
 """Instructions times elements, as far as they can be foreseen."""
+_MEMORIES = (Space.SBUF, Space.PSUM)
 _LOOKS = (1, 2, 4)
 """How many times its plainest value a name has, when it is seen whether the footprint grows."""
 
@@ -37,7 +38,7 @@ class Filling:
     ----------
     why : the name, its value, and on which side of the limit it lies.
     outcome : of the backend.
-    spilled : whether the tensors that live at one time exceed SBUF, by the simulator's warning.
+    spilled : whether the tensors that live at one time exceed a memory, by its trace.
     """
 
     case: Case
@@ -53,13 +54,17 @@ class _Look:
     count: int
     case: Case
     outcome: Outcome
-    spilled: bool
+
+    @property
+    def spilled(self) -> bool:
+        pairs = zip(self.footprint, _MEMORIES, strict=False)
+        return any(size > limit_of(space, TRN2) for size, space in pairs)
 
     @property
     def fits(self) -> bool:
         return isinstance(self.outcome, Ran) and not self.spilled
 
-    @property
+    @cached_property
     def footprint(self) -> tuple[int, ...]:
         trace = self.outcome.trace if isinstance(self.outcome, Ran) else None
         return () if trace is None else footprint_of(trace)
@@ -71,18 +76,11 @@ class _Look:
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
-    """Bytes that tensors take of SBUF and of PSUM, at the most at one time."""
-    peaks = []
-    for space in ON_CHIP:
-        used = [a for a in trace.allocations if a.space is space and a.first >= 0]
-        changes = [(a.first, occupied_bytes(a, TRN2.start_partition_step)) for a in used]
-        changes += [(a.last + 1, -occupied_bytes(a, TRN2.start_partition_step)) for a in used]
-        live = peak = 0
-        for _, size in sorted(changes):
-            live += size
-            peak = max(peak, live)
-        peaks.append(peak)
-    return tuple(peaks)
+    """Bytes of a partition of SBUF and of PSUM that no placement of the tensors can do without."""
+    needed = dict.fromkeys(_MEMORIES, 0)
+    for placement in placements(trace, TRN2):
+        needed[placement.space] = max(needed[placement.space], placement.needed)
+    return tuple(needed.values())
 
 
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Filling]:
@@ -123,11 +121,7 @@ class _Looks:
         elements = elements_of(self.spec, case)
         if elements > MOST_ELEMENTS or instructions * elements > MOST_WORK:
             return None
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", SpillWarning)
-            outcome = self.run(self.spec, case)
-        spilled = any(issubclass(one.category, SpillWarning) for one in caught)
-        return _Look(count, case, outcome, spilled)
+        return _Look(count, case, self.run(self.spec, case))
 
 
 def _looks_at(
@@ -172,13 +166,11 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
 
 def _guess(below: _Look, under: _Look) -> int:
     """Where the first memory is full, if the footprint grows on as it did between two looks."""
-    machine = TRN2
-    limits = (machine.sbuf_usable_bytes, machine.psum_partition_bytes)
     steps = [1.0 * MOST_ELEMENTS]
-    for least, most, limit in zip(below.footprint, under.footprint, limits, strict=True):
+    for least, most, space in zip(below.footprint, under.footprint, _MEMORIES, strict=True):
         growth = (most - least) / (under.count - below.count)
         if growth > 0:
-            steps.append((limit * machine.partitions - most) / growth)
+            steps.append((limit_of(space, TRN2) - most) / growth)
     return under.count + max(1, int(min(steps)))
 
 

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(
     os.path.realpath(folder) + os.sep
-    for folder in (
-        sysconfig.get_path("stdlib"),
-        sysconfig.get_path("platstdlib"),
-        os.path.dirname(os.path.dirname(__file__)),
-    )
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), _PACKAGE)
 )
 """Python's, and this package itself, which calls what others wrote."""
 _INSTALLED = ("site-packages", "dist-packages")
@@ -32,6 +29,18 @@ def entries(error: BaseException) -> list[TracebackType]:
         found.append(entry)
         entry = entry.tb_next
     return found[::-1]
+
+
+def without_files(
+    frames: TracebackType | None, files: tuple[str, ...] = (_PACKAGE,)
+) -> TracebackType | None:
+    """A traceback without the frames of files that begin so; by default those of this package."""
+    if frames is None:
+        return None
+    rest = without_files(frames.tb_next, files)
+    if frames.tb_frame.f_code.co_filename.startswith(files):
+        return rest
+    return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
 
 
 def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:

@@ -99,7 +99,9 @@ def outputs_of_reference(
     received = {name: _private(value, writeable=False) for name, value in given.items()}
     try:
         returned = _call(function, received, tuple(inputs))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # pytest.skip too, which would end the test quietly
         written = _written(function, given, tuple(inputs)) if _is_read_only(error) else ()
         if written:
             raise _wrote(who, written, _text(error), place_of(error, function)) from error
@@ -145,7 +147,7 @@ def _arrays(value: Any) -> Iterator[Array]:
         yield from _arrays(list(value.values()))
 
 
-def _is_read_only(error: Exception) -> bool:
+def _is_read_only(error: BaseException) -> bool:
     return isinstance(error, (ValueError, TypeError)) and _READ_ONLY in str(error)
 
 
@@ -219,5 +221,5 @@ def _numbers(returned: object, who: str) -> Array:
     return array
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -6,9 +6,10 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge
@@ -23,6 +24,7 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import finding_text
 
 _LABEL = 13
 _FEW_LINES = 2
@@ -48,11 +50,15 @@ class Reproduction:
     options: tuple[str, ...] = ()
     case_key: str | None = None
 
-    def command(self, case: Case) -> str:
-        """The shell line that runs exactly this case."""
+    def arguments(self, case: Case) -> list[str]:
+        """What pytest is told to run exactly this case."""
         text = case.to_json()
         given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
-        return quoted(["pytest", *self.options, self.node, *given])
+        return [*self.options, self.node, *given]
+
+    def command(self, case: Case) -> str:
+        """The shell line that runs exactly this case."""
+        return quoted(["pytest", *self.arguments(case)])
 
 
 def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
@@ -66,12 +72,16 @@ def failure_text(
     verdicts: Mapping[str, Verdict],
     again: Reproduction | None,
     *,
+    others: Sequence[str] = (),
     verbose: bool = False,
+    fresh: str = "",
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
 
+    ``others`` are lines of what came of the other kernels of the contract.
+
     ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
-    most.
+    most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
 
     >>> from difftest.harness.compare import compare
     >>> from difftest.harness.expectation import expect
@@ -101,8 +111,11 @@ def failure_text(
     rows = _case_rows(spec, case)
     for backend, verdict in verdicts.items():
         rows += _verdict_rows(backend, verdict, verbose)
+    rows += [("beside" if line is others[0] else "", line) for line in others]
     if again is not None:
         rows.append(("run again", again.command(case)))
+    if fresh:
+        rows.append(("fresh run", fresh))
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
     where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
     return "\n".join([f"{spec.name} disagrees with its reference{where}", *map(_row, rows)])
@@ -122,6 +135,17 @@ def defect_text(
     ]
     title = f"{spec.name} cannot be judged: {defect.happened}"
     return "\n".join([title, *(_row(row) for row in rows if row[1])])
+
+
+def hazard_text(
+    spec: KernelSpec, case: Case, findings: Iterable[Finding], again: Reproduction | None
+) -> str:
+    """The report of a case that is right here and can be wrong on a device."""
+    rows = _case_rows(spec, case)
+    if again is not None:
+        rows.append(("run again", again.command(case)))
+    title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
+    return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 
 
 def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
     Backend,
     Crashed,
@@ -24,20 +24,21 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
-from difftest.harness.edges import Edge, edges_of
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
-from difftest.harness.filling import fillings_of, keeps_traces
+from difftest.harness.frames import without_files
+from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import (
     Reproduction,
     defect_text,
-    edge_text,
     failure_text,
+    hazard_text,
     rejection_text,
 )
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -49,6 +50,8 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
@@ -64,6 +67,9 @@ class DifferentialFailure(AssertionError):
     ----------
     spec, case : what was run.
     verdicts : one for each backend, by name.
+    again : how to run the test again, where that is known.
+    fresh : what came of the case in a process of its own, if it was not the same; else empty.
+    others : what came of the other kernels of the contract, a line each.
     """
 
     def __init__(
@@ -78,12 +84,52 @@ class DifferentialFailure(AssertionError):
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
-        self._again = again
+        self.again = again
+        self.others: tuple[str, ...] = ()
         self._verbose = verbose
+        self.fresh = ""
         super().__init__()
 
     def __str__(self) -> str:
-        return failure_text(self.spec, self.case, self.verdicts, self._again, verbose=self._verbose)
+        return failure_text(
+            self.spec,
+            self.case,
+            self.verdicts,
+            self.again,
+            others=self.others,
+            verbose=self._verbose,
+            fresh=self.fresh,
+        )
+
+
+class HazardFailure(AssertionError):
+    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
+
+    Attributes
+    ----------
+    spec, case : what was run.
+    findings : the hazards that make it fail.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        findings: tuple[Finding, ...],
+        again: Reproduction | None,
+    ) -> None:
+        self.spec = spec
+        self.case = case
+        self.findings = findings
+        self._again = again
+        super().__init__()
+
+    def __str__(self) -> str:
+        return hazard_text(self.spec, self.case, self.findings, self._again)
+
+
+class HazardWarning(UserWarning):
+    """A kernel does what may be wrong on some device, or in some release."""
 
 
 class BrokenReferenceError(AssertionError):
@@ -128,7 +174,10 @@ class Runner:
     record : whether to ask the backends for traces.
     traces : of the last case that was checked, by the name of the backend; only of backends that
         have traces and ran the kernel to its end.
+    outputs : of the last case that was checked, by the name of the backend that ran the kernel to
+        its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
+    strict : whether a hazard that only warns makes a test fail.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -140,7 +189,9 @@ class Runner:
     again: Reproduction | None = None
     record: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
+    outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
+    strict: bool = False
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -158,27 +209,52 @@ class Runner:
         self.again = again
         self.repeats = Repeats()
 
-    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+    @contextmanager
+    def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
+        """Run cases on these backends alone, for a while."""
+        every, self.backends = self.backends, backends
+        try:
+            yield
+        finally:
+            self.backends = every
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
+
+        ``reference`` is what it says of the case, where that is known.
 
         Raises
         ------
         DifferentialFailure : one of them is wrong.
+        HazardFailure : none is wrong here, and one would be on a device.
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
         inputs = spec.inputs_of(case)
-        reference = self.reference(spec, case, inputs)
+        if reference is None:
+            reference = self.reference(spec, case, inputs)
         settings = self.settings_of(spec, case)
         verdicts: dict[str, Verdict] = {}
-        self.traces = {}
+        self.traces, self.outputs = {}, {}
+        findings: list[Finding] = []
         for backend in self.backends:
-            call = replace(make_call(spec, case, inputs), record=self.record, exact=settings)
-            ran = backend.run(call)
+            call = replace(
+                make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
+            )
+            ran = run_kernel(backend, call)
+            if isinstance(ran, Ran):
+                findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
+            if isinstance(outcome, Ran):
+                self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
+            if isinstance(outcome, Ran) and not is_failure(verdict):
+                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
                 if outcome is ran and settings is not None:
@@ -187,11 +263,24 @@ class Runner:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
-            cause = next((v.error for v in verdicts.values() if isinstance(v, OneSided)), None)
-            raise DifferentialFailure(
-                spec, case, verdicts, self.again, verbose=self.verbose
-            ) from cause
+            failure = DifferentialFailure(spec, case, verdicts, self.again, verbose=self.verbose)
+            one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
+            if one_sided is None or one_sided.failed == "backend":
+                raise failure from None if one_sided is None else one_sided.error
+            # The kernel's frames end its traceback, so that a debugger stops in the kernel.
+            raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
+        self._judge_hazards(spec, case, findings)
         return verdicts
+
+    def _judge_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+        """Fail for the hazards that are proven, and warn of the others, each of them once."""
+        __tracebackhide__ = True
+        failing = tuple(one for one in findings if fails(one, strict=self.strict))
+        if failing:
+            raise HazardFailure(spec, case, failing, self.again)
+        for one in findings:
+            if one.severity is Severity.WARNING:
+                warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""
@@ -268,66 +357,12 @@ class Runner:
         case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
-            outcome = backend.run(call)
+            outcome = run_kernel(backend, call)
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
                 raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+            self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count_rejection(spec.name, backend.name)
-
-    def check_edges(self, spec: KernelSpec) -> None:
-        """Calls near the contract's edge and near a memory's limit are refused or correct.
-
-        They run on each simulator; those near a memory's limit only where there are traces.
-
-        Raises
-        ------
-        NotRejectedError : one is accepted, and wrong.
-        """
-        __tracebackhide__ = True
-        for backend in self.backends:
-            if backend.name == "device":
-                continue
-            for edge in edges_of(spec):
-                self._judge_edge(spec, edge, backend, self._run_edge(spec, edge, backend))
-            if keeps_traces(backend):
-                for filling in fillings_of(spec, functools.partial(self._run_recorded, backend)):
-                    edge = Edge(filling.case, filling.why)
-                    self._judge_edge(spec, edge, backend, filling.outcome)
-
-    def _run_edge(self, spec: KernelSpec, edge: Edge, backend: Backend) -> Outcome:
-        inputs = spec.inputs_of(edge.case, edge.shapes)
-        settings = self.settings_of(spec, edge.case) if spec.reduction is None else None
-        return backend.run(replace(make_call(spec, edge.case, inputs, edge.shapes), exact=settings))
-
-    def _run_recorded(self, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
-        settings = self.settings_of(spec, case) if spec.reduction is None else None
-        call = make_call(spec, case, spec.inputs_of(case))
-        return backend.run(replace(call, record=True, exact=settings))
-
-    def _judge_edge(self, spec: KernelSpec, edge: Edge, backend: Backend, outcome: Outcome) -> None:
-        __tracebackhide__ = True
-        if isinstance(outcome, Rejected) and not edge.inside:
-            self.tally.count_rejection(spec.name, backend.name)
-        elif not isinstance(outcome, Unsupported):
-            inputs = spec.inputs_of(edge.case, edge.shapes)
-            verdict = self._verdict_on_edge(spec, edge, inputs, outcome)
-            self.tally.count(spec.name, backend.name, verdict)
-            if is_failure(verdict):
-                raise NotRejectedError(edge_text(spec, edge, backend.name, verdict))
-
-    def _verdict_on_edge(
-        self, spec: KernelSpec, edge: Edge, inputs: tuple[Array, ...], outcome: Outcome
-    ) -> Verdict:
-        if not isinstance(outcome, Ran):
-            return judge((), outcome)
-        own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
-        if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
-            dtypes = (one.dtype.name if one.dtype in own else None for one in outcome.outputs)
-            spec = replace(spec, output_dtype=tuple(dtypes))
-        try:
-            return verdict_on(reference_of(spec, edge.case, inputs), outcome)
-        except (ReferenceDefect, ReferenceRefusal) as refusal:
-            return OneSided("reference", refusal)
 
 
 def make_call(
@@ -349,6 +384,7 @@ def make_call(
         ),
         parameters=copy.deepcopy(spec.parameters_of(case.values)),
         grid=spec.grid_of(case.values),
+        machine=spec.machine_of(case.values),
         names=(*spec.inputs, *spec.outputs),
     )
 
@@ -406,62 +442,3 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     return compare(expected, outcome.outputs, outcome.unwritten)
-
-
-@dataclass(repr=False)
-class BoundCase:
-    """A case in a test: what the test's function gets.
-
-    Attributes
-    ----------
-    spec, case : what is run.
-    verdicts : of the last :meth:`check`, by backend; empty before it.
-    """
-
-    spec: KernelSpec
-    case: Case
-    runner: Runner
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return repr(self.case)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The value of each name of the domain."""
-        return dict(self.case.values)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the inputs."""
-        return np.dtype(self.case.dtype)
-
-    @property
-    def inputs(self) -> tuple[Array, ...]:
-        """The input arrays, made anew at each access."""
-        return self.spec.inputs_of(self.case)
-
-    def check(self) -> None:
-        """Run the case on each backend and compare it with the reference.
-
-        Raises
-        ------
-        DifferentialFailure : they disagree.
-        BrokenReferenceError : the reference broke down, or wrote to its arguments.
-        """
-        __tracebackhide__ = True
-        self.verdicts = self.runner.check(self.spec, self.case)
-
-    def require_comparison(self) -> None:
-        """Demand that the test has checked something.
-
-        Raises
-        ------
-        NothingComparedError : it has not called :meth:`check`.
-        """
-        __tracebackhide__ = True
-        if not self.verdicts:
-            raise NothingComparedError(
-                f"the test of {self.spec.name} compared nothing: its function must call "
-                "case.check()"
-            )

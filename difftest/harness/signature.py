@@ -22,6 +22,11 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
+def home_of(function: Callable[..., Any]) -> str:
+    """The module that a kernel is defined in."""
+    return str(getattr(function, "__module__", None) or type(function).__module__)
+
+
 def shown(function: Callable[..., Any]) -> str:
     """Name and signature, as far as there is one to show."""
     return f"{name_of(function)}{signature_of(function) or '(...)'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ from difftest.harness.spec_arguments import (
     sized,
 )
 from difftest.simulator.dtypes import NAMES, TFLOAT32
+from difftest.simulator.machine import MACHINES
 
 Array = NDArray[Any]
 
@@ -133,6 +134,12 @@ class KernelSpec:
         integers are compared within the bound, not bit for bit.
     nonfinite : whether NaN and infinities are drawn too.
     grid : of an SPMD launch, or a function of names of the domain.
+    others : further kernels of the same contract, in either dialect: each runs every case.
+    lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
+        of the domain. Classic kernels run on one.
+    machine : the generation that the embedded simulator stands for, "trn1", "trn2" or "trn3", or a
+        name of the domain; None for the kernel's own. Other backends run what they are.
+    title : what the kernel is called in reports; its name if empty.
     """
 
     kernel: Callable[..., Any]
@@ -153,6 +160,10 @@ class KernelSpec:
     exact_integers: bool = True
     nonfinite: bool = False
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
+    others: tuple[Callable[..., Any], ...] = ()
+    lnc: int | str | None = None
+    machine: str | None = None
+    title: str = ""
 
     def __post_init__(self) -> None:
         check_kinds(vars(self))
@@ -163,6 +174,9 @@ class KernelSpec:
         _check_data(self)
         _check_kernel(self)
         _check_references(self)
+        _check_cores(self)
+        for kernel in self.others:
+            replace(self, kernel=kernel, others=())  # raises if it does not fit the contract
         if self.kernel is self.reference:
             raise SpecError(
                 f"reference: received {self.name}, the kernel itself; accepted: an independent "
@@ -172,7 +186,7 @@ class KernelSpec:
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return name_of(self.kernel)
+        return self.title or name_of(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain.
@@ -221,8 +235,17 @@ class KernelSpec:
         return counted("reduction", given)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
-        """The SPMD grid; empty without one."""
+        """The SPMD grid, or the cores of a logical one; empty without either."""
+        if self.lnc is not None:
+            return gridded("lnc", (values[self.lnc] if isinstance(self.lnc, str) else self.lnc,))
         return gridded("grid", apply(self.grid, values) if callable(self.grid) else self.grid)
+
+    def machine_of(self, values: Mapping[str, Value]) -> str | None:
+        """The generation that the embedded simulator stands for; None for the kernel's own."""
+        name = values.get(self.machine, self.machine) if self.machine else None
+        if name is not None and name not in MACHINES:
+            raise refused("machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain")
+        return None if name is None else str(name)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
@@ -267,6 +290,18 @@ def _check_domain(spec: KernelSpec) -> None:
             _check_names(argument, names_of(value), earlier)
     if isinstance(spec.reduction, str):
         _check_names("reduction", (spec.reduction,), earlier)
+
+
+def _check_cores(spec: KernelSpec) -> None:
+    """``lnc`` and ``machine`` are values or names of the domain, and no grid is beside lnc."""
+    if isinstance(spec.lnc, str):
+        _check_names("lnc", (spec.lnc,), tuple(spec.domain))
+    elif spec.lnc is not None:
+        spec.grid_of({})
+    if spec.lnc is not None and spec.grid != ():
+        raise SpecError("lnc: received both lnc and grid; accepted: one of them")
+    if spec.machine is not None and spec.machine not in spec.domain:
+        spec.machine_of({})
 
 
 def is_choice(source: object) -> bool:

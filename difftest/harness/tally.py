@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
 
@@ -40,8 +41,12 @@ class Tally:
     """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short."""
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     reasons: set[str] = field(default_factory=set)
     doubts: set[str] = field(default_factory=set)
+    homes: dict[str, str] = field(default_factory=dict)
+    """The module that a kernel of this name is defined in."""
 
     @property
     def compared(self) -> int:
@@ -66,17 +71,39 @@ class Tally:
         """Count one refusal that was demanded and came."""
         self._row(kernel, backend).rejections += 1
 
+    def count_agreement(self, first: str, second: str, backend: str, *, equal: bool) -> None:
+        """Count a case that two kernels ran, and whether all bits of their outputs agree."""
+        same, cases = self.agreements.get((first, second, backend), (0, 0))
+        self.agreements[first, second, backend] = (same + equal, cases + 1)
+
     def merge(self, other: Tally) -> None:
         """Add the counts of ``other``, those of another test or process."""
         for (kernel, backend), row in other.rows.items():
             self._row(kernel, backend).add(row)
+        for key, (same, cases) in other.agreements.items():
+            before = self.agreements.get(key, (0, 0))
+            self.agreements[key] = (before[0] + same, before[1] + cases)
         self.reasons |= other.reasons
         self.doubts |= other.doubts
+
+    def renamed(self, names: Mapping[str, str]) -> Tally:
+        """The same with other names for some kernels."""
+        rows = {
+            (names.get(kernel, kernel), backend): row
+            for (kernel, backend), row in self.rows.items()
+        }
+        return replace(self, rows=rows)
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
         rows = [[*key, asdict(row)] for key, row in self.rows.items()]
-        document = {"rows": rows, "reasons": sorted(self.reasons), "doubts": sorted(self.doubts)}
+        document = {
+            "rows": rows,
+            "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
+            "reasons": sorted(self.reasons),
+            "doubts": sorted(self.doubts),
+            "homes": self.homes,
+        }
         return json.dumps(document)
 
     def _row(self, kernel: str, backend: str) -> Counts:
@@ -87,4 +114,22 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    return Tally(rows, set(document["reasons"]), set(document["doubts"]))
+    agreements = {
+        (first, second, backend): (same, cases)
+        for first, second, backend, same, cases in document["agreements"]
+    }
+    reasons, doubts = set(document["reasons"]), set(document["doubts"])
+    return Tally(rows, agreements, reasons, doubts, document["homes"])
+
+
+def total_of(tallies: Sequence[Tally]) -> Tally:
+    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    homes: dict[str, set[str]] = {}
+    for tally in tallies:
+        for name, home in tally.homes.items():
+            homes.setdefault(name, set()).add(home)
+    total = Tally()
+    for tally in tallies:
+        shared = {name: home for name, home in tally.homes.items() if len(homes[name]) > 1}
+        total.merge(tally.renamed({name: f"{name} ({home})" for name, home in shared.items()}))
+    return total

@@ -37,7 +37,8 @@ class Mismatch:
     Attributes
     ----------
     kind : which check found it: "outputs", "shape", "dtype", "unwritten", "nan", "infinity",
-        "value" or "empty", in the order in which they are made.
+        "value" or "empty", in the order in which they are made; at last "inputs", for a kernel
+        that writes to one.
     output : index of the output; None if their number is wrong.
     message : one sentence.
     elements, wrong : elements compared, and how many of them are wrong.

@@ -8,17 +8,29 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 
+from difftest.analysis.finding import Severity
+from difftest.harness.frames import without_files
 from difftest.host.installation import embedded_with_predictions
+from difftest.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
+from difftest.simulator.witness import witnessing
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNPY = (runpy.__file__, "<frozen runpy>")
 
 
-def run_script(script: str, arguments: Sequence[str] = (), level: str | None = None) -> int:
+def run_script(
+    script: str,
+    arguments: Sequence[str] = (),
+    level: str | None = None,
+    *,
+    strict: bool = False,
+) -> int:
     """Run `script` as `python script *arguments` would, on the embedded simulator.
+
+    Each launch is looked at for hazards that a run in order hides; what is found is printed to
+    standard error when the script is over.
 
     Parameters
     ----------
@@ -28,11 +40,14 @@ def run_script(script: str, arguments: Sequence[str] = (), level: str | None = N
         What follows in its `sys.argv`.
     level
         Of NKI, for kernels of today's dialect: what it does not have raises. None for all.
+    strict
+        Whether a hazard that may be wrong on some device, and is not proven, counts as a failure.
 
     Returns
     -------
-    The exit code. What the script does not catch ends it with 1, as in Python: an NkiError is
-    printed as its own text, anything else as a traceback that begins in the script.
+    The exit code: 1 if the script's own is 0 and a hazard counts as a failure. What the script
+    does not catch ends it with 1, as in Python: an NkiError is printed as its own text, anything
+    else as a traceback that begins in the script.
 
     Raises
     ------
@@ -43,7 +58,18 @@ def run_script(script: str, arguments: Sequence[str] = (), level: str | None = N
     """
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")
-    with embedded_with_predictions(level), _command_line(script, arguments):
+    inspector = Inspector(strict=strict)
+    with embedded_with_predictions(level), witnessing(inspector):
+        code = _run(script, arguments)
+    for finding in inspector.findings:
+        if finding.severity is not Severity.NOTE:
+            print(finding_text(finding), file=sys.stderr)
+    return code or int(bool(inspector.failures))
+
+
+def _run(script: str, arguments: Sequence[str]) -> int:
+    """Run a script where the embedded modules are installed; its exit code."""
+    with _command_line(script, arguments):
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as error:
@@ -66,17 +92,8 @@ def _hide_our_frames(error: BaseException | None) -> None:
     while error is not None:
         frames = list(traceback.walk_tb(error.__traceback__))
         if not frames or not frames[-1][0].f_code.co_filename.startswith(_PACKAGE):
-            error.__traceback__ = _without_our_frames(error.__traceback__)
+            error.__traceback__ = without_files(error.__traceback__, (_PACKAGE, *_RUNPY))
         error = error.__cause__ or error.__context__
-
-
-def _without_our_frames(frames: TracebackType | None) -> TracebackType | None:
-    if frames is None:
-        return None
-    rest = _without_our_frames(frames.tb_next)
-    if frames.tb_frame.f_code.co_filename.startswith((_PACKAGE, *_RUNPY)):
-        return rest
-    return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
 
 
 def _exit_code(exit: SystemExit) -> int:

@@ -26,14 +26,33 @@ def holds_kernel_tests(path: Path) -> bool:
 
     A module that cannot be read or parsed does not count: importing it will say what is wrong.
     """
+    tree = _parsed(path)
+    return tree is not None and any(_names_kernel_test(node) for node in ast.walk(tree))
+
+
+def holds_other_tests(path: Path) -> bool:
+    """Whether a module of kernel tests has tests of another kind: functions, or classes."""
+    tree = _parsed(path)
+    return tree is not None and any(_is_another_test(node) for node in tree.body)
+
+
+def _parsed(path: Path) -> ast.Module | None:
     try:
         source = path.read_bytes()
         if path.suffix != ".py" or _NAME.encode() not in source:
-            return False
-        tree = ast.parse(source)
+            return None
+        return ast.parse(source)
     except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _is_another_test(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return node.name.startswith("Test")
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    return any(_names_kernel_test(node) for node in ast.walk(tree))
+    takes_case = any(argument.arg == "case" for argument in node.args.args)
+    return node.name.startswith("test") and not (node.decorator_list and takes_case)
 
 
 def _names_kernel_test(node: ast.AST) -> bool:

@@ -12,6 +12,7 @@ is set (to ``no`` too):
 ``--nki-level=LEVEL``         ``difftest_nki_level``      0.3 to 0.7
 ``--nki-strictness=SETTING``  ``difftest_nki_strictness`` documented, seen, relaxed
 ``--no-exact``                ``difftest_exact``          yes or no
+``--difftest-strict``         ``difftest_strict``         yes or no
 ``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
 ``--difftest-report FILE``    ``difftest_report``
 ============================  ==========================  ================================
@@ -99,9 +100,19 @@ def pytest_collect_file(
     session = parent.config.stash[SESSION]
     if session.request.wants_backends or not any(collectors):
         return collectors
-    from difftest.plugin.collection import UncollectedModule, holds_kernel_tests
+    from difftest.plugin.collection import (
+        UncollectedModule,
+        holds_kernel_tests,
+        holds_other_tests,
+    )
 
     if not holds_kernel_tests(file_path):
+        return collectors
+    if holds_other_tests(file_path):
+        from difftest.plugin.session import make_importable
+
+        make_importable(parent.config)
+        session.uncollected.update(collector.nodeid for collector in collectors)
         return collectors
     module = UncollectedModule.from_parent(parent, path=file_path)
     session.uncollected.add(module.nodeid)
@@ -112,18 +123,25 @@ def pytest_collect_file(
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> Generator[None, Any, Any]:
-    """Add a test for each explicit case and rejection of a kernel test."""
+    """Add a test for each explicit case and rejection of a kernel test.
+
+    Without a backend leave the kernel tests of a module out that has others too.
+    """
     from difftest.plugin.session import SESSION
 
     items = yield
-    request = collector.config.stash[SESSION].request
-    if not (items and request.wants_backends) or request.case is not None:
+    session = collector.config.stash[SESSION]
+    request = session.request
+    is_left_out = not request.wants_backends and collector.nodeid in session.uncollected
+    if not items or request.case is not None or not (request.wants_backends or is_left_out):
         return items
     from difftest.plugin.collection import explicit_checks, kernel_test_of
 
     test = kernel_test_of(obj)
     if test is None:
         return items
+    if is_left_out:
+        return []
     for check in explicit_checks(test, list(getattr(obj, "pytestmark", ()))):
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
@@ -145,13 +163,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Count what a kernel test compares; a test that compares nothing fails."""
-    from difftest.plugin.session import PROPERTY, SESSION, reproduction_of
+    from difftest.plugin.session import PROPERTY, SESSION, is_drawn, reproduction_of
 
     session = item.config.stash[SESSION]
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, NotRejectedError
+    from difftest.harness.runner import (
+        BrokenReferenceError,
+        DifferentialFailure,
+        HazardFailure,
+        NotRejectedError,
+    )
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
 
@@ -163,7 +186,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except SpecError as error:
         text = f"{type(error).__name__}: {error}"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    except (BrokenReferenceError, DifferentialFailure) as failure:
+    except (BrokenReferenceError, DifferentialFailure, HazardFailure) as failure:
+        if isinstance(failure, DifferentialFailure) and is_drawn(item, session.request):
+            from difftest.plugin.fresh import fresh_run
+
+            failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:

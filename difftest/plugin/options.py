@@ -147,7 +147,18 @@ REPORT = Option(
         "help": "write what ran and what came of it as JSON, for CI",
     },
 )
-OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, CASE, REPORT)
+HAZARDS = Option(
+    names=("--difftest-strict",),
+    key="difftest_strict",
+    accepted=("yes", "no"),
+    meaning="yes or no",
+    declaration={
+        "action": "store_true",
+        "help": "hazards that may be wrong on some device fail a kernel test too, and do not only "
+        "warn (docs/detectors.md)",
+    },
+)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT)
 
 
 @dataclass(frozen=True)
@@ -164,6 +175,7 @@ class Request:
     level : one of :data:`LEVELS`, or None.
     strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
+    strict : whether hazards that only warn make a test fail.
     taken : those of our options that others have declared, and whose ini keys are not set.
     case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
     """
@@ -176,6 +188,7 @@ class Request:
     level: str | None = None
     strictness: str | None = None
     exact: bool = True
+    strict: bool = False
     taken: tuple[Option, ...] = field(default=(), kw_only=True)
     case_key: str | None = field(default=None, kw_only=True)
 
@@ -188,6 +201,10 @@ class Request:
     def backends(self) -> tuple[object, ...]:
         """What decides which backends there are."""
         return self.simulate, self.device, self.level, self.strictness
+
+
+ASKED = "difftest_request"
+"""The attribute of a plugin that asks for something itself, whatever the command line says."""
 
 
 def add_keys(parser: pytest.Parser) -> None:
@@ -222,6 +239,10 @@ def read_request(
     ------
     pytest.UsageError : an ini key has a value that it does not accept.
     """
+    for plugin in config.pluginmanager.get_plugins():
+        asked = getattr(plugin, ASKED, None)
+        if isinstance(asked, Request):
+            return asked
     free = _free(parser)
     keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
     for option in OPTIONS:
@@ -239,6 +260,7 @@ def read_request(
         given.get(LEVEL.key),
         given.get(STRICTNESS.key),
         given.get(NO_EXACT.key) != "no",
+        given.get(HAZARDS.key) in (True, "yes"),
         taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
         case_key=None if CASE in free else CASE.key,
     )
@@ -328,8 +350,7 @@ def _words(given: Mapping[str, Any]) -> list[str]:
     for option in (LEVEL, STRICTNESS):
         if value := given.get(option.key):
             words.append(f"{option.name}={value}")
-    if given.get(NO_EXACT.key):
-        words.append(NO_EXACT.name)
+    words += [option.name for option in (NO_EXACT, HAZARDS) if given.get(option.key)]
     return words
 
 

@@ -4,7 +4,8 @@
 long look, ``device`` where each case compiles for minutes: few cases beside the explicit ones and
 those of Hypothesis's database, which failed on a simulator before. All have no deadline, for the
 first case of a kernel may compile it, print the blob that ``@reproduce_failure`` takes, and leave
-out the phase that explains: it would name lines of the harness.
+out the phase that explains: it would name lines of the harness. A test may ask for any fixture:
+one of a function is made once for all of its cases.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def register_profiles() -> None:
             deadline=None,
             print_blob=True,
             phases=[phase for phase in Phase if phase is not Phase.explain],
-            suppress_health_check=[HealthCheck.too_slow],
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
             **values,
         )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -88,6 +90,19 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     return session
 
 
+def make_importable(config: pytest.Config) -> None:
+    """Let modules that hold kernels be imported for their other tests, where no SDK is.
+
+    The config's cleanup undoes it.
+    """
+    packages = ("neuronxcc", "nki")
+    if not any(one in sys.modules or importlib.util.find_spec(one) for one in packages):
+        from difftest.host.installation import embedded_with_predictions
+
+        modules = embedded_with_predictions().install()
+        config.add_cleanup(modules.uninstall)
+
+
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -122,7 +137,13 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         raise pytest.UsageError(str(error)) from None
     if not request.device:
         verbose = config.get_verbosity() > 0
-        return Runner(backends, verbose=verbose, exact=request.exact, beside=_beside(request))
+        return Runner(
+            backends,
+            verbose=verbose,
+            strict=request.strict,
+            exact=request.exact,
+            beside=_beside(request),
+        )
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend
 
@@ -143,6 +164,17 @@ def _beside(request: Request) -> Callable[[KernelCall], Ran | str]:
     return ran_beside
 
 
+def is_drawn(item: pytest.Item, request: Request) -> bool:
+    """Whether a test's cases are drawn, so that others ran before the one that it reports.
+
+    Nothing is run again on a device: it takes minutes, and has guards of its own.
+    """
+    from difftest.plugin.collection import kernel_test_of
+
+    is_kernel_test = kernel_test_of(getattr(item, "obj", None)) is not None
+    return is_kernel_test and request.case is None and not request.device
+
+
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     """How to run this test again, from the directory where pytest was started."""
     from difftest.harness.report import Reproduction
@@ -154,15 +186,17 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 
 def tally_of(reports: Iterable[object]) -> Tally:
     """The sum of the tallies that reports of tests carry, of this process or of workers."""
-    from difftest.harness.tally import Tally, tally_from_json
+    from difftest.harness.tally import tally_from_json, total_of
 
-    total = Tally()
-    for report in reports:
-        if getattr(report, "when", None) == "call":
-            for name, value in getattr(report, "user_properties", ()):
-                if name == PROPERTY:
-                    total.merge(tally_from_json(value))
-    return total
+    return total_of(
+        [
+            tally_from_json(value)
+            for report in reports
+            if getattr(report, "when", None) == "call"
+            for name, value in getattr(report, "user_properties", ())
+            if name == PROPERTY
+        ]
+    )
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

@@ -64,6 +64,10 @@ def summary_lines(
     lines = []
     if ran:
         lines += table_text(tally, width) if tally.rows else ["no kernel test ran"]
+        lines += [
+            f"{first} and {second} on {backend}: all bits agree in {same} of {cases} cases"
+            for (first, second, backend), (same, cases) in sorted(tally.agreements.items())
+        ]
         lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [

@@ -71,7 +71,7 @@ class PlacedMemory:
             )
 
     def place(
-        self, allocation: Allocation, data: Array, occupancy: Occupancy, occupied: int
+        self, allocation: Allocation, data: Array, occupancy: Occupancy | None, occupied: int
     ) -> PlacedStorage:
         """A new tensor at its address, nothing of it written by itself."""
         storage = PlacedStorage(self, allocation, data, occupancy, occupied)
@@ -128,7 +128,7 @@ class PlacedStorage(Storage):
         memory: PlacedMemory,
         allocation: Allocation,
         data: Array,
-        occupancy: Occupancy,
+        occupancy: Occupancy | None,
         occupied: int,
     ) -> None:
         super().__init__(

@@ -41,13 +41,20 @@ class Baton:
     ----------
     names : of the programs, for errors.
     handed_on : called with two programs' numbers when the second one goes on after the first.
+    first : the program that begins, and runs as far as it can; by default they take turns.
     """
 
-    def __init__(self, names: Sequence[str], handed_on: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        handed_on: Callable[[int, int], None],
+        first: int | None = None,
+    ) -> None:
         self.names = names
+        self._takes_turns = first is None
         self._handed_on = handed_on
         self._changed = threading.Condition()
-        self._turn = 0
+        self._turn = first or 0
         self._arrivals: dict[int, Arrival] = {}
         self._met: dict[int, dict[int, Any]] = {}
         self._ended: set[int] = set()
@@ -101,6 +108,8 @@ class Baton:
         """
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
+            if not self._takes_turns:
+                return
             free = (n for n in self._steps if n not in self._arrivals and n not in self._ended)
             behind = min(free, key=lambda number: (self._steps[number], number))
             if behind != me:
@@ -147,7 +156,8 @@ class Baton:
             with self._changed:
                 self._await_turn(me)
             returned[me] = program()
-        except ProgramStopped:
+        except ProgramStopped as stopped:
+            self._fail(stopped)  # of a launch around this one, unless this one has failed itself
             return
         except BaseException as error:
             self._fail(error)

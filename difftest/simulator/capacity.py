@@ -1,26 +1,23 @@
-"""Whether a kernel's tensors fit SBUF and PSUM together.
+"""Whether a kernel's tensors fit PSUM together: the part of the question that ends a launch.
 
 While the kernel runs, Python's own object lifetimes give an upper bound of what is live. Only if
-that bound exceeds a memory are the exact live ranges (first write to last use, which is what the
-compiler's allocator sees) laid side by side. The check is necessary, not sufficient: it sums bytes
-and does not place tensors at addresses. Those that the kernel placed itself count once for each
-byte that any of them takes.
+that bound exceeds PSUM are the exact live ranges (first write to last use, which is what the
+compiler's allocator sees) laid side by side. Those that the kernel placed itself count once for
+each byte that any of them takes. Beyond PSUM there is nowhere for an accumulation to go: an error.
 
-Beyond SBUF the compiler spills to HBM (AWS ``programming_model.rst`` at tag v2.26.0): slow, not
-wrong, so it is a warning. Beyond PSUM there is nowhere for an accumulation to go: an error.
+That is necessary, not sufficient: it sums bytes. Where tensors could lie, and whether they fit
+SBUF, beyond which a compiler may spill to HBM, is read off the trace
+(:mod:`difftest.analysis.placement`).
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
-
-ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
 def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
@@ -41,8 +38,7 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     total = 0
     quadrants: dict[int, list[tuple[int, int]]] = {}
     for allocation in allocations:
-        area = allocation.area
-        if area is not None:
+        for area in allocation.areas:
             for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
                 quadrants.setdefault(number, []).append((area.low, area.high))
     for ranges in quadrants.values():
@@ -53,17 +49,13 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     return total
 
 
-class SpillWarning(UserWarning):
-    """The live tensors exceed SBUF, so the compiler would spill some to HBM."""
-
-
 class Occupancy:
-    """Bytes of SBUF and PSUM that are live by Python's lifetimes: an upper bound."""
+    """Bytes of PSUM that are live by Python's lifetimes: an upper bound."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.live = dict.fromkeys(ON_CHIP, 0)
-        self.peak = dict.fromkeys(ON_CHIP, 0)
+        self.live = 0
+        self.peak = 0
 
     def bytes(self, allocation: Allocation) -> int:
         """What a tensor takes of its memory: see :func:`occupied_bytes`."""
@@ -72,67 +64,60 @@ class Occupancy:
     def _placed(self, allocations: Iterable[Allocation]) -> int:
         return placed_bytes(allocations, self.machine.start_partition_step)
 
-    def add(self, space: Space, size: int) -> None:
+    def add(self, size: int) -> None:
         """Count a tensor of ``size`` bytes that begins to live."""
-        live = self.live[space] + size
-        self.live[space] = live
-        if live > self.peak[space]:
-            self.peak[space] = live
+        self.live += size
+        if self.live > self.peak:
+            self.peak = self.live
 
-    def remove(self, space: Space, size: int) -> None:
+    def remove(self, size: int) -> None:
         """Count a tensor whose data are gone."""
-        self.live[space] -= size
+        self.live -= size
 
-    def limit(self, space: Space) -> int:
-        """Bytes that a kernel's tensors can have of ``space``."""
-        machine = self.machine
-        each = machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
-        return each * machine.partitions
+    @property
+    def limit(self) -> int:
+        """Bytes that a kernel's tensors can have."""
+        return self.machine.psum_partition_bytes * self.machine.partitions
 
     def check(self, allocations: Iterable[Allocation]) -> None:
-        """Compare the tensors that are live at one time with their memories.
+        """Compare the tensors that are live at one time with the memory.
 
         Raises
         ------
-        LimitError : they exceed PSUM. Beyond SBUF a :class:`SpillWarning` is given.
+        LimitError : they exceed it.
         """
-        for space in ON_CHIP:
-            if self.peak[space] > self.limit(space):
-                self._check_live_ranges([a for a in allocations if a.space is space], space)
+        if self.peak > self.limit:
+            self._check_live_ranges(allocations)
 
-    def _check_live_ranges(self, allocations: list[Allocation], space: Space) -> None:
+    def _check_live_ranges(self, allocations: Iterable[Allocation]) -> None:
         used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
         changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
         live: dict[int, Allocation] = {}
         total = 0
         placed = False
-        limit = self.limit(space)
+        limit = self.limit
         for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
-            own = 0 if allocation.address is not None else self.bytes(allocation)
+            own = 0 if allocation.areas else self.bytes(allocation)
             if not begins:
                 del live[allocation.id]
                 total -= own
                 continue
             live[allocation.id] = allocation
             total += own
-            placed = placed or allocation.address is not None
+            placed = placed or bool(allocation.areas)
             needed = total + self._placed(live.values()) if placed else total
             if needed > limit:
-                error = self._error(space, needed, limit, allocation, list(live.values()))
-                if space is Space.PSUM:
-                    raise error
-                warnings.warn(SpillWarning(str(error)), stacklevel=2)
-                return
+                raise self._error(needed, limit, allocation, list(live.values()))
 
     def _error(
-        self, space: Space, total: int, limit: int, last: Allocation, live: list[Allocation]
+        self, total: int, limit: int, last: Allocation, live: list[Allocation]
     ) -> LimitError:
         partitions = self.machine.partitions
         filled = total // partitions
         largest = sorted(live, key=self.bytes, reverse=True)[:3]
         return LimitError(
-            f"the tensors live at one time fit {space.value}",
-            happened=f"the live tensors fill {filled} bytes a partition of {space.value}",
+            "the tensors live at one time fit psum",
+            happened=f"the live tensors fill {filled} bytes a partition of psum",
             received=f"{filled} bytes a partition in {len(live)} live tensors; "
             f"the largest: {'; '.join(map(str, largest))}",
             limit=f"{limit // partitions} bytes a partition ({self.machine.name})",

@@ -28,6 +28,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
+from difftest.simulator.ordering import FORWARD
 from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.trace import (
     Allocation,
@@ -37,6 +38,8 @@ from difftest.simulator.trace import (
     Iteration,
     Loop,
     Region,
+    Seen,
+    Sight,
     Space,
     Trace,
 )
@@ -155,6 +158,8 @@ class Core:
         lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
+        self.order = FORWARD
+        """In which order what claims to have none runs."""
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
         """Of each ``while register:`` that runs, by frame and line: the loop, those around it, and
         how many turns it has begun."""
@@ -180,12 +185,20 @@ class Core:
         """Among several ranks; None where a kernel is launched alone."""
         self.shadow: Shadow | None = None
         """The exact run beside this one; None without one."""
+        self.sights: list[Sight] = []
+        """What stands out in the values of the instruction that is being issued."""
+        self.alarm = False
+        """Whether arithmetic made a NaN or an infinity since it was last asked for."""
+        self.made: set[Seen] = set()
+        """What instructions made of such so far."""
         self.ended: dict[int, Location | None] = {}
         """Tensors that were made in the body of a loop on the device that has ended, by number, and
         the loop's line. The kernel uses them no more."""
         self._bodies: list[list[int]] = []
         """Of each loop on the device that runs, what its body has made."""
-        self._on_chip: list[Allocation] = []
+        self.auto_alloc = False
+        """Whether the kernel asked for its own placements to be ignored."""
+        self._in_psum: list[Allocation] = []
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
         it is held."""
@@ -198,10 +211,16 @@ class Core:
         """Make this the launch that :func:`current` finds."""
         token = _CURRENT.set(self)
         try:
-            with np.errstate(all="ignore"):  # the engines know no floating-point exceptions
+            # The engines know no floating-point exceptions; NumPy tells of them at no cost.
+            with np.errstate(
+                divide="call", over="call", invalid="call", under="ignore", call=self._raise_alarm
+            ):
                 yield self
         finally:
             _CURRENT.reset(token)
+
+    def _raise_alarm(self, kind: str, flag: int) -> None:
+        self.alarm = True
 
     def beside(self, program: Shape) -> Core:
         """The core of another instance of the grid: on-chip memories and registers of its own.
@@ -214,7 +233,7 @@ class Core:
         shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
         core._placed_hbm = {Space.SHARED_HBM: shared}
         core.rank, core.level = self.rank, self.level
-        core.shadow = self.shadow
+        core.shadow, core.order = self.shadow, self.order
         core.program = program
         return core
 
@@ -301,6 +320,7 @@ class Core:
             partition_axis,
             kernel_location(self.caller),
             name,
+            loops=self.loops,
         )
         for made in self._bodies:
             made.append(allocation.id)
@@ -327,13 +347,16 @@ class Core:
             allocation.address = address[0], address[1]
             memory.check(allocation)
         self.trace.allocations.append(allocation)
-        self._on_chip.append(allocation)
-        self.occupancy.add(space, occupied)
+        occupancy = None
+        if space is Space.PSUM:
+            occupancy = self.occupancy
+            occupancy.add(occupied)
+            self._in_psum.append(allocation)
         data = np.empty(shape, held)
         if memory is not None:
-            return memory.place(allocation, data, self.occupancy, occupied)
+            return memory.place(allocation, data, occupancy, occupied)
         return Storage(
-            allocation, data, unwritten=data.size, occupancy=self.occupancy, occupied=occupied
+            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
         )
 
     def _allocate_shared(
@@ -359,8 +382,8 @@ class Core:
         return storage
 
     def check_capacity(self) -> None:
-        """Whether the tensors live at one time fit this core's memories."""
-        self.occupancy.check(self._on_chip)
+        """Whether the tensors live at one time fit this core's PSUM."""
+        self.occupancy.check(self._in_psum)
 
     def adopt(
         self,
@@ -415,6 +438,10 @@ class Core:
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
+        seen: tuple[Sight, ...] = ()
+        if self.sights:
+            seen = tuple(self.sights)
+            self.sights.clear()
         if not self.record:
             return
         if moved is not None:
@@ -431,8 +458,15 @@ class Core:
                 self.loops,
                 self.program,
                 attributes,
+                seen,
             )
         )
+
+    def amend(self, **attributes: Any) -> None:
+        """Say more of the instruction that was issued last."""
+        if self.record:
+            event = self.trace.events[-1]
+            event.attributes = event.attributes._replace(**attributes)
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each operand

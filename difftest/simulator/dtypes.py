@@ -29,6 +29,7 @@ TFLOAT32 = np.dtype("V4")
 """1 sign, 8 exponent and 10 mantissa bits in 4 bytes; NumPy has no such dtype (NKI uses V4 too)."""
 BOOL = np.dtype(np.bool_)
 INT32 = np.dtype(np.int32)
+WIDE_INTEGERS = (INT32, np.dtype(np.uint32))
 
 FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
@@ -63,6 +64,8 @@ _MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
 _KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
 _NKI_ONLY = frozenset((FLOAT8_E4M3FN, *_MX_NAME_OF))
 _FLOAT_SET = frozenset((*FLOATS, FLOAT8_E4M3FN))
+NARROW = _FLOAT_SET - {FLOAT32, TFLOAT32}
+"""Floats into which a finite float32 can be rounded as an infinity or NaN."""
 
 
 def name_of(dtype: np.dtype[Any]) -> str:

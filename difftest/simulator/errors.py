@@ -182,9 +182,12 @@ class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 
 
-def warn(warning: Warning) -> None:
-    """Warn at the kernel's line, which is a number of frames away that nobody can count."""
-    location = kernel_location()
+def warn(warning: Warning, location: Location | None = None) -> None:
+    """Warn at the kernel's line, which is a number of frames away that nobody can count.
+
+    ``location`` is another one, where no kernel runs.
+    """
+    location = location or kernel_location()
     if location is None:
         warnings.warn(warning, stacklevel=3)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from difftest.simulator.trace import Allocation, Event
+from difftest.simulator.trace import Allocation, Event, Sight
 
 
 def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Event]:
@@ -27,12 +27,17 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     fused: list[Event] = []
     joined = False
     """Whether the last of them has been joined with its move."""
+    seen: tuple[Sight, ...] = ()
+    """By a product that is left out: the matmul that accumulates saw the same."""
     for event in events:
         source = moved.get(event.number)
         if source is not None and fused and not joined and _made(fused[-1], source):
             _join(fused[-1], event)
             joined = True
-        elif not event.writes or not event.writes[0].allocation.is_absorbed:
+        elif event.writes and event.writes[0].allocation.is_absorbed:
+            seen += event.seen
+        else:
+            event.seen, seen = seen + event.seen, ()
             fused.append(event)
             joined = False
     return fused
@@ -46,3 +51,4 @@ def _join(producer: Event, move: Event) -> None:
     made, target = producer.writes[0], move.writes[0]
     written = target._replace(role=made.role, whole=made.whole and target.whole)
     producer.writes = (written, *producer.writes[1:])
+    producer.seen += move.seen

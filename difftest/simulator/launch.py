@@ -26,6 +26,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
+from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
@@ -42,10 +43,12 @@ from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import MACHINES, Machine
+from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, note, said
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
+from difftest.simulator.witness import Testimony, witness
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,29 @@ class Finished(NamedTuple):
     outputs: tuple[tuple[Array, Array | None], ...]
     exact: ExactRun | None = None
 
+    def trace(self) -> Trace:
+        """What it did, each result and its move to its destination as one; made once."""
+        trace, moved = self.core.trace, self.core.moved
+        trace.events = fuse_moves(trace.events, moved)
+        moved.clear()
+        trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+        return trace
+
     def result(self) -> LaunchResult:
         """Give mutable arguments their new values; what the launch gives back."""
         self.arguments.copy_back()
-        trace = self.core.trace
-        trace.events = fuse_moves(trace.events, self.core.moved)
-        trace.allocations = [a for a in trace.allocations if not a.is_temporary]
         return LaunchResult(
             tuple(array for array, _ in self.outputs),
             tuple(gaps for _, gaps in self.outputs),
-            trace,
+            self.trace(),
             self.exact,
             said(),
         )
+
+    def everything(self) -> tuple[Array, ...]:
+        """What the kernel returned, then what it wrote to arguments."""
+        returned = tuple(array for array, _ in self.outputs)
+        return returned + tuple(data for _, data in self.arguments.copies)
 
 
 def launch(
@@ -138,7 +151,7 @@ def launch(
     """
     _check_call(args, kwargs, machine)
     with judging(strictness):
-        return run_kernel(
+        return witnessed(
             kernel,
             args,
             kwargs,
@@ -149,6 +162,30 @@ def launch(
             level=level,
             exact=exact,
         ).result()
+
+
+def witnessed(
+    kernel: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    *,
+    record: bool,
+    plain: bool = False,
+    exact: bool | ExactSettings = False,
+    **options: Any,
+) -> Finished:
+    """Run a kernel as :func:`run_kernel` does, and tell the witness, if there is one."""
+    told = None if plain else witness()
+    if told is None:
+        return run_kernel(kernel, args, kwargs, record=record, plain=plain, exact=exact, **options)
+    finished = run_kernel(kernel, args, kwargs, record=True, exact=exact, **options)
+
+    def again(order: Order) -> tuple[Array, ...]:
+        other = run_kernel(kernel, args, kwargs, record=False, order=order, **options)
+        return other.everything()
+
+    told(Testimony(finished.trace(), finished.core.machine, finished.everything(), again))
+    return finished
 
 
 def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
@@ -186,10 +223,12 @@ def run_kernel(
     level: str | None = None,
     rank: Rank | None = None,
     exact: bool | ExactSettings = False,
+    order: Order = FORWARD,
 ) -> Finished:
     """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
 
-    ``rank`` is its place among several launches that talk to each other.
+    ``rank`` is its place among several launches that talk to each other; ``order`` that of what
+    claims to have none.
     """
     if is_running():
         raise KernelError(
@@ -207,9 +246,12 @@ def run_kernel(
     core = Core(chosen, grid, record=record, tile=tensor)
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
+    core.order = order
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
+    core.auto_alloc = forces_auto_alloc(function)
     core.trace.kernel = getattr(function, "__qualname__", "")
+    core.trace.dialect = "nki" if tensor is NkiTensor else "classic"
     mode: _Fast | Run = _Fast(core)
     if plain:
         mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
@@ -226,10 +268,12 @@ def run_kernel(
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
-            for program in itertools.product(*(range(size) for size in grid)):
+            for program in order.arranged([*itertools.product(*map(range, grid))]):
                 mode.start_program(program)
                 returned = kernel_call()
             mode.check_capacity()
+            if tensor is Tensor and not plain:
+                note_mixed(core)
         leaves = _flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)
@@ -247,7 +291,7 @@ def _launch_kernel(
 
 
 def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    finished = run_kernel(kernel, args, kwargs, record=False)
+    finished = witnessed(kernel, args, kwargs, record=False)
     foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
     return foreign.like([args, kwargs], outputs_of(finished.result()))
 

@@ -82,6 +82,7 @@ class Storage:
     """
 
     __slots__ = (
+        "added",
         "allocation",
         "data",
         "dtype",
@@ -100,6 +101,7 @@ class Storage:
         "size",
         "space",
         "start",
+        "undefined",
         "unit",
         "unwritten",
         "whole",
@@ -133,23 +135,27 @@ class Storage:
         self.written: Array | None = None
         self.mutable = mutable
         self.occupancy = occupancy
-        """Of the on-chip memories, which counts this tensor's ``occupied`` bytes while it lives."""
+        """Of PSUM, which counts this tensor's ``occupied`` bytes while it lives."""
         self.occupied = occupied
         self.masked = False
         """A mask left elements out: reading them gives poison instead of an error."""
+        self.undefined: Array | None = None
+        """Which elements depend on what a mask left unwritten, flat; None if none do."""
         self.origin = ""
         """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None
         """What an exact run would hold, where the data are rounded; None where they are exact."""
+        self.added: Array | None = None
+        """Where instructions added through indices, if any did; in the tensor's own shape."""
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count; see
         :meth:`forget_products`."""
 
     def __del__(self) -> None:
         if self.occupancy is not None:
-            self.occupancy.remove(self.space, self.occupied)
+            self.occupancy.remove(self.occupied)
 
     def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
@@ -314,6 +320,10 @@ class Storage:
         self.data.reshape(-1).view(unit)[missing] = poison((self.size,), self.kept).view(unit)[
             missing
         ]
+
+
+POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
+"""What :func:`poison` fills an int32 with."""
 
 
 def poison(shape: Shape, dtype: DType) -> Array:

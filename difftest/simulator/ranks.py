@@ -26,7 +26,8 @@ def launch_ranks(
 
     Parameters
     ----------
-    kernel : of today's dialect, without a grid if it calls collectives.
+    kernel : of today's dialect. With a grid (``kernel[2]``) its programs call the same collectives
+        in the same order on all ranks.
     args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
     kwargs, machine, record, level : as there, the same for all ranks.
 

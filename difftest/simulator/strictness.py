@@ -2,8 +2,9 @@
 
 Two kinds of rules can be broken by kernels that run on a device all the same:
 
-- the documentation promises less than compilers and devices were seen to accept (a *note*);
-- what breaks the rule is a value, which may lie where nobody looks: in a padded row (a *doubt*).
+- the documentation promises less than compilers and devices were seen to accept, or what breaks the
+  rule is a value that may lie where nobody looks: in a padded row (a *note*);
+- an instruction reads what nothing wrote (a *doubt*).
 
 Everything else is an error whatever the setting.
 """
@@ -34,10 +35,11 @@ class RuleWarning(UserWarning):
 
 
 class _Launch:
-    """What one launch said already."""
+    """What one launch said already, and whether it says anything."""
 
-    def __init__(self, strictness: Strictness) -> None:
+    def __init__(self, strictness: Strictness, *, silent: bool = False) -> None:
         self.strictness = strictness
+        self.silent = silent
         self.said: dict[tuple[str, Location | None], NkiError] = {}
 
 
@@ -93,13 +95,23 @@ def said() -> tuple[NkiError, ...]:
     return () if launch is None else tuple(launch.said.values())
 
 
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Let notes and doubts pass: what is computed meanwhile is not what the kernel computes."""
+    token = _RUNNING.set(_Launch(Strictness.RELAXED, silent=True))
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
 def note(error: NkiError) -> None:
     """Say, or raise, that a kernel does what the documentation does not promise."""
     _judge(error, Strictness.DOCUMENTED)
 
 
 def doubt(error: NkiError) -> None:
-    """Say, or raise, that a value breaks a rule."""
+    """Say, or raise, that what nothing wrote is read."""
     _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
 
 
@@ -109,7 +121,7 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         raise error
     key = (error.rule, error.location)
     if launch is not None:
-        if key in launch.said:
+        if launch.silent or key in launch.said:
             return
         launch.said[key] = error
-    warn(RuleWarning(str(error)))
+    warn(RuleWarning(str(error)), error.location)

@@ -94,8 +94,13 @@ class Allocation:
     """The first partition, and the first byte in each, of a tensor that the kernel placed (in HBM
     0, and the first byte); None where the compiler does. Tensors that overlap share what they
     hold."""
+    places: tuple[tuple[int, int], ...] = ()
+    """The same for each block, in row-major order, of a tensor with block dimensions that the
+    kernel placed. Blocks at one place take it in turn, and share nothing here."""
     viewed: bool = False
     """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
+    loops: tuple[Iteration, ...] = ()
+    """The loops in whose body it was made, outermost first."""
 
     partitions: int = field(init=False)
     partition_step: int = field(init=False)
@@ -116,6 +121,16 @@ class Allocation:
         if self.space.is_hbm:
             return Area(0, 1, low, low + math.prod(self.shape) * self.dtype.itemsize)
         return Area(first, first + self.partitions, low, low + self.partition_bytes)
+
+    @property
+    def areas(self) -> tuple[Area, ...]:
+        """All that the kernel placed of it: its blocks, each place once, or itself."""
+        if not self.places:
+            return () if self.area is None else (self.area,)
+        rows, size = self.partitions, self.partition_bytes // len(self.places)
+        return tuple(
+            Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
+        )
 
     @property
     def is_absorbed(self) -> bool:
@@ -239,6 +254,59 @@ class Attributes(NamedTuple):
     """Axes of its operand that a reduction takes."""
     value: float | None = None
     """What a memset writes."""
+    inferred: bool = False
+    """Whether the kernel left ``accumulate`` to the compiler (None)."""
+
+
+class Seen(Enum):
+    """What an instruction can be seen to do to values."""
+
+    NAN_MADE = "nan made"
+    """A NaN came of operands that have none."""
+    INFINITY_MADE = "infinity made"
+    """An infinity came of finite operands, or of rounding a finite result."""
+    NAN_STORED = "nan stored"
+    """A NaN that an instruction made went to HBM."""
+    INFINITY_STORED = "infinity stored"
+    """An infinity went to HBM after an instruction had made one."""
+    NAN_SEARCHED = "nan searched"
+    """An instruction that orders numbers got a NaN."""
+    OUT_OF_RANGE = "argument out of range"
+    """An activation function got an argument for which the hardware's result is invalid."""
+    INTEGER_ROUNDED = "integer rounded"
+    """A 32-bit integer went through float32, which does not have it."""
+    FLOAT8_CODE = "float8 code"
+    """A float8_e4m3fn that NeuronCore-v2 and v3 read as an infinity or NaN."""
+    UNDEFINED_STORED = "undefined stored"
+    """What depends on an element that nothing wrote went to HBM."""
+    UNDEFINED_INDEX = "undefined index"
+    """What depends on an element that nothing wrote named elements."""
+    PLACE_TWICE = "place twice"
+    """Indices named one place of a destination more than once, and it got values that differ."""
+    PLACE_ADDED_TWICE = "place added twice"
+    """Indices named one place of a destination, to which an instruction adds, more than once."""
+    PLACE_ADDED_AGAIN = "place added again"
+    """An instruction adds to a place to which another one has added, both by indices."""
+    INDEX_SKIPPED = "index skipped"
+    """An index out of bounds was skipped."""
+
+    __hash__ = object.__hash__  # as Space's
+
+
+class Sight(NamedTuple):
+    """Values of one operand of an instruction that are worth a word."""
+
+    what: Seen
+    role: str
+    """The operand's."""
+    elements: int
+    """How many of its elements."""
+    of: int
+    """How many it has."""
+    first: tuple[int, ...]
+    """The first of them: its place in the operand."""
+    value: float | None = None
+    """What stands there, where that says more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -259,6 +327,8 @@ class Event:
     program: tuple[int, ...] = ()
     """The instance of the SPMD grid; empty without a grid."""
     attributes: Attributes = Attributes()  # noqa: RUF009
+    seen: tuple[Sight, ...] = ()
+    """What stood out in the values."""
 
     @property
     def location(self) -> Location | None:
@@ -280,12 +350,23 @@ class Trace:
     ----------
     kernel, machine : names of what was launched and of the machine; empty if unknown.
     grid : the SPMD grid; empty without one.
+    dialect : "classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown.
+    divided : whether the kernel asked which program of the grid it is (``nl.program_id``).
     """
 
-    def __init__(self, *, kernel: str = "", machine: str = "", grid: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        kernel: str = "",
+        machine: str = "",
+        grid: tuple[int, ...] = (),
+        dialect: str = "",
+    ) -> None:
         self.kernel = kernel
         self.machine = machine
         self.grid = grid
+        self.dialect = dialect
+        self.divided = False
         self.events: list[Event] = []
         self.allocations: list[Allocation] = []
 

@@ -14,10 +14,19 @@ from typing import Any, Generic, TypeVar
 
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import Location
-from difftest.simulator.trace import Allocation, Attributes, Event, Loop, Region, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Event,
+    Iteration,
+    Loop,
+    Region,
+    Sight,
+    Trace,
+)
 
 FORMAT = "difftest trace"
-VERSION = 1
+VERSION = 2
 
 T = TypeVar("T", bound=Hashable)
 Stack = tuple[Location, ...]
@@ -38,6 +47,8 @@ def trace_to_json(trace: Trace) -> str:
         "kernel": _compact(trace.kernel),
         "machine": _compact(trace.machine),
         "grid": _compact(trace.grid),
+        "dialect": _compact(trace.dialect),
+        "divided": _compact(trace.divided),
         "files": _lines(tables.files.entries(str)),
         "locations": _lines(locations),
         "stacks": _lines(stacks),
@@ -78,6 +89,9 @@ class _Tables:
     def stack(self, stack: Stack) -> list[int]:
         return [self.locations.place(location) for location in stack]
 
+    def turns(self, turns: tuple[Iteration, ...]) -> list[list[int]]:
+        return [[self.loops.place(turn.loop), turn.number, turn.value] for turn in turns]
+
     def loop(self, loop: Loop) -> dict[str, Any]:
         return {"id": loop.id, "kind": loop.kind.value, **self._at(loop.location)}
 
@@ -90,7 +104,9 @@ class _Tables:
             "dtype": name_of(one.dtype),
             "partition_axis": one.partition_axis,
             **({} if one.address is None else {"address": one.address}),
+            **({"places": one.places} if one.places else {}),
             **self._at(one.location),
+            **({"loops": self.turns(one.loops)} if one.loops else {}),
             "first": one.first,
             "last": one.last,
             "reads": one.reads,
@@ -107,14 +123,14 @@ class _Tables:
         if event.program:
             document["program"] = event.program
         if event.loops:
-            document["loops"] = [
-                [self.loops.place(turn.loop), turn.number, turn.value] for turn in event.loops
-            ]
+            document["loops"] = self.turns(event.loops)
         document["writes"] = [_region(region) for region in event.writes]
         document["reads"] = [_region(region) for region in event.reads]
         attributes = _attributes(event.attributes)
         if attributes:
             document["attributes"] = attributes
+        if event.seen:
+            document["seen"] = [_sight(sight) for sight in event.seen]
         return document
 
     def _at(self, location: Location | None) -> dict[str, int]:
@@ -143,10 +159,22 @@ def _attributes(attributes: Attributes) -> dict[str, Any]:
     given = attributes._asdict()
     plain = Attributes._field_defaults
     told = {name: given[name] for name in given if given[name] != plain[name]}
-    value = attributes.value
-    if value is not None and not math.isfinite(value):
-        told["value"] = repr(value)  # JSON has no name for it
+    if attributes.value is not None:
+        told["value"] = _number(attributes.value)
     return told
+
+
+def _sight(sight: Sight) -> dict[str, Any]:
+    document: dict[str, Any] = {"what": sight.what.value, "role": sight.role}
+    document |= {"elements": sight.elements, "of": sight.of, "first": sight.first}
+    if sight.value is not None:
+        document["value"] = _number(sight.value)
+    return document
+
+
+def _number(value: float) -> float | str:
+    """A number, or its text where JSON has no name for it."""
+    return value if math.isfinite(value) else repr(value)
 
 
 def _lines(documents: Iterable[Any]) -> str:

@@ -21,6 +21,8 @@ from difftest.simulator.trace import (
     Loop,
     LoopKind,
     Region,
+    Seen,
+    Sight,
     Space,
     Trace,
 )
@@ -29,7 +31,7 @@ from difftest.simulator.trace_json import FORMAT, VERSION
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Enum)
 
-_HEAD = ("format", "version", "kernel", "machine", "grid")
+_HEAD = ("format", "version", "kernel", "machine", "grid", "dialect", "divided")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
 _NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -89,7 +91,11 @@ class _Reader:
             kernel=_text(top["kernel"], "kernel"),
             machine=_text(top["machine"], "machine"),
             grid=self.grid,
+            dialect=_text(top["dialect"], "dialect"),
         )
+        if not isinstance(top["divided"], bool):
+            _refuse("divided", top["divided"], "true or false")
+        trace.divided = top["divided"]
         for where, value in _entries(top, "allocations"):
             one = self._allocation(where, value)
             if one.id in self.allocations:
@@ -120,7 +126,7 @@ class _Reader:
     def _allocation(self, where: str, value: object) -> Allocation:
         counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
-        fields = _object(value, where, needed, ("name", "location", "address"))
+        fields = _object(value, where, needed, ("name", "location", "address", "places", "loops"))
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         counted = {name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts}
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
@@ -137,11 +143,13 @@ class _Reader:
             reads=counted["reads"],
             writes=counted["writes"],
             address=_address(fields, where),
+            places=_places(fields, where, shape[:axis]),
+            loops=self._turns(fields, where),
         )
 
     def _event(self, where: str, value: object) -> Event:
         needed = ("number", "opcode", "engine", "stack", "writes", "reads")
-        fields = _object(value, where, needed, ("program", "loops", "attributes"))
+        fields = _object(value, where, needed, ("program", "loops", "attributes", "seen"))
         program = _integers(fields.get("program", []), f"{where}.program", low=0)
         if len(program) != len(self.grid) or any(
             place >= size for place, size in zip(program, self.grid, strict=True)
@@ -154,13 +162,15 @@ class _Reader:
             self._regions(fields, where, "writes"),
             self._regions(fields, where, "reads"),
             _entry(fields["stack"], f"{where}.stack", self.stacks),
-            tuple(
-                self._iteration(f"{where}.loops[{number}]", turn)
-                for number, turn in enumerate(_list(fields.get("loops", []), f"{where}.loops"))
-            ),
+            self._turns(fields, where),
             program,
             _attributes(fields.get("attributes", {}), f"{where}.attributes"),
+            tuple(_sight(*entry) for entry in _entries(fields, "seen", where)),
         )
+
+    def _turns(self, fields: dict[str, Any], where: str) -> tuple[Iteration, ...]:
+        turns = _list(fields.get("loops", []), f"{where}.loops")
+        return tuple(self._iteration(f"{where}.loops[{n}]", turn) for n, turn in enumerate(turns))
 
     def _iteration(self, where: str, value: object) -> Iteration:
         loop, number, variable = _list(value, where, length=3)
@@ -213,15 +223,28 @@ def _attributes(value: object, where: str) -> Attributes:
     for name in ("op", "dge_mode"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
-    if "accumulate" in fields:
-        if fields["accumulate"] is not True:
-            _refuse(f"{where}.accumulate", fields["accumulate"], "true, or nothing")
-        given["accumulate"] = True
+    for name in ("accumulate", "inferred"):
+        if name in fields:
+            if fields[name] is not True:
+                _refuse(f"{where}.{name}", fields[name], "true, or nothing")
+            given[name] = True
     if "axis" in fields:
         given["axis"] = _integers(fields["axis"], f"{where}.axis", low=0)
     if "value" in fields:
         given["value"] = _number(fields["value"], f"{where}.value")
     return Attributes(**given)
+
+
+def _sight(where: str, value: object) -> Sight:
+    fields = _object(value, where, ("what", "role", "elements", "of", "first"), ("value",))
+    return Sight(
+        _member(Seen, fields["what"], f"{where}.what"),
+        _text(fields["role"], f"{where}.role"),
+        _integer(fields["elements"], f"{where}.elements", low=1),
+        _integer(fields["of"], f"{where}.of", low=1),
+        _integers(fields["first"], f"{where}.first", low=0),
+        _number(fields["value"], f"{where}.value") if "value" in fields else None,
+    )
 
 
 def _dtype(value: object, where: str) -> np.dtype[Any]:
@@ -234,9 +257,22 @@ def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:
     """Of an allocation: none where the compiler places it."""
     if "address" not in fields:
         return None
-    partition, byte = _list(fields["address"], f"{where}.address", length=2)
-    at = f"{where}.address"
-    return _integer(partition, at, low=0), _integer(byte, at, low=0)
+    return _place(fields["address"], f"{where}.address")
+
+
+def _place(value: object, where: str) -> tuple[int, int]:
+    partition, byte = _list(value, where, length=2)
+    return _integer(partition, where, low=0), _integer(byte, where, low=0)
+
+
+def _places(
+    fields: dict[str, Any], where: str, blocks: tuple[int, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Of the blocks of an allocation: none where the compiler places them."""
+    if "places" not in fields:
+        return ()
+    at = f"{where}.places"
+    return tuple(_place(one, at) for one in _list(fields["places"], at, length=math.prod(blocks)))
 
 
 def _axis(value: object, where: str, shape: tuple[int, ...]) -> int:
@@ -282,9 +318,11 @@ def _object(
     return value
 
 
-def _entries(top: dict[str, Any], name: str) -> list[tuple[str, object]]:
-    """The entries of one of the document's tables, each with where it stands."""
-    return [(f"{name}[{number}]", value) for number, value in enumerate(_list(top[name], name))]
+def _entries(fields: dict[str, Any], name: str, where: str = "") -> list[tuple[str, object]]:
+    """The entries of a table, each with where it stands; of one that was left out none."""
+    at = f"{where}.{name}" if where else name
+    entries = _list(fields.get(name, []), at)
+    return [(f"{at}[{number}]", value) for number, value in enumerate(entries)]
 
 
 def _list(value: object, where: str, *, length: int | None = None) -> list[Any]:

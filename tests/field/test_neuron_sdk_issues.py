@@ -12,7 +12,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import TRN1, LimitError, NkiError, ShapeError, launch
-from difftest.simulator.capacity import SpillWarning
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -87,23 +86,6 @@ def test_issue_1051_psum_accumulates_matmuls():
 
     expected = np.einsum("kpm,kpn->mn", stationary.astype(np.float64), moving)
     assert_allclose(launch(kernel, [stationary, moving]).outputs[0], expected, atol=1e-3)
-
-
-def test_issue_1060_tensors_beyond_sbuf_are_named():
-    """Two tensors of 98,568 bytes a partition: the compiler's error named registers."""
-
-    @nki.jit
-    def kernel():
-        position = nl.zeros((128, 24642), nl.float32, name="position_out")
-        result = nl.zeros((128, 24642), nl.float32, name="res")
-        nisa.tensor_tensor(position[:, 0:222], result[:, 0:222], nl.add)
-
-    with pytest.warns(SpillWarning, match="the tensors live at one time fit sbuf") as caught:
-        launch(kernel, machine=TRN1)
-    text = str(caught[0].message)
-    assert "position_out [128, 24642] float32 in sbuf" in text
-    assert "197136 bytes a partition" in text
-    assert "180224 bytes a partition (trn1)" in text
 
 
 def test_issue_1116_reshape_of_a_shifted_image_says_why_not():

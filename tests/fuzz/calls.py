@@ -20,14 +20,20 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator import NkiError, launch
+from difftest.simulator.frontend import kernel as classic
+from difftest.simulator.frontend.benchmark import benchmark_with
+from difftest.simulator.frontend.classic import compiler as classic_ncc
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
 from difftest.simulator.frontend.nki import isa as today_isa
 from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
 SHAPES = ((8, 8), (8, 1), (16, 8), (1, 8), (32, 32), (8, 2, 4), (1, 1), (128, 4))
 DTYPES = ("float32", "bfloat16", "int32", "uint8", "uint16", "uint32", "int8", "float8_e5m2")
+UNDOCUMENTED = ("no_such_argument", "perf_mode", "directives", "platform_target", "mode")
+"""Names for where a function takes any."""
 WAITING = frozenset({"core_barrier", "sendrecv"})
 """They wait for another core, which these launches do not have."""
 
@@ -41,6 +47,8 @@ class Dialect:
     nisa: Any
     kernel: Callable[[Callable[[Any], None]], Any]
     plain: tuple[bool, ...]
+    others: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    """Further functions, by name."""
 
     def functions(self) -> list[tuple[str, Callable[..., Any]]]:
         """Every public function, by name."""
@@ -50,11 +58,33 @@ class Dialect:
                 value = getattr(module, name)
                 if inspect.isfunction(value) and name not in WAITING:
                     found.append((f"{short}.{name}", value))
-        return found
+        return [*found, *self.others]
 
 
+OF_THE_COMPILER = tuple(
+    (f"ncc.{name}", getattr(classic_ncc, name))
+    for name in sorted(classic_ncc.__all__)
+    if inspect.isfunction(getattr(classic_ncc, name))
+)
+PLACING = tuple(
+    (f"{memory!r}.{name}", getattr(memory, name))
+    for memory in (classic_ncc.sbuf, classic_ncc.psum)
+    for name in ("alloc", "auto_alloc", "mod_alloc")
+)
+DECORATORS = (
+    *((f"nki.{name}", getattr(classic, name)) for name in ("jit", "trace")),
+    *(("nki.baremetal", baremetal_with(None)), ("nki.profile", profile_with(None))),
+    ("nki.benchmark", benchmark_with(None)),
+)
 DIALECTS = (
-    Dialect("classic", classic_nl, classic_isa, lambda function: function, (False, True)),
+    Dialect(
+        "classic",
+        classic_nl,
+        classic_isa,
+        lambda function: function,
+        (False, True),
+        (*OF_THE_COMPILER, *PLACING, *DECORATORS),
+    ),
     Dialect("today's", today_nl, today_isa, jit, (False,)),
 )
 
@@ -75,6 +105,8 @@ class Drawer:
         kind = self.random.randrange(6)
         if kind == 0:
             return made[0 : max(1, shape[0] // 2)]
+        if kind == 1 and hasattr(self.nl, "arange") and self.random.random() < 0.5:
+            return made[self.nl.arange(shape[0])[(slice(None), *[None] * (len(shape) - 1))] < 4]
         return made[:, 0:1] if kind == 1 and len(shape) == 2 else made
 
     def index(self) -> Any:
@@ -134,8 +166,8 @@ class Drawer:
             if one.kind is one.VAR_POSITIONAL:
                 positional += [self.argument(one.name) for _ in range(self.random.randrange(3))]
             elif one.kind is one.VAR_KEYWORD:
-                if self.random.random() < 0.03:
-                    named["no_such_argument"] = 1
+                if self.random.random() < 0.1:
+                    named[self.random.choice(UNDOCUMENTED)] = self.odd()
             elif one.default is one.empty or self.random.random() < 0.35:
                 if self.random.random() < 0.03:
                     continue

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from difftest.simulator.frontend.nki import accumulation, dynamic, patterns, views
+from difftest.simulator.frontend.nki.language import device_loops
+from difftest.simulator.instructions import search
 from tests.fuzz.comparison import Disagreement, check
 from tests.fuzz.program import Input, Line, Output, Program
 
@@ -65,12 +67,33 @@ MOVED = program(
 )
 
 
+MATCHED = program(
+    SQUARE,
+    (3, 8),
+    "s = nl.load(a)",
+    "w = nl.zeros((3, 10), nl.float32)",
+    "nisa.tensor_copy(w[:, 1:5], s)",
+    "v = nl.ndarray((3, 8), nl.float32)",
+    "nisa.max8(v, w)",
+    "p = nl.ndarray((3, 8), nl.uint32)",
+    "nisa.nc_match_replace8(nl.ndarray((3, 10), nl.float32), w, v, -1.0, dst_idx=p)",
+    "t = nl.copy(p, dtype=nl.float32)",
+)
+LOOPED = program(
+    SQUARE,
+    (3, 4),
+    "t = nl.load(a)",
+    "r = nisa.register_alloc(3)",
+    "nl.fori_loop(1, r, lambda i: nisa.memset(t.select(1, i), -1.0))",
+)
+
+
 def changed(module: Any, name: str, after: Any) -> Any:
     """Plant `after(result)` behind a function."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         function = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args: after(function(*args)))
+        monkeypatch.setattr(module, name, lambda *args, **more: after(function(*args, **more)))
 
     return plant
 
@@ -84,6 +107,11 @@ def shifted(layout: Any) -> Any:
 
 
 PLANTED = {
+    "equal values": (MATCHED, changed(search, "_ranks", lambda ranks: ranks[:, ::-1])),
+    "a loop on the device": (
+        LOOPED,
+        changed(device_loops, "_range", lambda numbers: range(numbers.start, numbers.stop + 1)),
+    ),
     "permute": (viewed(".permute((0, 2, 1))", (4, 6, 3)), changed(views, "permute", swapped)),
     "slice": (viewed(".slice(2, 0, 5, 2)", (4, 3, 3)), changed(views, "cut", shifted)),
     "index": (viewed("[1:3, :, 2]", (2, 3)), changed(views, "index", shifted)),

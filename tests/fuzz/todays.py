@@ -13,102 +13,26 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.fuzz import todays_wide
 from tests.fuzz.chains import view
 from tests.fuzz.exactness import LOOSE, Quality, either, product, total
-from tests.fuzz.program import Input, Program
-from tests.fuzz.scene import Choices, Operand, Scene, Shape, Value
+from tests.fuzz.program import Program
+from tests.fuzz.scene import Choices, Operand, Scene, Value
+from tests.fuzz.todays_tensors import (
+    DTYPES,
+    FLOATS,
+    argument,
+    destination,
+    fresh,
+    same_elements,
+    shape_of,
+    size_of,
+    source,
+    written,
+)
 
-DTYPES = ("float32", "bfloat16", "float16", "int32", "uint8", "float8_e5m2", "int16")
-FLOATS = ("float32", "bfloat16", "float16", "float8_e5m2")
-SIZES = {"float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 ENGINES = ("", "", ", engine=nisa.engine.vector", ", engine=nisa.engine.gpsimd")
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "less", "not_equal")
-
-
-def _size(dtype: str) -> int:
-    return SIZES.get(dtype, 1)
-
-
-# -- tensors ---------------------------------------------------------------------------------------
-
-
-def _shape_of(scene: Scene, most: int = 8) -> Shape:
-    choices = scene.choices
-    rank = choices.integer(2, 3)
-    return tuple(choices.integer(1, most) for _ in range(rank))
-
-
-def argument(scene: Scene) -> Value:
-    """An array of the host."""
-    choices = scene.choices
-    shape, dtype = _shape_of(scene), choices.pick(DTYPES)
-    quality = Quality(3, 0)
-    name = scene.fresh("a")
-    scene.inputs.append(Input(name, shape, dtype, f"np.arange({math.prod(shape)}) % 7", True))
-    return scene.declare(
-        Value(name, shape, dtype, "hbm", quality, argument=True, opcode="argument")
-    )
-
-
-def fresh(
-    scene: Scene, shape: Shape, dtype: str, space: str = "sbuf", *, written: bool = False
-) -> Value:
-    """A new tensor on chip."""
-    name = scene.fresh("t")
-    buffer = "" if space == "sbuf" else f", buffer=nl.{space}"
-    call = "zeros" if written else "ndarray"
-    scene.emit(f"{name} = nl.{call}({shape}, nl.{dtype}{buffer})", f"nl.{call}")
-    return scene.declare(
-        Value(name, shape, dtype, space, Quality(0, 0), readable=written, opcode=f"nl.{call}")
-    )
-
-
-def source(
-    scene: Scene, *, spaces: tuple[str, ...] = ("sbuf", "psum"), **wanted: Any
-) -> Operand | None:
-    """A view of a tensor that can be read."""
-    found = scene.suitable(spaces=spaces, **wanted)
-    if not found:
-        return None
-    value = found[scene.choices.integer(0, min(len(found), 4) - 1)]
-    return view(scene, value)
-
-
-def destination(scene: Scene, shape: Shape, dtype: str, space: str = "sbuf") -> Operand:
-    """A view of as many elements: of a new tensor, in that shape or another."""
-    choices = scene.choices
-    if choices.chance(30):
-        wanted = (shape[0], math.prod(shape[1:]))
-    elif choices.chance(20):
-        wanted = (shape[0], 1, *shape[1:]) if len(shape) < 4 else shape
-    else:
-        wanted = shape
-    if scene.spoil():
-        wanted = (*wanted[:-1], wanted[-1] + 1)
-    if choices.chance(25) and len(wanted) == 2 and space != "psum":
-        wider = fresh(scene, (wanted[0], wanted[1] + 2), dtype, space, written=True)
-        text = f"{wider.name}[:, 1:{wanted[1] + 1}]"
-        return Operand(text, wanted, dtype, space, wider.quality, wider)
-    value = fresh(scene, wanted, dtype, space)
-    return Operand(value.name, wanted, dtype, space, value.quality, value, True)
-
-
-def same_elements(scene: Scene, like: Operand, **wanted: Any) -> Operand | None:
-    """Another tensor's view with the partitions and the elements in each of one that there is."""
-    free = math.prod(like.shape[1:])
-    found = [
-        value
-        for value in scene.suitable(**wanted)
-        if value.shape[0] == like.shape[0] and math.prod(value.shape[1:]) == free
-    ]
-    if not found:
-        return like if scene.choices.chance(50) else None
-    value = found[scene.choices.integer(0, min(len(found), 3) - 1)]
-    return view(scene, value, whole=True)
-
-
-def _written(scene: Scene, target: Operand, quality: Quality, opcode: str) -> None:
-    scene.wrote(target, quality, opcode)
 
 
 # -- statements ------------------------------------------------------------------------------------
@@ -130,7 +54,7 @@ def load(scene: Scene) -> None:
     dtype = scene.choices.pick((given.dtype, *FLOATS))
     target = destination(scene, shape, dtype)
     scene.emit(f"nisa.dma_copy({target.text}, {given.text})", "nisa.dma_copy")
-    _written(scene, target, given.quality, "nisa.dma_copy")
+    written(scene, target, given.quality, "nisa.dma_copy")
 
 
 def store(scene: Scene) -> None:
@@ -145,7 +69,7 @@ def store(scene: Scene) -> None:
     value = scene.choices.pick(fitting)
     scene.emit(f"nl.store({value.name}, {given.text})", "nl.store")
     whole = Operand(value.name, value.shape, value.dtype, "hbm", given.quality, value, True)
-    _written(scene, whole, given.quality, "nl.store")
+    written(scene, whole, given.quality, "nl.store")
 
 
 def gather(scene: Scene) -> None:
@@ -215,7 +139,7 @@ def copy(scene: Scene) -> None:
     target = destination(scene, given.shape, dtype)
     on = scene.choices.pick(ENGINES)
     scene.emit(f"nisa.tensor_copy({target.text}, {given.text}{on})", "nisa.tensor_copy")
-    _written(scene, target, given.quality, "nisa.tensor_copy")
+    written(scene, target, given.quality, "nisa.tensor_copy")
 
 
 def _result_quality(op: str, *qualities: Quality) -> Quality:
@@ -238,7 +162,7 @@ def tensor_tensor(scene: Scene) -> None:
     on = scene.choices.pick(ENGINES)
     text = f"nisa.tensor_tensor({target.text}, {left.text}, {right.text}, nl.{op}{on})"
     scene.emit(text, "nisa.tensor_tensor")
-    _written(scene, target, _result_quality(op, left.quality, right.quality), "nisa.tensor_tensor")
+    written(scene, target, _result_quality(op, left.quality, right.quality), "nisa.tensor_tensor")
 
 
 def tensor_scalar(scene: Scene) -> None:
@@ -264,7 +188,7 @@ def tensor_scalar(scene: Scene) -> None:
     target = destination(scene, data.shape, choices.pick((data.dtype, "float32", "bfloat16")))
     text = f"nisa.tensor_scalar({target.text}, {data.text}, nl.{op}, {operand}{reverse}{more})"
     scene.emit(text, "nisa.tensor_scalar")
-    _written(scene, target, result, "nisa.tensor_scalar")
+    written(scene, target, result, "nisa.tensor_scalar")
 
 
 def functions(scene: Scene) -> None:
@@ -290,7 +214,7 @@ def activation(scene: Scene) -> None:
     quality = data.quality if op != "square" else product(data.quality, data.quality)
     target = destination(scene, data.shape, dtype)
     scene.emit(f"nisa.activation({target.text}, nl.{op}, {data.text})", "nisa.activation")
-    _written(scene, target, LOOSE if op == "tanh" else quality, "nisa.activation")
+    written(scene, target, LOOSE if op == "tanh" else quality, "nisa.activation")
 
 
 def memset(scene: Scene) -> None:
@@ -301,18 +225,18 @@ def memset(scene: Scene) -> None:
     target = view(scene, scene.choices.pick(found[-4:]))
     number = scene.choices.pick((0, 3, -2) if target.dtype not in ("uint8",) else (0, 3))
     scene.emit(f"nisa.memset({target.text}, {number})", "nisa.memset")
-    _written(scene, target, Quality(2, 0), "nisa.memset")
+    written(scene, target, Quality(2, 0), "nisa.memset")
 
 
 def iota(scene: Scene) -> None:
     """Integers from a pattern."""
     choices = scene.choices
-    shape = _shape_of(scene)
+    shape = shape_of(scene)
     target = destination(scene, shape, choices.pick(("int32", "float32", "bfloat16")))
     pattern = [[choices.integer(0, 3), size] for size in shape[1:]]
     more = f", {choices.integer(0, 5)}, {choices.integer(0, 2)}"
     scene.emit(f"nisa.iota({target.text}, {pattern}{more})", "nisa.iota")
-    _written(scene, target, Quality(7, 0), "nisa.iota")
+    written(scene, target, Quality(7, 0), "nisa.iota")
 
 
 def reduction(scene: Scene) -> None:
@@ -333,7 +257,7 @@ def reduction(scene: Scene) -> None:
     axis = axes[0] if len(axes) == 1 else axes
     text = f"nisa.tensor_reduce({target.text}, nl.{op}, {data.text}, {axis})"
     scene.emit(text, "nisa.tensor_reduce")
-    _written(scene, target, quality, "nisa.tensor_reduce")
+    written(scene, target, quality, "nisa.tensor_reduce")
 
 
 def matmul(scene: Scene) -> None:
@@ -386,7 +310,7 @@ def transpose(scene: Scene) -> None:
     space = scene.choices.pick(("psum", "sbuf"))
     target = destination(scene, shape, data.dtype, space)
     scene.emit(f"nisa.nc_transpose({target.text}, {data.text})", "nisa.nc_transpose")
-    _written(scene, target, data.quality, "nisa.nc_transpose")
+    written(scene, target, data.quality, "nisa.nc_transpose")
 
 
 def dma_transpose(scene: Scene) -> None:
@@ -400,7 +324,7 @@ def dma_transpose(scene: Scene) -> None:
     target = fresh(scene, shape, given.dtype)
     scene.emit(f"nisa.dma_transpose({target.name}, {given.text})", "nisa.dma_transpose")
     whole = Operand(target.name, shape, given.dtype, "sbuf", target.quality, target, True)
-    _written(scene, whole, given.quality, "nisa.dma_transpose")
+    written(scene, whole, given.quality, "nisa.dma_transpose")
 
 
 def reinterpret(scene: Scene) -> None:
@@ -411,10 +335,10 @@ def reinterpret(scene: Scene) -> None:
         return
     value = choices.pick(found)
     dtype = choices.pick(("uint8", "int16", "int32"))
-    bytes_ = value.shape[-1] * _size(value.dtype)
-    if bytes_ % _size(dtype) and not scene.spoil():
+    bytes_ = value.shape[-1] * size_of(value.dtype)
+    if bytes_ % size_of(dtype) and not scene.spoil():
         return
-    shape = (*value.shape[:-1], bytes_ // _size(dtype))
+    shape = (*value.shape[:-1], bytes_ // size_of(dtype))
     if min(shape) < 1:
         return
     target = fresh(scene, shape, dtype)
@@ -422,7 +346,7 @@ def reinterpret(scene: Scene) -> None:
     scene.emit(f"{call}({target.name}, {value.name}.view(nl.{dtype}))", call)
     whole = Operand(target.name, shape, dtype, "sbuf", target.quality, target, True)
     loose = value.quality.loose
-    _written(scene, whole, LOOSE if loose else Quality(None), call)
+    written(scene, whole, LOOSE if loose else Quality(None), call)
 
 
 STATEMENTS: tuple[Callable[[Scene], None], ...] = (
@@ -440,6 +364,7 @@ STATEMENTS: tuple[Callable[[Scene], None], ...] = (
     ),
     *(functions, activation, memset, iota, reduction, matmul, matmul, transpose, dma_transpose),
     reinterpret,
+    *todays_wide.STATEMENTS,
 )
 LOOPS = ("affine_range", "sequential_range", "static_range")
 

@@ -1,12 +1,6 @@
 from difftest import kernel_test
-from kernels.classic.conv2d_ladder.baseline import conv2d_baseline
-from kernels.classic.conv2d_ladder.broadcast_bias import conv2d_broadcast_bias
-from kernels.classic.conv2d_ladder.cached_weights import conv2d_cached_weights
-from kernels.classic.conv2d_ladder.flat_weights import conv2d_flat_weights
-from kernels.classic.conv2d_ladder.halo_tiles import conv2d_halo_tiles
-from kernels.classic.conv2d_ladder.row_tiles import conv2d_row_tiles
-from kernels.classic.conv2d_ladder.whole_plane import conv2d_whole_plane
-from kernels.classic.conv2d_ladder.without_copies import conv2d_without_copies
+from kernels.classic import conv2d_ladder as classic
+from kernels.nki import conv2d_ladder as todays
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.layers import (
     DTYPES,
@@ -15,7 +9,6 @@ from tests.kernels.layers import (
     REJECTIONS,
     layer,
     layers,
-    roundings,
 )
 
 # Small: the first rungs issue an instruction for each element of a row, and load all taps for each.
@@ -25,7 +18,6 @@ LAYERS = {
     "inputs": INPUTS,
     "parameters": PARAMETERS,
     "dtypes": DTYPES,
-    "reduction": roundings,
     "rejects": REJECTIONS,
     "examples": [
         layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=6),
@@ -34,41 +26,41 @@ LAYERS = {
 }
 
 
-@kernel_test(kernel=conv2d_whole_plane, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_whole_plane, todays.conv2d_whole_plane), **LAYERS)
 def test_conv2d_whole_plane(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_baseline, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_baseline, todays.conv2d_baseline), **LAYERS)
 def test_conv2d_baseline(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_halo_tiles, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **LAYERS)
 def test_conv2d_halo_tiles(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_cached_weights, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **LAYERS)
 def test_conv2d_cached_weights(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_flat_weights, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **LAYERS)
 def test_conv2d_flat_weights(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_without_copies, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **LAYERS)
 def test_conv2d_without_copies(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_broadcast_bias, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **LAYERS)
 def test_conv2d_broadcast_bias(case):
     case.check()
 
 
-@kernel_test(kernel=conv2d_row_tiles, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_row_tiles, todays.conv2d_row_tiles), **LAYERS)
 def test_conv2d_row_tiles(case):
     case.check()

@@ -1,5 +1,6 @@
 from difftest import Rejection, kernel_test, multiples, sizes
-from kernels.classic.matmul import nki_matmul_tiled_
+from kernels.classic import matmul as classic
+from kernels.nki import matmul as todays
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -8,7 +9,7 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={
         "M": multiples(128, at_most=384),
@@ -18,7 +19,6 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
     inputs=OPERANDS,
     outputs={"result": "M N"},
     dtypes=DTYPES,
-    reduction="K",
     rejects=[
         Rejection({"M": 200, "K": 128, "N": 512}, match="M=200 is not a multiple of TILE_M=128"),
         Rejection({"M": 128, "K": 64, "N": 512}, match="K=64 is not a multiple of TILE_K=128"),
@@ -44,7 +44,7 @@ def tiles(of, at_most):
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={
         "TILE_M": sizes(1, 128),
@@ -58,7 +58,6 @@ def tiles(of, at_most):
     outputs={"result": "M N"},
     parameters=TILES,
     dtypes=DTYPES,
-    reduction="K",
     rejects=[
         Rejection(
             {"TILE_M": 256, "TILE_K": 128, "TILE_N": 512, "M": 256, "K": 128, "N": 512},
@@ -79,14 +78,13 @@ def test_nki_matmul_tiled_with_other_tiles(case):
 
 
 @kernel_test(
-    kernel=nki_matmul_tiled_,
+    kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
     domain={"M": (128,), "K": (128, 256), "N": (512,)},
     inputs=OPERANDS,
     outputs={"result": "M N"},
     dtypes=("float16", "bfloat16"),
     output_dtype="float32",
-    reduction="K",
 )
 def test_nki_matmul_tiled_into_float32(case):
     case.check()

@@ -1,5 +1,6 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.classic.transpose import matrix_transpose, transpose_by_tiles
+from kernels.classic import transpose as classic
+from kernels.nki import transpose as todays
 from reference.transpose import transpose
 
 SIZES = {"M": multiples(128, at_most=640), "N": multiples(128, at_most=640)}
@@ -15,7 +16,7 @@ REJECTIONS = [
 
 
 @kernel_test(
-    kernel=matrix_transpose,
+    kernels=(classic.matrix_transpose, todays.matrix_transpose),
     domain=SIZES,
     rejects=REJECTIONS,
     examples=[{"M": 1024, "N": 256}, {"M": 128, "N": 8448}],
@@ -26,7 +27,7 @@ def test_matrix_transpose(case):
 
 
 @kernel_test(
-    kernel=matrix_transpose,
+    kernels=(classic.matrix_transpose, todays.matrix_transpose),
     domain={"PANEL_BYTES": (4096, 512, 100, 1024), "STORE_TILES": (4, 1, 2, 3), **SIZES},
     parameters=("PANEL_BYTES", "STORE_TILES"),
     **MATRIX,
@@ -35,6 +36,11 @@ def test_matrix_transpose_in_several_panels(case):
     case.check()
 
 
-@kernel_test(kernel=transpose_by_tiles, domain=SIZES, rejects=REJECTIONS, **MATRIX)
+@kernel_test(
+    kernels=(classic.transpose_by_tiles, todays.transpose_by_tiles),
+    domain=SIZES,
+    rejects=REJECTIONS,
+    **MATRIX,
+)
 def test_transpose_by_tiles(case):
     case.check()

@@ -1,5 +1,6 @@
 from difftest import Rejection, kernel_test, multiples
-from kernels.classic.tutorial_matmul import matmul_blocked, matmul_hoisted
+from kernels.classic import tutorial_matmul as classic
+from kernels.nki import tutorial_matmul as todays
 from reference.matmul import matmul
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -7,7 +8,7 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
 
 
 @kernel_test(
-    kernel=matmul_hoisted,
+    kernels=(classic.matmul_hoisted, todays.matmul_hoisted),
     reference=matmul,
     domain={
         "M": multiples(128, at_most=384),
@@ -17,7 +18,6 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
     inputs=OPERANDS,
     dtypes=DTYPES,
     output_dtype="float32",
-    reduction="K",
     rejects=[
         Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
         Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
@@ -28,7 +28,7 @@ def test_matmul_hoisted(case):
 
 
 @kernel_test(
-    kernel=matmul_blocked,
+    kernels=(classic.matmul_blocked, todays.matmul_blocked),
     reference=matmul,
     domain={
         "M_TILES": (1, 2),
@@ -42,7 +42,6 @@ def test_matmul_hoisted(case):
     parameters=("M_TILES", "N_TILES", "K_TILES"),
     dtypes=DTYPES,
     output_dtype="float32",
-    reduction="K",
     rejects=[
         Rejection(
             {"M_TILES": 2, "N_TILES": 1, "K_TILES": 1, "M": 128, "N": 512, "K": 128},

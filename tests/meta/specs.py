@@ -81,7 +81,6 @@ def product(kernel) -> KernelSpec:
         outputs={"result": "M N"},
         parameters=("TILE_M", "TILE_K", "TILE_N"),
         dtypes=DTYPES,
-        reduction="K",
     )
 
 
@@ -98,5 +97,4 @@ def default_product(kernel) -> KernelSpec:
         inputs={"lhsT": "K M", "rhs": "K N"},
         outputs={"result": "M N"},
         dtypes=DTYPES,
-        reduction="K",
     )

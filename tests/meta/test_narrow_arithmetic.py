@@ -1,5 +1,7 @@
 """Arithmetic in a narrower dtype than the contract says: right to two digits, and wrong."""
 
+import dataclasses
+
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs
 from tests.meta.search import smallest_failure
@@ -29,11 +31,27 @@ def product(lhsT, rhs, result: nt.mutable_tensor):
 
 
 def test_matmul():
-    """With one tile along K nothing is added, with two the sum is rounded once too often."""
+    """With two tiles along K a partial product is rounded, with three a running sum is."""
     failure = smallest_failure(specs.default_product(product))
     assert failure.case.dtype == "float16"
+    assert failure.case.values == {"M": 128, "K": 384, "N": 512}
+    verdict = failure.verdicts["embedded"]
+    assert verdict.question == "arithmetic"
+    assert any(
+        "a running sum is rounded into float16 again and again" in line for line in verdict.how
+    )
+
+
+def test_matmul_that_promises_to_round_once():
+    """What the spec promises is stricter than what an exact run lets a kernel do."""
+    spec = dataclasses.replace(specs.default_product(product), reduction="K")
+    failure = smallest_failure(spec)
+    assert failure.case.dtype == "float16"
     assert failure.case.values == {"M": 128, "K": 256, "N": 512}
-    assert failure.verdicts["embedded"].kind == "value"
+    assert (
+        failure.verdicts["embedded"].message
+        == "values differ, and nothing here rounds: each must be equal"
+    )
 
 
 @nki.jit

@@ -18,6 +18,22 @@ def test_without_a_backend_kernel_tests_are_not_collected_and_the_summary_says_s
     result.stdout.fnmatch_lines(["*kernels against their references*", NOT_COLLECTED])
 
 
+def test_the_other_tests_of_a_module_are_collected_without_a_backend(project):
+    project.add_test()
+    file = project.pytester.path / "test_add.py"
+    file.write_text(
+        file.read_text()
+        + "\n\ndef test_reference():\n    assert reference is not None\n"
+        + "\n\nclass TestMore:\n    def test_more(self): ...\n"
+    )
+    for arguments in ([], ["test_add.py"]):
+        result = project.run(*arguments)
+        result.assert_outcomes(passed=2)
+        result.stdout.fnmatch_lines([NOT_COLLECTED])
+    assert "neuronxcc" not in sys.modules
+    project.run("--simulate").assert_outcomes(passed=3)
+
+
 @pytest.mark.parametrize("arguments", [[], ["test_add.py"], ["--doctest-modules", "test_add.py"]])
 def test_with_nothing_else_no_test_is_collected(project, arguments):
     project.add_test()

@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_HERE = (
     "simulator.md",
-    *("testing-your-kernel.md",) * 2,
+    *("testing-your-kernel.md",) * 4,
     "timing.md",
     *("trace.md",) * 2,
 )
@@ -67,7 +67,7 @@ def test_the_timing_page_predicts_a_kernel():
 
 
 def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
-    code, _ = blocks("testing-your-kernel.md")
+    code, _, _, _ = blocks("testing-your-kernel.md")
     imports = (
         "from hypothesis import settings\n"
         "from difftest import Rejection, kernel_test, multiples\n"
@@ -82,8 +82,32 @@ def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
     result.assert_outcomes(passed=1 + 1 + 1 + 2)
 
 
+def test_the_page_on_testing_checks_one_case():
+    _, _, _, code = blocks("testing-your-kernel.md")
+    names = {}
+    exec(code, names)
+    assert names["verdict"].elements == 8
+
+
+def test_several_kernels_on_the_page_about_tests_pass(pytester, monkeypatch):
+    _, code, _, _ = blocks("testing-your-kernel.md")
+    imports = (
+        "from hypothesis import settings\n"
+        "from difftest import kernel_test, sizes\n"
+        "from kernels.classic import vector_add as classic\n"
+        "from kernels.nki import vector_add as todays\n"
+        "from reference.vector_add import vector_add\n\n"
+        "@settings(max_examples=3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(test_page=imports + code)
+    result = pytester.runpytest_subprocess("--simulate")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*on embedded: all bits agree in 3 of 3 cases"])
+
+
 def test_the_page_on_testing_draws_inputs_of_their_own():
-    _, code = blocks("testing-your-kernel.md")
+    _, _, code, _ = blocks("testing-your-kernel.md")
     names = {}
     exec(code, names)
     spec = KernelSpec(

@@ -1,6 +1,7 @@
 import json
 import re
 import shlex
+import sys
 
 import pytest
 
@@ -273,3 +274,77 @@ def test_a_reference_that_works_in_place_fails_a_broken_kernel_that_would_pass(p
     )
     (test,) = json.loads((project.pytester.path / "report.json").read_text())["tests"]
     assert test["case"]["values"] == {"n": 1}
+
+
+def test_a_one_sided_failure_shows_the_kernel_and_no_simulator(project):
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
+    result.stdout.fnmatch_lines(["*LimitError: a tile has*", "kernel.py:*: DifferentialFailure"])
+    assert "difftest/simulator" not in result.stdout.str()
+    assert "direct cause" not in result.stdout.str()
+
+
+def test_a_debugger_stops_in_the_kernel(project):
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.pytester.run(
+        *(sys.executable, "-m", "pytest", "--simulate", "--pdb"),
+        "test_add.py::test_add[m=200-n=1-float32]",
+        stdin=b"q\n",
+    )
+    result.stdout.fnmatch_lines(["> *kernel.py(*)add()*"])
+
+
+KEEPING = (
+    BODY
+    + """
+calls = []
+
+
+def first_only(a, b):
+    calls.append(1)
+    return a.astype(float) + b.astype(float) + (len(calls) > 3)
+
+
+SPEC["reference"] = first_only
+
+
+@kernel_test(kernel=add, **SPEC)
+def test_add(case):
+    case.check()
+"""
+)
+
+
+def test_state_that_is_kept_across_calls_is_told(project):
+    project.pytester.makepyfile(test_body=KEEPING)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E*fresh run: * passes in a process of its own: the kernel, its reference or the test *"]
+    )
+
+
+def test_a_failure_that_is_the_same_alone_says_no_more(project):
+    project.add_test("subtract")
+    assert "fresh run" not in project.run("--simulate").stdout.str()
+
+
+def test_two_kernels_of_one_name_are_two_rows(project):
+    project.add_test()
+    kernel = (project.pytester.path / "kernel.py").read_text()
+    project.pytester.makepyfile(other_kernel=kernel)
+    test = (project.pytester.path / "test_add.py").read_text()
+    project.pytester.makepyfile(test_other=test.replace("from kernel", "from other_kernel"))
+    rows = project.run("--simulate").stdout.str()
+    assert re.search(r"^add \(kernel\) +embedded +\d+ ", rows, re.MULTILINE)
+    assert re.search(r"^add \(other_kernel\) +embedded +\d+ ", rows, re.MULTILINE)
+
+
+def test_a_test_may_ask_for_a_fixture_of_a_function(project):
+    body = """
+@kernel_test(kernel=add, **SPEC)
+def test_add(case, tmp_path, monkeypatch):
+    assert tmp_path.is_dir()
+    case.check()
+"""
+    run_body(project, body).assert_outcomes(passed=1)

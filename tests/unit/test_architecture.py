@@ -76,8 +76,7 @@ PLAIN = Rule(
         "difftest.simulator.frontend.classic.conjunction",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.nki.constants.region_of",
-        "difftest.simulator.frontend.nki.constants.space_of",
+        "difftest.simulator.frontend.nki.constants",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
@@ -92,6 +91,11 @@ TIMING = Rule(
         "difftest.simulator.trace",
         "difftest.simulator.machine",
     ),
+)
+# Who looks at launches for hazards, without pytest, so that commands can too.
+INSPECTION = Rule(
+    "difftest/inspection/**/*.py",
+    ("numpy", "difftest.inspection", "difftest.analysis", "difftest.simulator"),
 )
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
@@ -120,7 +124,7 @@ RULES = [
     NRTPY_HOST,
     PROBES,
 ]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE]
+RULES += [CONFORMANCE, INSPECTION]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -135,6 +139,7 @@ LAYERS = (
     "trace_reader",
     "descriptor",
     "capacity",
+    "ordering",
     "memory",
     "addresses",
     "overlaps",
@@ -148,8 +153,11 @@ LAYERS = (
     "tile",
     "indirect",
     "instructions.record",
+    "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
+    "instructions.alu",
+    "instructions.definedness",
     "instructions.writing",
     "instructions.checks",
     "instructions.gate",
@@ -159,6 +167,7 @@ LAYERS = (
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
+    "witness",
     "launch",
     "ranks",
     "",  # the package itself, which gathers its public names

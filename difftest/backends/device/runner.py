@@ -25,6 +25,7 @@ from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
 from difftest.harness.runner import DifferentialFailure, Runner, make_call
+from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
 
@@ -53,11 +54,15 @@ class DeviceRunner(Runner):
     ) -> None:
         super().__init__(backends, exact=exact, beside=beside)
         self.device = next(backend for backend in backends if backend.name == DEVICE)
-        self.simulators = tuple(backend for backend in backends if backend.name != DEVICE)
         self._arbiter = arbiter
         self._guard = Guard()
         self._shrinking_on: tuple[Backend, ...] = ()
         self._difference: tuple[Case, Difference] | None = None
+
+    @property
+    def simulators(self) -> tuple[Backend, ...]:
+        """The backends but the device."""
+        return tuple(backend for backend in self.backends if backend.name != DEVICE)
 
     def start(self, again: Reproduction | None) -> None:
         """Begin a test: forget what the test before it found."""
@@ -65,8 +70,12 @@ class DeviceRunner(Runner):
         self._shrinking_on = ()
         self._difference = None
 
-    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
+    def check(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> dict[str, Verdict]:
         """Compare the case, and more data in its shapes, with the reference.
+
+        What is known of the ``reference`` is of the case alone, and asked anew for all of them.
 
         Raises
         ------
@@ -80,6 +89,7 @@ class DeviceRunner(Runner):
             if case != found_in:
                 return {DEVICE: Inconclusive("not run: nothing shrinks on the device")}
             raise difference
+        self.outputs = {}
         verdicts: dict[str, Verdict] = {}
         failure: DifferentialFailure | None = None
         for drawn in _draws(spec, case):
@@ -106,7 +116,7 @@ class DeviceRunner(Runner):
         if any(map(is_failure, verdicts.values())):
             self._shrinking_on = simulators
             return verdicts, self._failure(spec, case, verdicts)
-        if self._shrinking_on:
+        if self._shrinking_on or self.device not in self.backends:
             return verdicts, None
         self._run(self.device, spec, case, reference, verdicts, outcomes)
         if not is_failure(verdicts[DEVICE]):
@@ -140,10 +150,13 @@ class DeviceRunner(Runner):
             backend.run(make_call(spec, case, spec.inputs_of(case))),
         )
         verdict = self.judged(spec, case, reference, outcome)
+        if isinstance(outcome, Ran):
+            self.outputs[backend.name] = outcome.outputs
         is_device = backend is self.device
         if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"
             verdict = guarded(verdict, self._guard.suspect(name, outcome.outputs, reference.values))
+        self.tally.homes[spec.name] = home_of(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         verdicts[backend.name] = verdict
         outcomes[backend.name] = outcome

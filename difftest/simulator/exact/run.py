@@ -14,8 +14,9 @@ from difftest.simulator.exact import moves as moves
 from difftest.simulator.exact import selections as selections
 from difftest.simulator.exact import sums as sums
 from difftest.simulator.exact.bounded import Float64
+from difftest.simulator.exact.doubts import Doubt, Narrowing
 from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Doubt, Narrowing, Shadow
+from difftest.simulator.exact.shadow import Shadow
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 

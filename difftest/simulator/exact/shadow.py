@@ -38,6 +38,8 @@ from difftest.simulator.exact.bounded import (
     number,
     representable,
 )
+from difftest.simulator.exact.chains import FREE_SUMS, NO_CHAIN, RUNNING_SUM, chain_of
+from difftest.simulator.exact.doubts import Doubt, Narrowing
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.masks import left_by_mask
 from difftest.simulator.exact.owners import Owners, is_shared
@@ -47,47 +49,10 @@ from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.tile import Tile
 
-FREE_SUMS = 4
-"""Roundings of a running sum into a narrow dtype that are counted as such: a kernel that adds a few
-tensors in the dtype of its operands rounds as its contract says; one that adds up a long sum so
-does not, and its further roundings count as float32's."""
-
 COPIES = ("core_barrier", "sendrecv", "all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
-RUNNING_SUM = "a running sum"
 
 _FLOAT64 = np.dtype(np.float64)
-
-
-class Doubt(NamedTuple):
-    """Where the exact run says less than it seems, or nothing.
-
-    Attributes
-    ----------
-    reason : what happened, as a clause.
-    location : the kernel's line.
-    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
-        over, and values are right for it.
-    """
-
-    reason: str
-    location: Location | None
-    lost: bool
-
-
-class Narrowing(NamedTuple):
-    """A rounding that the kernel's contract does not have, whose error counts as float32's.
-
-    Attributes
-    ----------
-    name : what was rounded: an instruction's result, or a running sum.
-    location : the kernel's line.
-    dtype : into what.
-    """
-
-    name: str
-    location: Location | None
-    dtype: DType
 
 
 class Held(NamedTuple):
@@ -97,6 +62,8 @@ class Held(NamedTuple):
     error: Float64
     sums: Array | None
     """For each element the roundings of the sum that it holds; None where there are none."""
+    line: Location | None = None
+    """The kernel's line that rounded that sum last."""
 
 
 Settle = Callable[[], None]
@@ -147,6 +114,7 @@ class Shadow:
         self.losses = Losses() if losses else None
         self.owners = Owners()
         self._pending: list[Settle] | None = None
+        self._chain = NO_CHAIN
         self._name = ""
 
     def allow(self, dtype: DType) -> None:
@@ -170,6 +138,7 @@ class Shadow:
         ``unboxed`` is there if a mask which is no box lets it read some elements only.
         """
         self._name = call.title
+        self._chain = NO_CHAIN
         for tile in (dst, *operands):
             if isinstance(tile, Tile):
                 tile.check_bounds()
@@ -195,6 +164,7 @@ class Shadow:
             values[0] = left_by_mask(call, values[0], unboxed.inner)
         if call.reads_dst:
             values.append(self.take(dst))
+        self._chain = chain_of((*operands, dst) if call.reads_dst else operands)
         made = computes(self, call, *values)
         results = made if type(made) is tuple else (made,)
         self._pending = [
@@ -211,6 +181,7 @@ class Shadow:
         ``missing`` says where that was never written: there the product is put.
         """
         self._name = "nc_matmul"
+        self._chain = NO_CHAIN
         if self.losses is not None:
             self.losses.begin()
         added = self.take(product)
@@ -301,8 +272,12 @@ class Shadow:
     def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile; None that its values are exact."""
         storage = tile.storage
+        line: Location | None = None
         if made is not None:
+            adds = made.adds
             made = self.written(made, tile.dtype)
+            if made is not None and made.sums:
+                line = kernel_location() if adds else next(iter(self._chain.lines), None)
         clean = made is None or (made.error is None and not made.sums)
         noted = self.owners.note(tile, where, rounded=not clean)
         if noted is False:
@@ -330,6 +305,8 @@ class Shadow:
             )
         else:
             self._put_part(storage, tile, value, error, made.sums, where)
+        if line is not None:
+            storage.exact = self._parts(storage)._replace(line=line)
         if self.losses is not None:
             self.losses.wrote(self._name, raw_values(tile), made, where)
 
@@ -394,6 +371,8 @@ class Shadow:
         rounding = ROUNDINGS[dtype]
         narrow = rounding.unit > UNIT
         sums = min(made.sums + (narrow and made.adds), 255)
+        if narrow and made.adds and self._chain.wide and kernel_location() in self._chain.lines:
+            sums = max(sums, FREE_SUMS + 1)  # a loop adds partial sums of float32 up
         if narrow and dtype != made.dtype:
             allowed = rounding.unit <= (self.coarsest if sums <= FREE_SUMS else self.unit)
             if not allowed and not (made.error is None and representable(made.value, dtype)):

@@ -52,7 +52,7 @@ def _refitting(
     return refit
 
 
-def _fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with an error of ours for arguments that do not fit it."""
     signature = inspect.signature(function)
     refit = _refitting(name, signature)
@@ -124,6 +124,6 @@ def make_dispatching(short: str, names: dict[str, Any], public: list[str]) -> No
         if name == "mgrid":
             names[name] = _Grid(value)
         elif name in UNMODED:
-            names[name] = _fitting(f"{short}.{name}", value)
+            names[name] = fitting(f"{short}.{name}", value)
         elif name == "ds" or inspect.isfunction(value):
             names[name] = dispatching(f"{short}.{name}", value)

@@ -116,7 +116,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         if name not in JIT_HINTS:
             raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
         undocumented_argument("nki.jit", name, value)
-    if mode in FRAMEWORKS:
+    if isinstance(mode, str) and mode in FRAMEWORKS:
         error = KernelError(
             "a framework's mode needs the framework",
             happened=f"nki.jit got mode={mode!r} on the simulator",
@@ -124,13 +124,13 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
             remedy=f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}",
         )
         note(error)
-    elif mode not in MODES:
+    elif not isinstance(mode, str) or mode not in MODES:
         raise not_modelled(
             f"nki.jit(mode={mode!r})",
             f"mode={mode!r}",
             f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
         )
-    if target not in MACHINES:
+    if not isinstance(target, str) or target not in MACHINES:
         raise KernelError(
             "platform_target names a machine",
             happened=f"platform_target is {target!r:.40}, which is not modelled",

@@ -13,6 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.ordering import FORWARD
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
@@ -32,7 +33,10 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     core.loop_count += 1
     outer = core.loops
     try:
-        for number, value in enumerate(range(*numbers)):
+        turns: Iterable[tuple[int, int]] = enumerate(range(*numbers))
+        if kind is LoopKind.AFFINE and core.order is not FORWARD:
+            turns = core.order.arranged(list(turns))
+        for number, value in turns:
             core.loops = (*outer, Iteration(loop, number, value))
             yield value
     finally:
@@ -60,6 +64,7 @@ def program_id(axis: int) -> int:
     """The index of this kernel instance along an axis of the launch grid."""
     core = current()
     _check_axis(axis, len(core.grid), "nl.program_id")
+    core.trace.divided = True
     return core.program[axis]
 
 

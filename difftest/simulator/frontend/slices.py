@@ -7,11 +7,21 @@ from difftest.simulator.index import as_integer
 
 
 class DynamicSlice:
-    """``nl.ds(start, size)``: ``size`` elements from ``start``, ``least`` or more of them."""
+    """``nl.ds(start, size)``: ``size`` elements from ``start``, at least one."""
 
     __slots__ = ("size", "start")
 
-    def __init__(self, start: int, size: int, least: int = 1) -> None:
+    def __init__(self, start: int, size: int) -> None:
+        self._select(start, size, 1)
+
+    @classmethod
+    def or_none(cls, start: int, size: int) -> DynamicSlice:
+        """The same of ``size`` elements or of none."""
+        made = cls.__new__(cls)
+        made._select(start, size, 0)
+        return made
+
+    def _select(self, start: int, size: int, least: int) -> None:
         self.start = as_integer(start, "nl.ds with start")
         self.size = as_integer(size, "nl.ds with size")
         if self.size < least:

@@ -18,11 +18,12 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     FLOATS,
     TFLOAT32,
+    WIDE_INTEGERS,
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, apply_scalar, like
+from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
     Call,
     Fit,

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
+    NARROW,
     Array,
     from_bits,
     round_to,
@@ -23,6 +25,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.observing import overflowed, see, see_lost, see_places
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
@@ -38,7 +41,7 @@ from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Seen
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -62,7 +65,10 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
         if src.dtype in _CAST_BY_ASSIGNMENT or src.holds_bits == dst.holds_bits:
             return values
         return from_bits(values, src.dtype) if src.holds_bits else to_bits(values, dst.dtype)
-    rounded = round_to(as_float(_plain(values, src)), dst.dtype)
+    plain = as_float(_plain(values, src))
+    rounded = round_to(plain, dst.dtype)
+    if dst.dtype in NARROW and np.isinf(rounded).any():
+        overflowed(plain, rounded)
     return to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
 
 
@@ -224,8 +230,13 @@ def dma_scatter(
         values = src.read(inside).reshape(dst.shape)[inside]
     place = tuple(a[inside] for a in arrays)
     view = dst.elements()
-    if call["dst_rmw_op"] is None:
-        view[place] = _cast(values, src, dst)
+    adds = call["dst_rmw_op"] is not None
+    named = see_places(current(), dst, place, inside, adds=adds, skips=_skips(call))
+    if not adds:
+        moved = _cast(values, src, dst)
+        view[place] = moved
+        if named:
+            see_lost(current(), view[place], moved, inside)
     else:
         dst.check_written(arrays, inside)
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
@@ -302,6 +313,8 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     check_destination(dst)
     if isinstance(src, IndirectTile):
         values, inside = _gathered(src, skip=_skips(call))
+        if _skips(call):
+            see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, FLOAT32, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions import carrying
@@ -41,7 +41,6 @@ from difftest.simulator.instructions.rules import (
 from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
-WIDE_INTEGERS = (np.dtype(np.int32), np.dtype(np.uint32))
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
     *(*_EXACT_INTEGER_OPS, "maximum", "minimum", "abs_max", "abs_min"),

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
-from difftest.simulator.strictness import doubt
+from difftest.simulator.instructions.observing import see
+from difftest.simulator.strictness import note
+from difftest.simulator.trace import Seen
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _SQRT_HALF = math.sqrt(0.5)
@@ -146,7 +149,10 @@ def activation_name(op: object) -> str:
 
 
 def check_range(name: str, values: Array) -> None:
-    """Doubt a call whose function is not valid for some of the values."""
+    """Note a call whose function is not valid for some of the values.
+
+    They may lie in a padded row, which a device would run all the same.
+    """
     if name not in VALID_RANGES:
         return
     low, high = VALID_RANGES[name]
@@ -164,4 +170,5 @@ def check_range(name: str, values: Array) -> None:
             remedy="scale or clamp the input first; outside the range the hardware's result "
             "is invalid",
         )
-        doubt(error)
+        see(current(), Seen.OUT_OF_RANGE, "", outside, values)
+        note(error)

@@ -12,11 +12,25 @@ from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import WIDE_INTEGERS, Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
 from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.definedness import (
+    carried_along,
+    dependent,
+    doubts,
+    see_indices,
+    settle,
+)
+from difftest.simulator.instructions.observing import (
+    look,
+    look_at_product,
+    rounded_result,
+    stored,
+    watches_of,
+)
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Unboxed
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.strictness import note
@@ -74,13 +88,31 @@ def issue(
     if core.shadow is not None:
         core.shadow.foresee(call, dst, operands, others, where, unboxed)
     in_part: list[Tile] = []
+    _look_at_operands(core, call, dst, operands, where)
+    undefined = doubts(core, call, dst, operands)
+    found: Array | None = None
+    core.alarm = False
     if instruction.in_place:
+        if undefined is not None:
+            found = carried_along(call, dst, undefined)
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
+        if core.alarm:
+            look_at_product(core, dst, operands)
     else:
         computed = None if unboxed is None else (unboxed.results, None)
         made = computed or _results(call, dst, operands, where)
+        if core.alarm:
+            look(core, call, operands, made[0])
+        if call.result.dtype in WIDE_INTEGERS:
+            rounded_result(core, call, operands, made[0])
+        if undefined is not None and unboxed is None:
+            found = dependent(core, call, dst, operands, undefined, made[0])
         where = _put(call, dst, made, others, where, in_part)
+    if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):
+        settle(core, dst, where, found)
+    if core.made and dst.in_hbm:
+        stored(core, dst.base if isinstance(dst, IndirectTile) else dst)
     if call.is_simple and not indices:
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
@@ -92,6 +124,18 @@ def issue(
     else:
         _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
+
+
+def _look_at_operands(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+) -> None:
+    """Note what stands out in them, of the few calls where something can."""
+    for watch in call.watches:
+        watch(core, call, operands)
+    if not call.is_simple:
+        for access in (dst, *operands):
+            if isinstance(access, IndirectTile):
+                see_indices(core, access, where)
 
 
 def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:
@@ -237,6 +281,7 @@ def prepare(
         call = check(
             core.machine, instruction, operands, options, dst, others, dtype, engine, named
         )
+        call.watches = watches_of(call)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call

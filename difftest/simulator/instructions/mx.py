@@ -84,10 +84,12 @@ def scale_places(partitions: int) -> Array:
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
-    codes = [
-        rows(tile[place : place + 1].engine_values()).view(np.uint8)
+    of_a_row = (1, *tile.shape[1:])
+    of_rows = (
+        tile.with_pattern(of_a_row, tile.strides, tile.offset + place * tile.strides[0], tile.dtype)
         for place in scale_places(partitions)
-    ]
+    )
+    codes = [rows(row.engine_values()).view(np.uint8) for row in of_rows]
     found = np.concatenate(codes)
     if (found == NOT_A_NUMBER).any():
         raise KernelError(

@@ -144,6 +144,7 @@ class Call:
         "remarks",
         "result",
         "roles",
+        "watches",
     )
 
     def __init__(
@@ -176,6 +177,8 @@ class Call:
         """Of a simple call's destination, then of what it reads."""
         self.remarks: list[Callable[[], NkiError]] = []
         """What the documentation does not promise of it: the errors that it would be."""
+        self.watches: tuple[Callable[..., None], ...] = ()
+        """What looks at its operands before it runs."""
         self.places: Array | None = None
         """Which elements of a row a mask leaves, for the few that count them; None for all."""
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, Array
+from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
 from difftest.simulator.index import Index, broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.elementwise import WIDE_INTEGERS, like
+from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
     DST,

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, Array, need_arithmetic
+from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, Array, need_arithmetic
+from difftest.simulator.instructions.observing import rounded_integers
 
 FLOAT64 = np.dtype(np.float64)
 """No dtype of the machine: for what must not be rounded on the way."""
@@ -19,6 +20,8 @@ def as_float(values: Array) -> Array:
     if values.dtype == FLOAT32:
         return values
     need_arithmetic(values.dtype)
+    if values.dtype in WIDE_INTEGERS:
+        rounded_integers(values)
     return values.astype(np.float32)
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, round_to, to_bits
+from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError, kernel_location
+from difftest.simulator.instructions.observing import overflowed
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
@@ -28,6 +29,8 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
     storage = dst.storage
     check_destination(dst)
     rounded = round_to(values, dst.dtype)
+    if rounded is not values and dst.dtype in NARROW and np.isinf(rounded).any():
+        overflowed(values, rounded)
     if storage.holds_bits:
         rounded = to_bits(rounded, dst.dtype)
     if (

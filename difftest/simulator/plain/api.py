@@ -12,7 +12,9 @@ from difftest.simulator.plain import reductions as reductions
 from difftest.simulator.plain import selections as selections
 from difftest.simulator.plain.meanings import MEANINGS as MEANINGS
 from difftest.simulator.plain.nki import computing as computing
+from difftest.simulator.plain.nki import controlling as controlling
 from difftest.simulator.plain.nki import moves as moves
+from difftest.simulator.plain.nki import scanning as scanning
 from difftest.simulator.plain.nki import selecting as selecting
 from difftest.simulator.plain.nki.running import NkiRun as NkiRun
 from difftest.simulator.plain.running import Run as Run

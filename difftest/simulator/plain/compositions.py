@@ -114,7 +114,7 @@ def static_cast(input_data: Any, dtype: Any) -> Any:
     array = np.asarray(input_data)
     number = array.reshape(-1)[0] if array.size else 0
     rules.require(
-        is_number(number) and wanted != TFLOAT32,
+        array.dtype.kind != "O" and is_number(number) and wanted != TFLOAT32,
         "nl.static_cast takes a number or an array, into a dtype that the host has",
         f"{input_data!r:.60}",
         error=KernelError,

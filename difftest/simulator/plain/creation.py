@@ -252,9 +252,9 @@ def mgrid(key: Any) -> indices.Grid:
 
 
 @means("nl.ds")
-def ds(start: Any, size: Any) -> indices.Slice:
+def ds(start: Any, size: Any, least: int = 1) -> indices.Slice:
     """See :class:`indices.Slice`."""
-    return indices.Slice(start, size)
+    return indices.Slice(start, size, least)
 
 
 @means("nl.affine_range", "nl.sequential_range", "nl.static_range")

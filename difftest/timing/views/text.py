@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.memory_usage import memory_usage
@@ -109,11 +110,11 @@ def memories(report: Report) -> RenderableType:
         table.add_row(space.value.upper(), share, f"{taken.peak:,}", "", style="bold")
         for holder in taken.holders[:5]:
             label = f"{holder.tensors} x {holder.name}"
-            table.add_row("", label, f"{holder.bytes:,}", _short(holder.line))
+            table.add_row("", Text(label), f"{holder.bytes:,}", _short(holder.line))
     return table
 
 
-def _short(place: str) -> str:
-    """A source line without its folder."""
+def _short(place: str) -> Text:
+    """A source line without its folder, as it is: brackets in it are no markup."""
     path, separator, rest = place.partition(":")
-    return f"{Path(path).name}{separator}{rest}"
+    return Text(f"{Path(path).name}{separator}{rest}")

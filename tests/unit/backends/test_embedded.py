@@ -1,7 +1,5 @@
 """Whose fault it is when a kernel does not run: the kernel's, a rule's, or the simulator's own."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -104,19 +102,3 @@ def test_what_is_not_modelled_is_no_refusal():
     outcome = run(kernel)
     assert isinstance(outcome, Unsupported)
     assert "not modelled by the embedded simulator" in str(outcome.error)
-
-
-def test_a_spill_that_the_user_made_an_error_is_no_defect_of_the_simulator():
-    @nki.jit
-    def kernel(a):
-        tiles = [nl.zeros((128, 40_000), nl.float32, buffer=nl.sbuf) for _ in range(2)]
-        out = nl.ndarray((128, 40_000), dtype=nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, nl.add(*tiles))
-        return out
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        outcome = run(kernel)
-    assert isinstance(outcome, Crashed)
-    assert isinstance(outcome.error, simulator.capacity.SpillWarning)
-    assert not outcome.in_backend

@@ -1,8 +1,13 @@
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import difftest
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
 from difftest.timing import clockwork
@@ -121,3 +126,132 @@ def test_a_picture_without_matplotlib(tmp_path, monkeypatch):
     result = run(TRANSPOSE, "--shape", "128,128", "--plot", str(tmp_path / "picture.png"))
     assert result.exit_code == 2
     assert "pictures need matplotlib" in result.output
+
+
+OWN = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def f(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    n = 0
+    tile = nl.load(x[n:128, :])  # a comment with a [/bracket]
+    nl.store(out[0:128, :], tile)
+    return out
+
+
+@nki.jit
+def spmd(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    row = nl.program_id(0)
+    nl.store(out[row, :], nl.load(x[row, :]))
+    return out
+"""
+TEST = """
+from difftest import kernel_test
+from {kernels} import f, spmd
+
+
+@kernel_test(
+    kernel=spmd,
+    reference=lambda x: x,
+    domain={{"n": (4,)}},
+    inputs={{"x": "n 8"}},
+    grid=lambda n: (n,),
+)
+def test_spmd(case):
+    case.check()
+"""
+SPMD_CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"x": "iota"}})
+
+
+def run_apart(folder, *arguments, **environment):
+    """In a process of its own, as a user of the installed package does."""
+    return subprocess.run(
+        [sys.executable, "-m", "difftest", "profile", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(difftest.__file__).parents[1]), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("layout", ["kernels/x.py", "src/kernels/x.py", "kernels.py"])
+def test_the_users_package_comes_before_the_shipped_one(tmp_path, layout):
+    file = tmp_path / layout
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(OWN)
+    module = "kernels" if layout == "kernels.py" else "kernels.x"
+    result = run_apart(tmp_path, f"{module}:f", "--shape", "128,64")
+    assert result.returncode == 0, result.stderr
+    assert file.name in result.stdout
+
+
+def test_the_shipped_kernels_are_there_where_the_user_has_none(tmp_path):
+    result = run_apart(tmp_path, TRANSPOSE, "--shape", "128,128", COLUMNS="40")
+    assert result.returncode == 0, result.stderr
+    row = next(line for line in result.stdout.splitlines() if line.startswith("│ tensor "))
+    assert len(row) == 100 or row.rstrip().endswith("│"), "numbers are whole in a narrow terminal"
+
+
+def test_source_lines_are_printed_as_they_are(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    result = run_apart(tmp_path, "own:f", "--shape", "128,64", COLUMNS="200")
+    assert result.returncode == 0, result.stderr
+    assert "tile = nl.load(x[n:128, :])  # a comment with a [/bracket]" in result.stdout
+
+
+def test_a_kernel_with_a_grid(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    result = run_apart(tmp_path, "own:spmd", "--shape", "4,8", "--grid", "4")
+    assert result.returncode == 0, result.stderr
+    assert "Predicted for trn2" in result.stdout
+
+
+def test_a_grid_that_is_none():
+    result = run(TRANSPOSE, "--shape", "128,128", "--grid", "0")
+    assert "a grid is positive sizes, as in 4,2; got '0'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("files", "test"),
+    [
+        ({"own.py": OWN, "test_own.py": TEST.format(kernels="own")}, "test_own.py"),
+        (
+            {
+                "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['src']\n",
+                "src/mine/__init__.py": "",
+                "src/mine/own.py": OWN,
+                "tests/test_own.py": TEST.format(kernels="mine.own"),
+            },
+            "tests/test_own.py",
+        ),
+        (
+            {
+                "mine/__init__.py": "",
+                "mine/own.py": OWN,
+                "mine/tests/__init__.py": "",
+                "mine/tests/test_own.py": TEST.format(kernels="..own"),
+            },
+            "mine/tests/test_own.py",
+        ),
+    ],
+    ids=["flat", "src", "relative"],
+)
+def test_a_case_of_a_test_that_pytest_finds(tmp_path, files, test):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    result = run_apart(tmp_path, f"{test}::test_spmd", "--case", SPMD_CASE)
+    assert result.returncode == 0, result.stderr
+    assert "own.py" in result.stdout
+
+
+def test_a_test_that_cannot_be_imported_is_shown(tmp_path):
+    (tmp_path / "test_own.py").write_text(TEST.format(kernels="nowhere"))
+    result = run_apart(tmp_path, "test_own.py::test_spmd", "--case", SPMD_CASE)
+    assert result.returncode == 1
+    assert "No module named 'nowhere'" in result.stderr
+    assert "kernel.py" not in result.stderr

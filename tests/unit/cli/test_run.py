@@ -89,3 +89,40 @@ def test_what_a_script_may_do_is_a_setting(script, strictness, code, said):
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == code, ended.stderr
     assert said in ended.stderr
+
+
+HAZARD = """
+import numpy as np
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def total(a):
+    out = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.zeros((128, 1), dtype=a.dtype, buffer=nl.sbuf)
+    for i in nl.affine_range(2):
+        tile[...] {update}
+    nl.store(out, tile)
+    return out
+
+for _ in range(2):
+    print(total(np.ones((128, 2), np.float32)).sum())
+"""
+CARRIED = "= nl.subtract(nl.load(a[:, i]), tile)"
+REDUCTION = "+= nl.load(a[:, i])"
+
+
+@pytest.mark.parametrize(
+    ("update", "options", "found", "code"),
+    [
+        (CARRIED, (), "error affine-carried", 1),
+        (REDUCTION, (), "warning affine-reduction", 0),
+        (REDUCTION, ("--strict",), "warning affine-reduction", 1),
+    ],
+)
+def test_hazards_are_said_once_when_the_script_is_over(script, update, options, found, code):
+    path = script(HAZARD.format(update=update))
+    ended = subprocess.run([*COMMAND, *options, path], capture_output=True, text=True)
+    assert ended.returncode == code
+    assert len(ended.stdout.splitlines()) == 2
+    assert ended.stderr.count(found) == 1

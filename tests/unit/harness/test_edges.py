@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from difftest.harness.edge_checks import check_edges
 from difftest.harness.edges import edges_of, has_edges
 from difftest.harness.runner import NotRejectedError, Runner
 from difftest.harness.spec import Rejection
@@ -29,7 +30,7 @@ def why(spec):
 
 def run(spec):
     runner = Runner((PlainBackend(),))
-    runner.check_edges(spec)
+    check_edges(runner, spec)
     return runner.tally.rows[spec.name, "plain"]
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.edge_checks import check_edges, run_recorded
 from difftest.harness.filling import fillings_of
 from difftest.harness.runner import NotRejectedError, Runner
 from difftest.harness.spec import KernelSpec, Rejection
@@ -67,7 +68,7 @@ def found(kernel):
     runner = Runner((EmbeddedSimulator(),))
 
     def run(spec, case):
-        return runner._run_recorded(runner.backends[0], spec, case)
+        return run_recorded(runner, runner.backends[0], spec, case)
 
     return list(fillings_of(spec_of(kernel), run))
 
@@ -94,10 +95,10 @@ def test_a_footprint_that_does_not_grow_has_no_limit():
 
 def test_what_is_wrong_only_where_memory_is_full_is_found():
     with pytest.raises(NotRejectedError, match="just under the limit"):
-        Runner((EmbeddedSimulator(),)).check_edges(spec_of(wrong_if_wide))
+        check_edges(Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide))
 
 
 def test_a_correct_kernel_passes_on_both_sides():
     runner = Runner((EmbeddedSimulator(),))
-    runner.check_edges(spec_of(double))
+    check_edges(runner, spec_of(double))
     assert runner.tally.rows["double", "embedded"].cases >= 2

@@ -8,7 +8,13 @@ from difftest.harness.compare import compare
 from difftest.harness.expectation import expect
 from difftest.harness.explicit import case_from_json
 from difftest.harness.recipes import Fill, Ones, Zeros
-from difftest.harness.report import Reproduction, describe_box, failure_text, rejection_text
+from difftest.harness.report import (
+    Reproduction,
+    describe_box,
+    failure_text,
+    quoted,
+    rejection_text,
+)
 from difftest.harness.spec import Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from tests.unit.standin import add_spec
@@ -119,3 +125,10 @@ def test_ones_print_as_code():
         {"plain": OneSided("kernel", E)},
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("windows", "quoting"), [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')]
+)
+def test_the_line_is_quoted_for_the_shell_at_hand(windows, quoting):
+    assert quoted(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"

@@ -1,3 +1,5 @@
+import sys
+import traceback
 from dataclasses import replace
 
 import numpy as np
@@ -5,8 +7,9 @@ import pytest
 
 from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.recipes import Ones, Zeros
+from difftest.harness.recipes import Fill, Ones, Zeros
 from difftest.harness.runner import (
+    BrokenReferenceError,
     DifferentialFailure,
     NotRejectedError,
     Runner,
@@ -76,14 +79,63 @@ def test_what_one_backend_does_to_its_arrays_no_other_sees():
         return a
 
     a_twice = Case({"n": 4}, "float32", {"a": Ones(), "b": Ones()})
-    verdicts = runner("first", "second").check(add_spec(add_in_place), a_twice)
-    assert verdicts["second"] == Match(4, exact=True)
+    with pytest.raises(DifferentialFailure) as caught:
+        runner("first", "second").check(add_spec(add_in_place), a_twice)
+    said = (
+        "the kernel overwrites its input a: 4 of 4 elements, the first at [0]. A kernel reads its "
+        "inputs; what it writes in place is named under outputs="
+    )
+    assert [one.message for one in caught.value.verdicts.values()] == [said, said]
+    assert said in str(caught.value)
 
 
-def test_a_refusal_of_the_kernel_alone_is_a_failure_with_its_error_as_cause():
+def test_what_a_kernel_writes_in_place_is_an_output():
+    def into(a, b, result):
+        result[...] = a + b
+
+    spec = add_spec(into, outputs={"result": "n"})
+    assert runner().check(spec, CASE) == {"plain": Match(4, exact=True)}
+
+
+def test_nan_in_an_input_is_no_change_of_it():
+    spec = add_spec(nonfinite=True)
+    runner().check(spec, Case({"n": 4}, "float32", {"a": Fill(float("nan")), "b": Ones()}))
+
+
+def test_a_refusal_of_the_kernel_alone_is_a_failure_that_ends_in_the_kernel():
     with pytest.raises(DifferentialFailure, match="n must be even") as caught:
         runner().check(add_spec(refusing_add), CASE)
-    assert caught.value.__cause__ is ERROR
+    assert caught.value.__cause__ is None
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[-1].name == "refusing_add"
+    assert [frame.name for frame in frames].count("check") == 1
+
+
+@pytest.mark.parametrize("leave", [pytest.skip, sys.exit])
+@pytest.mark.parametrize("role", ["kernel", "reference"])
+def test_nobody_leaves_a_test_quietly(leave, role):
+    def leaving(a, b):
+        leave("today")
+
+    with pytest.raises((DifferentialFailure, BrokenReferenceError), match="broke down"):
+        runner().check(add_spec(**{role: leaving}), CASE)
+
+
+def test_a_kernel_that_skips_refuses_nothing():
+    def leaving(a, b):
+        pytest.skip("today")
+
+    with pytest.raises(NotRejectedError, match="broke down: Skipped: today"):
+        runner().check_rejection(add_spec(leaving), Rejection({"n": 9}, match="today"))
+
+
+def test_an_interrupt_is_the_users():
+    def interrupted(a, b):
+        raise KeyboardInterrupt
+
+    for role in ("kernel", "reference"):
+        with pytest.raises(KeyboardInterrupt):
+            runner().check(add_spec(**{role: interrupted}), CASE)
 
 
 def test_a_refusal_of_the_reference_alone_is_a_failure():

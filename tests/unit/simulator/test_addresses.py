@@ -197,7 +197,7 @@ def test_an_address_lies_in_its_memory(core, shape, address, space, received):
         placed(core, shape, FLOAT32, address, space)
     assert received in caught.value.received
     assert core.trace.allocations == []
-    assert core.occupancy.live[space] == 0
+    assert core.occupancy.live == 0
 
 
 def test_blocks_have_no_single_address(core):
@@ -239,7 +239,7 @@ def test_tensors_that_share_fit_together_where_others_do_not():
         both = [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, address)]
         occupancy = Occupancy(TRN2)
         for one in both:
-            occupancy.add(Space.PSUM, occupancy.bytes(one))
+            occupancy.add(occupancy.bytes(one))
         if address is None:
             with pytest.raises(LimitError, match="the tensors live at one time fit psum"):
                 occupancy.check(both)

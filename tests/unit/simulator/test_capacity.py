@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN1, TRN2, LimitError, launch
-from difftest.simulator.capacity import Occupancy, SpillWarning, occupied_bytes
+from difftest.simulator import TRN2, LimitError, launch
+from difftest.simulator.capacity import Occupancy, occupied_bytes
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -16,8 +14,6 @@ from difftest.simulator.trace import Allocation, Space
 
 BANK = 512
 """float32 elements of a PSUM bank: eight banks are all there is."""
-HALF = (224 - 16) * 1024 // 4 // 2
-"""float32 elements that are half of a partition of SBUF on trn2."""
 
 
 @pytest.mark.parametrize(
@@ -35,20 +31,18 @@ def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
     assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
 
 
-def test_the_limits_are_the_machines():
-    assert Occupancy(TRN2).limit(Space.SBUF) == 128 * 208 * 1024
-    assert Occupancy(TRN1).limit(Space.SBUF) == 128 * 176 * 1024
-    assert Occupancy(TRN2).limit(Space.PSUM) == 128 * 16 * 1024
+def test_the_limit_is_the_machines():
+    assert Occupancy(TRN2).limit == 128 * 16 * 1024
 
 
 def test_the_bound_follows_pythons_lifetimes():
     occupancy = Occupancy(TRN2)
     tensors = [Allocation(k, Space.PSUM, (128, 10), FLOAT32, 0, None) for k in range(2)]
     for allocation in tensors:
-        occupancy.add(Space.PSUM, occupancy.bytes(allocation))
-    occupancy.remove(Space.PSUM, occupancy.bytes(tensors[0]))
-    assert occupancy.live[Space.PSUM] == 128 * 40
-    assert occupancy.peak[Space.PSUM] == 128 * 80
+        occupancy.add(occupancy.bytes(allocation))
+    occupancy.remove(occupancy.bytes(tensors[0]))
+    assert occupancy.live == 128 * 40
+    assert occupancy.peak == 128 * 80
 
 
 def banks(count):
@@ -115,34 +109,6 @@ def test_results_on_the_way_to_their_destination_take_no_memory():
             nl.copy(total[:, 0:1])
 
     launch(within, [np.ones((128, BANK), np.float32), np.ones((128, 128), np.float32)])
-
-
-def halves(count):
-    held = [nl.zeros((128, HALF), nl.float32) for _ in range(count)]
-    for tile in held:
-        nl.max(tile, axis=1)
-
-
-def test_beyond_sbuf_the_compiler_would_spill():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        launch(halves, [1])
-    with pytest.warns(SpillWarning, match="the tensors live at one time fit sbuf") as caught:
-        launch(halves, [3])
-    text = str(caught[0].message)
-    assert "319488 bytes a partition in 3 live tensors" in text
-    assert "limit:    212992 bytes a partition (trn2)" in text
-
-
-def test_the_same_kernel_spills_on_the_smaller_machine():
-    def kernel():
-        held = [nl.zeros((128, 23_000), nl.float32) for _ in range(2)]
-        for tile in held:
-            nl.max(tile, axis=1)
-
-    launch(kernel)
-    with pytest.warns(SpillWarning, match="fit sbuf"):
-        launch(kernel, machine=TRN1)
 
 
 def test_blocks_of_a_psum_tensor_need_not_be_live_at_once():

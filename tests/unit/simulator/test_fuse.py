@@ -9,7 +9,7 @@ from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.trace import Allocation, Attributes, Event, Region
+from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen
 from tests.unit.simulator.on_tiles import normal
 
 STATIONARY, MOVING = normal(2, 16, 8), normal(2, 16, 20)
@@ -260,3 +260,24 @@ def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
 def test_without_a_note_of_a_move_nothing_is_joined():
     events, _, _ = made_and_moved()
     assert fuse_moves(list(events), {}) == events
+
+
+def test_what_stood_out_stays_with_the_instruction_that_is_left():
+    """Of a cast that overflows on its way into place, and of a product that is accumulated."""
+
+    def kernel(a):
+        out = nl.ndarray((8, 8), nl.float16, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        total = nl.zeros((8, 8), nl.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(tile, tile)
+        result = nl.ndarray((8, 8), nl.float16, buffer=nl.sbuf)
+        result[...] = nl.multiply(total, 1e-20)
+        nl.store(out, result)
+        return out
+
+    events = events_of(kernel, np.full((4, 8), 1e20, np.float32))
+    seen = {event.opcode: [sight.what for sight in event.seen] for event in events if event.seen}
+    assert seen["nc_matmul"] == [Seen.INFINITY_MADE]
+    large = events_of(kernel, np.full((4, 8), 1e15, np.float32))
+    (cast,) = [event for event in large if event.seen and event.opcode == "tensor_scalar"]
+    assert [sight.what for sight in cast.seen] == [Seen.INFINITY_MADE]

@@ -131,13 +131,13 @@ def test_nothing_becomes_poison_in_a_tensor_that_is_written():
 
 def test_a_tensor_that_is_gone_counts_no_longer():
     occupancy = Occupancy(TRN2)
-    allocation = Allocation(0, Space.SBUF, (2, 3), FLOAT32, 0, None)
+    allocation = Allocation(0, Space.PSUM, (2, 3), FLOAT32, 0, None)
     data = np.empty((2, 3), np.float32)
-    occupancy.add(Space.SBUF, 40)
+    occupancy.add(40)
     tensor = Storage(allocation, data, unwritten=6, occupancy=occupancy, occupied=40)
-    assert occupancy.live[Space.SBUF] == 40
+    assert occupancy.live == 40
     del tensor
-    assert occupancy.live[Space.SBUF] == 0
+    assert occupancy.live == 0
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

@@ -14,11 +14,12 @@ import pytest
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32, name_of
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.trace import Allocation, Attributes, Event, Region, Trace
+from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen, Sight, Trace
 from difftest.simulator.trace_json import VERSION
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
@@ -73,6 +74,9 @@ def every_field():
         tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
+                sights = current().sights
+                sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
+                sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5)))
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
@@ -95,6 +99,7 @@ def test_all_that_an_event_says_comes_back():
     assert [(r.role, r.whole) for r in last.writes + last.reads] == [("dst", True), ("data", False)]
     assert last.stack == trace.events[-1].stack
     assert None not in last.attributes
+    assert [sight.value for sight in last.seen] == [math.inf, None]
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
@@ -133,7 +138,11 @@ def test_addresses_and_views_come_back():
         storage = current().allocate((4, 8), FLOAT32, Space.SBUF, address=(32, 64))
         tile = Tensor.whole(storage)
         nisa.dma_copy(dst=tile, src=x)
-        half = nisa.tensor_copy(tile[:, 2:4].view(nl.bfloat16))
+        blocks = nl.ndarray(
+            (2, nl.par_dim(4), 4), nl.bfloat16, buffer=ncc.sbuf.mod_alloc(base_addr=512)
+        )
+        half = blocks[1]
+        half[...] = nisa.tensor_copy(tile[:, 2:4].view(nl.bfloat16))
         out = nl.ndarray((4, 4), nl.bfloat16, buffer=nl.shared_hbm)
         nl.store(out, half)
         return out
@@ -144,6 +153,7 @@ def test_addresses_and_views_come_back():
     read = again.events[1].operand("src")
     assert (read.view, read.dtype, read.pattern) == (BFLOAT16, BFLOAT16, (4, (4, 4), (16, 1)))
     assert read.allocation.address == (32, 64)
+    assert [one.places for one in again.allocations if one.places] == [((0, 512), (0, 512))]
     assert read.allocation.viewed
     assert again.events[0].operand("dst").view is None
 
@@ -206,5 +216,6 @@ def test_the_documentation_lists_each_member():
     event, allocation = document["events"][-1], document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
     named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
+    named += event["seen"][0]
     for name in [*named, *(name for region in regions for name in region)]:
         assert f"`{name}`" in page, name

@@ -47,18 +47,18 @@ def test_the_good_trace_is_one():
         ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
-        ('{"format": "difftest trace"}', "version: received null; accepted: 1; record the kernel"),
+        ('{"format": "difftest trace"}', "version: received null; accepted: 2; record the kernel"),
     ],
 )
 def test_another_document(text, message):
     assert refusal(text).startswith(message)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", True, 2.0, None])
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
-        f"version: received {json.dumps(version)}; accepted: 1; "
+        f"version: received {json.dumps(version)}; accepted: 2; "
         "record the kernel again with this difftest"
     )
 
@@ -66,6 +66,7 @@ def test_another_version(version):
 EVENT, ALLOCATION = ("events", 1), ("allocations", 0)
 WRITTEN = (*EVENT, "writes", 0)
 TOLD = (*EVENT, "attributes")
+SEEN = (*EVENT, "seen", 0)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,12 @@ TOLD = (*EVENT, "attributes")
             [0, -4],
             "allocations[0].address: received -4; accepted: a",
         ),
+        (
+            (*ALLOCATION, "places"),
+            [[0, 0], [0, 0]],
+            "allocations[0].places: received [[0, 0], [0, 0]]; accepted: a list of 1",
+        ),
+        ((*ALLOCATION, "places"), [[0]], "allocations[0].places: received [0]; accepted: a list"),
         ((*ALLOCATION, "reads"), -2, "allocations[0].reads: received -2; accepted"),
         ((*ALLOCATION, "reads"), GONE, "allocations[0]: received ["),
         (EVENT, [], "events[1]: received []; accepted: an object"),
@@ -134,6 +141,15 @@ TOLD = (*EVENT, "attributes")
         ((*TOLD, "accumulate"), 1, "events[1].attributes.accumulate: received 1; accepted: true"),
         ((*TOLD, "axis"), 1, "events[1].attributes.axis: received 1; accepted: a list"),
         ((*TOLD, "value"), "big", 'events[1].attributes.value: received "big"; accepted: a number'),
+        ((*SEEN, "what"), "odd", 'events[1].seen[0].what: received "odd"; accepted: nan made, '),
+        (
+            (*SEEN, "elements"),
+            0,
+            "events[1].seen[0].elements: received 0; accepted: a whole",
+        ),
+        ((*SEEN, "first"), [-1], "events[1].seen[0].first: received -1; accepted: a whole number"),
+        ((*SEEN, "colour"), 1, 'events[1].seen[0]: received "colour"; accepted: what, role'),
+        (("events", 1, "seen"), 3, "events[1].seen: received 3; accepted: a list"),
         ((*TOLD, "value"), True, "events[1].attributes.value: received true; accepted: a number"),
     ],
 )

@@ -20,6 +20,7 @@ from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.masking import ProductMask
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.definedness import add_product
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
@@ -98,6 +99,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         accumulate(target, product, where)
     else:
         _begin(target, product.reshape(target.shape), missing, where)
+    add_product(target, added)
     added.storage.allocation.absorbed += 1
     reads = (*operands, target) if adds else operands
     core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.frontend.arguments import absent
+from difftest.simulator.frontend.classic import placement
 from difftest.simulator.frontend.classic.memories import psum, sbuf
+from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import as_integer
 
 __getattr__ = absent("nki.compiler", frozenset())
@@ -24,8 +26,8 @@ def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
 
 
 def force_auto_alloc(func: Any = None) -> Any:
-    """Mark a kernel whose direct allocations the compiler ignores; they change no value."""
-    return _marked(func, force_auto_alloc)
+    """Mark a kernel whose direct allocations the compiler ignores."""
+    return _marked(placement.force_auto_alloc(func), force_auto_alloc)
 
 
 class Directive:
@@ -75,3 +77,6 @@ __all__ = [
     "sbuf",
     "skip_middle_end_transformations",
 ]
+
+for _name in set(__all__) - {"psum", "sbuf"}:
+    globals()[_name] = fitting(f"nki.compiler.{_name}", globals()[_name])

@@ -184,7 +184,8 @@ def static_cast(input_data: Any, dtype: object) -> Any:
     if isinstance(input_data, Tile):
         return copy(input_data, dtype=wanted)
     array = np.asarray(input_data)
-    if not is_number(array.reshape(-1)[0] if array.size else 0) or wanted == TFLOAT32:
+    numbers = array.dtype.kind != "O" and is_number(array.reshape(-1)[0] if array.size else 0)
+    if not numbers or wanted == TFLOAT32:
         raise KernelError(
             "nl.static_cast takes a number or an array, into a dtype that the host has",
             happened="nl.static_cast got something else",

@@ -38,7 +38,7 @@ def ndarray(
     core, wanted = current(), as_dtype(dtype)
     places = (
         buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
-        if isinstance(buffer, Placed)
+        if isinstance(buffer, Placed) and not core.auto_alloc
         else []
     )
     storage = core.allocate(
@@ -46,6 +46,8 @@ def ndarray(
     )
     if len(places) == 1:
         storage.allocation.address = places[0]
+    else:
+        storage.allocation.places = tuple(places)
     return Tensor.whole(storage)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.strictness import note
@@ -24,15 +25,21 @@ class Buffer:
 
     def __init__(self, space: Space) -> None:
         self.space = space
+        where = f"nki.compiler.{space.value}"
+        if not space.is_hbm:
+            self.auto_alloc = fitting(f"{where}.auto_alloc", self._auto_alloc)
+            self.alloc = fitting(f"{where}.alloc", self._alloc)
+            modulo = self._in_psum if space is Space.PSUM else self._in_sbuf
+            self.mod_alloc = fitting(f"{where}.mod_alloc", modulo)
 
     def __repr__(self) -> str:
         return f"nl.{self.space.value}"
 
-    def auto_alloc(self) -> Buffer:
+    def _auto_alloc(self) -> Buffer:
         """``nki.compiler.sbuf.auto_alloc()``: the compiler places the tensor."""
         return self
 
-    def alloc(self, func: Any) -> Placed:
+    def _alloc(self, func: Any) -> Placed:
         """``nki.compiler.sbuf.alloc(func)``: ``func`` says where each block of a tensor lies."""
         if not callable(func):
             raise KernelError(
@@ -42,29 +49,53 @@ class Buffer:
             )
         return Placed(self.space, func)
 
-    def mod_alloc(
+    def _in_sbuf(
         self,
         *,
+        base_addr: int,
+        base_partition: int = 0,
+        num_par_tiles: Any = (),
+        num_free_tiles: Any = (),
+    ) -> Placed:
+        """Modulo allocation: so many physical tiles, which the blocks take in turn."""
+        base = as_integer(base_partition, "base_partition"), as_integer(base_addr, "base_addr")
+        par, free = (
+            as_integers(num_par_tiles, "num_par_tiles"),
+            as_integers(num_free_tiles, "num_free_tiles"),
+        )
+
+        def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
+            return (
+                base[0] + _turn(index, par) * partitions,
+                base[1] + _turn(index, free) * size,
+            )
+
+        return Placed(self.space, place)
+
+    def _in_psum(
+        self,
+        *,
+        base_bank: int,
         base_addr: int = 0,
-        base_bank: int = 0,
         base_partition: int = 0,
         num_bank_tiles: Any = (),
         num_par_tiles: Any = (),
         num_free_tiles: Any = (),
     ) -> Placed:
-        """Modulo allocation: so many physical tiles, which the blocks take in turn."""
-        tiles = {"num_bank_tiles": num_bank_tiles, "num_par_tiles": num_par_tiles}
-        tiles["num_free_tiles"] = num_free_tiles
-        counts = {name: as_integers(value, name) for name, value in tiles.items()}
-        start = as_integer(base_addr, "base_addr"), as_integer(base_bank, "base_bank")
-        partition = as_integer(base_partition, "base_partition")
+        """The same, with banks."""
+        bank, banks = (
+            as_integer(base_bank, "base_bank"),
+            as_integers(num_bank_tiles, "num_bank_tiles"),
+        )
+        inside = self._in_sbuf(
+            base_addr=base_addr,
+            base_partition=base_partition,
+            num_par_tiles=num_par_tiles,
+            num_free_tiles=num_free_tiles,
+        )
 
         def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
-            low = partition + _turn(index, counts["num_par_tiles"]) * partitions
-            byte = start[0] + _turn(index, counts["num_free_tiles"]) * size
-            if self.space is Space.PSUM:
-                return (start[1] + _turn(index, counts["num_bank_tiles"]), low, byte)
-            return (low, byte)
+            return (bank + _turn(index, banks), *inside.func(index, partitions, size))
 
         return Placed(self.space, place)
 
@@ -134,6 +165,14 @@ class Placed(Buffer):
                 limit=f"partitions {', '.join(map(str, range(0, machine.partitions, rows)))}; "
                 f"bytes 0 to {most - size}",
             )
+        if in_psum and (low or byte):
+            error = LimitError(
+                "a block in PSUM begins at partition 0 and byte 0 of its bank",
+                happened="a block was placed inside a bank of PSUM",
+                received=f"{place} for {partitions} partitions of {size} bytes",
+                limit="(bank, 0, 0), in the releases that AWS's documentation is of",
+            )
+            note(error)
         return low, bank * machine.psum_bank_bytes + byte
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
@@ -71,6 +72,11 @@ def _check_start(dst: Tile) -> None:
         )
 
 
-def mark(dst: Tile) -> None:
-    """Note that a matmul wrote ``dst``."""
-    dst.storage.note_product(dst.pattern)
+def mark(dst: Tile, accumulate: bool | None) -> None:
+    """Note that a matmul wrote ``dst``, and whether the kernel said how."""
+    if accumulate is None:
+        current().amend(inferred=True)
+    if isinstance(dst, IndirectTensor):
+        dst.note_product()
+    else:
+        dst.storage.note_product(dst.pattern)

@@ -180,6 +180,14 @@ class DynamicView(IndirectTile):
     def _with(self, layout: Layout) -> DynamicView:
         return DynamicView(self.owner, layout, self.index, self.rows, whole=self.whole)
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise KernelError(
+            "a view that an offset moves is written by an instruction",
+            happened="a value was assigned to a view that an offset moves",
+            received=f"assignment to {self!r}",
+            remedy="use nisa.tensor_copy(dst, src) or nisa.memset(dst, value)",
+        )
+
     def __getitem__(self, key: Any) -> DynamicView:
         if key is Ellipsis:
             return self

@@ -35,7 +35,8 @@ TAKES: dict[str, tuple[str, ...]] = {
     "activate2": ("dst", "data"),
     "activation": ("dst", "data"),
     "exponential": ("dst", "src"),
-    "nc_matmul": ("stationary", "moving"),
+    "nc_matmul": ("dst", "stationary", "moving"),
+    "nc_matmul_mx": ("dst", "stationary", "moving", "stationary_scale", "moving_scale"),
     "tensor_copy": ("dst", "src"),
     "tensor_copy_predicated": ("dst", "predicate"),
     "tensor_reduce": ("dst", "data"),
@@ -44,8 +45,8 @@ TAKES: dict[str, tuple[str, ...]] = {
     "tensor_scalar_reduce": ("dst", "data"),
     "tensor_tensor": ("dst", "data1"),
 }
-"""By instruction: the operands that may be indirect. A dst of nc_matmul, which may be one too, and
-the MX products are not modelled."""
+"""By instruction: the operands that may be indirect."""
+_PRODUCTS = ("nc_matmul", "nc_matmul_mx")
 
 
 def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
@@ -120,19 +121,7 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
             limit=f"{min(group, rows) * columns}",
             remedy="pass num_elem=",
         )
-    held = np.asarray(index.values(), dtype=np.int64)
-    of_groups = [
-        part[numbers % group, numbers // group]
-        for part in (held[first : first + group] for first in range(0, rows, group))
-        if len(part) > int((numbers % group).max())
-    ]
-    if any((one != of_groups[0]).any() for one in of_groups[1:]):
-        raise not_modelled(
-            "tensor indirection with other offsets in each group of partitions",
-            f"{index!r}, in groups of {group}",
-            "give each group the same offsets: AWS's page does not say which it takes",
-        )
-    chosen: Array = of_groups[0]
+    chosen = _of_agreeing_groups(index, numbers, group)
     size = tensor.size // tensor.shape[0]
     if chosen.min() < 0 or chosen.max() >= size:
         wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
@@ -145,12 +134,50 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     return chosen
 
 
+def group_of(index: Tile, count: int) -> int:
+    """How many partitions share their offsets, as far as an index tells before it is used.
+
+    That is 16, and 32 where ``count`` offsets fit, or agree between the groups, in groups of 32
+    alone: such an index is for the Tensor Engine.
+    """
+    if count > min(GROUP, index.shape[0]) * index.shape[1]:
+        return TENSOR_GROUP
+    numbers = np.arange(count)
+    if index.shape[0] <= GROUP or _agree(_of_groups(index, numbers, GROUP)):
+        return GROUP
+    fits = count <= min(TENSOR_GROUP, index.shape[0]) * index.shape[1]
+    return TENSOR_GROUP if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP)) else GROUP
+
+
+def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:
+    of_groups = _of_groups(index, numbers, group)
+    if not _agree(of_groups):
+        raise not_modelled(
+            "tensor indirection with other offsets in each group of partitions",
+            f"{index!r}, in groups of {group}",
+            "give each group the same offsets: AWS's page does not say which it takes",
+        )
+    return of_groups[0]
+
+
+def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
+    """The offsets of these numbers in each group of partitions that has them all."""
+    held = np.asarray(index.values(), dtype=np.int64)
+    parts = (held[first : first + group] for first in range(0, index.shape[0], group))
+    deepest = int((numbers % group).max())
+    return [part[numbers % group, numbers // group] for part in parts if len(part) > deepest]
+
+
+def _agree(of_groups: list[Array]) -> bool:
+    return all((one == of_groups[0]).all() for one in of_groups[1:])
+
+
 def _first_partition(tile: Tile) -> int:
     storage = tile.storage
     return storage.start[0] + tile.offset // max(storage.partition_step, 1)
 
 
-def check_use(name: str, role: str, group: int, received: object) -> None:
+def check_use(name: str, role: str, group: int, received: Tile, index: Tile) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of this size."""
     if role not in TAKES.get(name, ()):
         raise KernelError(
@@ -160,7 +187,10 @@ def check_use(name: str, role: str, group: int, received: object) -> None:
             limit=", ".join(TAKES.get(name, ("none",))),
             remedy="gather with nisa.tensor_copy first",
         )
-    if (name == "nc_matmul") != (group == TENSOR_GROUP):
+    if (name in _PRODUCTS) != (group == TENSOR_GROUP):
+        count = received.shape[1]
+        if count <= min(GROUP, index.shape[0]) * index.shape[1]:
+            _of_agreeing_groups(index, np.arange(count), GROUP)
         raise KernelError(
             f"the offsets of {name} are in groups of {GROUP} partitions",
             happened=f"{name} got an indirect view whose offsets fit groups of {group} alone",

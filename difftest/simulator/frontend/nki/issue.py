@@ -12,7 +12,8 @@ from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.operands import need_tile, wrong_buffer
+from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction
 from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Region
@@ -63,7 +64,7 @@ def issue(
     views = [one for one in given if type(one) is IndirectTensor]
     for role, one in zip(names, given, strict=False):
         if type(one) is IndirectTensor:
-            check_use(instruction.name, role, one.group, one)
+            check_use(instruction.name, role, one.group, one, one.index)
     indices += tuple(view.index for view in views)
     scatters = dst if type(dst) is IndirectTensor else None
     if scatters is not None:
@@ -76,6 +77,43 @@ def issue(
         scatters.storage.mutable = False
     _note_owners(views)
     return ISSUED
+
+
+def issue_new(
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    dst: Any = None,
+    others: tuple[Any, ...] = (),
+    dtype: DType | None = None,
+    engine: Engine = Engine.UNKNOWN,
+) -> Any:
+    """As :func:`issue`, into a new tile, which it returns: what functions of ``nl`` do.
+
+    ``dst`` is a tile that the function has made itself.
+    """
+    indices: tuple[Tile, ...] = ()
+    if DynamicView in map(type, operands):
+        dynamic = [operand for operand in operands if type(operand) is DynamicView]
+        indices = tuple(tile for view in dynamic for tile in view.index_tiles)
+        operands = tuple(settle(op) if type(op) is DynamicView else op for op in operands)
+    how = {"dst": dst, "others": others, "dtype": dtype, "engine": engine}
+    return gate.issue(instruction, operands, options, indices=indices, **how)
+
+
+def need_operand(value: object, name: str, where: str) -> Any:
+    """``value`` as a tile on chip, or as a view of one that an offset moves.
+
+    Raises
+    ------
+    KernelError : it is no tensor. BufferError : it is in another memory.
+    """
+    if type(value) is not DynamicView:
+        return need_tile(value, name, where)
+    if value.in_hbm:
+        raise wrong_buffer(value, name, where, ON_CHIP)
+    return value
 
 
 def _check_parameter(view: IndirectTensor) -> None:

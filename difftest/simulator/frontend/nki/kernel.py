@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
@@ -192,6 +192,20 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
         return Simulation(as_nki_kernel(kernel, level))
 
     return {"jit": leveled_jit, "simulate": leveled_simulate}
+
+
+def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
+    """``nki.simulator.simulate_kernel``, which vLLM's Neuron plugin calls, by ``nki.simulate``."""
+
+    def simulate_kernel(
+        func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, _lnc: int = 1
+    ) -> Any:
+        """What ``nki.simulate(func)[_lnc](*args, **kwargs)`` returns."""
+        simulation = simulate(func)
+        chosen = simulation if _lnc == 1 else simulation[_lnc]
+        return chosen(*args, **dict(kwargs or {}))
+
+    return simulate_kernel
 
 
 def warn_of_private(returned: Iterable[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language, typing
 from difftest.simulator.frontend.nki.levels import known_level
@@ -22,8 +23,14 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
     root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
     root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
     root.__path__ = []
+    functions = kernel.functions_of(known_level(level))
+    inside: dict[str, dict[str, Any]] = {
+        f"{ROOT}.language.tensor": {"NkiTensor": language.NkiTensor},
+        f"{ROOT}.simulator": {"simulate_kernel": kernel.simulation_of(functions["simulate"])},
+    }
     names = {
         ROOT: root,
+        **{name: _module(name, members) for name, members in inside.items()},
         f"{ROOT}.language": language,
         f"{ROOT}.isa": isa,
         f"{ROOT}.collectives": collectives,
@@ -31,7 +38,8 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
         f"{ROOT}.typing": typing,
     }
     for name, value in {
-        **kernel.functions_of(known_level(level)),
+        **functions,
+        "simulator": names[f"{ROOT}.simulator"],
         "language": language,
         "isa": isa,
         "collectives": collectives,
@@ -40,3 +48,11 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
     }.items():
         setattr(root, name, value)
     return names
+
+
+def _module(name: str, members: dict[str, Any]) -> ModuleType:
+    """A module that no page documents and public code imports from."""
+    module = types.ModuleType(name, "Names that public kernels import from here.")
+    for member, value in members.items():
+        setattr(module, member, value)
+    return module

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
 from difftest.simulator.tile import Tile
 
@@ -48,7 +49,7 @@ def same_elements(where: str, **tiles: Any) -> None:
 
     Tiles do not broadcast in today's dialect (stub of ``nisa.tensor_tensor``, v2.32.0).
     """
-    given = {name: tile for name, tile in tiles.items() if isinstance(tile, Tile)}
+    given = {name: tile for name, tile in tiles.items() if isinstance(tile, (Tile, IndirectTile))}
     sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
     if len(sizes) > 1:
         raise ShapeError(

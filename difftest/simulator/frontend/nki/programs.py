@@ -12,6 +12,7 @@ from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core
+from difftest.simulator.ordering import FORWARD
 
 
 def run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
@@ -26,8 +27,11 @@ def run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
     names = [f"program {', '.join(map(str, one.program))}" for one in cores]
-    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]))
-    cores[0].follow(core)
+    first = None
+    if core.order is not FORWARD:
+        first = core.order.arranged(range(len(cores)))[0]
+    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first)
+    cores[first or 0].follow(core)
     for seat, one in enumerate(cores):
         one.baton, one.seat = baton, seat
 

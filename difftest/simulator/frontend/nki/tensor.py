@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from difftest.simulator.dtypes import as_nki_dtype
+from difftest.simulator.dtypes import BOOL, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns, views
 from difftest.simulator.frontend.nki.binding import public
@@ -27,7 +27,7 @@ from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
-from difftest.simulator.memory import Storage
+from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Allocation
@@ -318,11 +318,9 @@ class IndirectTensor(NkiTensor):
 
     @classmethod
     def of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
-        """The view; ``group`` 0 for 16, and 32 if the index fits that alone."""
+        """The view; ``group`` 0 for what the index tells."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
-        if not group:
-            fits = count <= min(indirection.GROUP, index.shape[0]) * index.shape[1]
-            group = indirection.GROUP if fits else indirection.TENSOR_GROUP
+        group = group or indirection.group_of(index, count)
         places = indirection.offsets(owner, index, count, group)
         allocation = flat.storage.allocation
         made = Allocation(
@@ -337,6 +335,9 @@ class IndirectTensor(NkiTensor):
         held = flat.elements()
         storage = Storage(made, np.ascontiguousarray(held[:, places]), unwritten=0, mutable=False)
         storage.holds_bits, storage.kept = flat.storage.holds_bits, held.dtype
+        if flat.storage.products is not None:
+            products = pattern_view(flat.storage.products, flat.pattern, BOOL)
+            storage.products = products[:, places].reshape(-1)
         missing = flat.unwritten()
         if missing is not None:
             pattern = Pattern.whole(made.shape)
@@ -362,6 +363,12 @@ class IndirectTensor(NkiTensor):
             data[chosen, place] = found[chosen, column]
         self.owner.storage.forget_products(self.owner.pattern, written)
         self.owner.mark_written(written)
+
+    def note_product(self) -> None:
+        """Note that a matmul wrote the elements that the view names."""
+        for place in self.places:
+            column = self.owner[:, int(place) : int(place) + 1]
+            self.owner.storage.note_product(column.pattern)
 
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: yes."""

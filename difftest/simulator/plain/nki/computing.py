@@ -13,11 +13,16 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, not_modelled
 from difftest.simulator.frontend.arguments import engine as engines
-from difftest.simulator.frontend.arguments import reduce_cmd as classic_commands
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.indices import integers
 from difftest.simulator.plain.meanings import means, meant
-from difftest.simulator.plain.nki.moves import classic_engine, into, tile
+from difftest.simulator.plain.nki.moves import (
+    classic_command,
+    classic_engine,
+    into,
+    rows_of,
+    tile,
+)
 from difftest.simulator.plain.nki.running import TODAYS
 from difftest.simulator.plain.nki.tensors import PlainNkiTensor
 from difftest.simulator.plain.operators import (
@@ -37,15 +42,11 @@ OPERAND = rules.number_or(tile)
 IN_SBUF = rules.view(Space.SBUF, dtypes=FLOATS)
 
 
-class _Named:
+class Named:
     """A math operator by its name, as roles take one."""
 
     def __init__(self, name: str) -> None:
         self.nki_name = name
-
-
-def _rows(value: Any) -> Any:
-    return value.rows() if isinstance(value, PlainTensor) else value
 
 
 def same_count(*tiles: Any) -> None:
@@ -68,21 +69,21 @@ def tensor_tensor(
     chosen = classic_engine(engine)
     if on_vector and chosen.name == "unknown":
         chosen = type(chosen)["vector"]
-    operands = {"data1": data1.rows(), "data2": data2.rows(), "op": _Named(op)}
+    operands = {"data1": data1.rows(), "data2": data2.rows(), "op": Named(op)}
     into(
         dst,
         meant("nisa.tensor_tensor", **operands, dtype=dst.dtype, mask=None, engine=chosen),
     )
 
 
-def _operand(op: str, operand: Any) -> Any:
+def operand_of(op: str, operand: Any) -> Any:
     """0 beside a unary operator; an arithmetic operator's tile is float32."""
     if operand is None:
         rules.require(op in UNARY, "a binary operator has an operand", op, error=KernelError)
         return 0
     wide = not isinstance(operand, PlainTensor) or op in BITVEC or operand.dtype == FLOAT32
     rules.require(wide, "an arithmetic operator's tile is float32", operand, error=DtypeError)
-    return _rows(operand)
+    return rows_of(operand)
 
 
 @means(
@@ -111,11 +112,11 @@ def tensor_scalar(
     made = meant(
         "nisa.tensor_scalar",
         data=data.rows(),
-        op0=_Named(op0),
-        operand0=_operand(op0, operand0),
+        op0=Named(op0),
+        operand0=operand_of(op0, operand0),
         reverse0=bool(reverse0),
-        op1=None if op1 is None else _Named(op1),
-        operand1=None if op1 is None else _operand(op1, operand1),
+        op1=None if op1 is None else Named(op1),
+        operand1=None if op1 is None else operand_of(op1, operand1),
         reverse1=bool(reverse1),
         dtype=dst.dtype,
         mask=None,
@@ -150,9 +151,9 @@ def scalar_tensor_tensor(
     made = meant(
         "nisa.scalar_tensor_tensor",
         data=data.rows(),
-        op0=_Named(op0),
-        operand0=_operand(op0, operand0),
-        op1=_Named(op1),
+        op0=Named(op0),
+        operand0=operand_of(op0, operand0),
+        op1=Named(op1),
         operand1=operand1.rows(),
         reverse0=bool(reverse0),
         reverse1=bool(reverse1),
@@ -174,7 +175,6 @@ def reciprocal(dst: PlainTensor, data: PlainTensor) -> None:
     data=tile,
     bias=rules.optional(tile),
     scale=OPERAND,
-    reduce_op=rules.optional(math_operator),
     reduce_res=rules.optional(tile),
 )
 def activation(
@@ -187,34 +187,22 @@ def activation(
     reduce_res: Any,
     reduce_cmd: Any,
 ) -> None:
-    """``dst = op(data * scale + bias)``."""
+    """``dst = op(data * scale + bias)``, and its sum in the engine's registers."""
+    if reduce_res is not None and reduce_cmd.name == "idle":
+        raise not_modelled("activation that only reads registers in plain mode", f"{reduce_cmd}")
     made = meant(
         "nisa.activation",
         op=op,
         data=data.rows(),
-        bias=_rows(bias),
-        scale=_rows(scale),
-        reduce_op=_Named(reduce_op) if reduce_op is not None else None,
-        reduce_res=_rows(reduce_res),
-        reduce_cmd=classic_commands[reduce_cmd.name],
+        bias=rows_of(bias),
+        scale=rows_of(scale),
+        reduce_op=reduce_op,
+        reduce_res=rows_of(reduce_res),
+        reduce_cmd=classic_command(reduce_cmd, "activation"),
         dtype=dst.dtype,
         mask=None,
     )
     into(dst, made)
-
-
-@means(
-    f"{TODAYS}nisa.activation_reduce",
-    dst=tile,
-    data=tile,
-    bias=rules.optional(tile),
-    scale=OPERAND,
-    reduce_op=math_operator,
-    reduce_res=tile,
-)
-def activation_reduce(reduce_res: PlainTensor, **arguments: Any) -> None:
-    """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-    activation(reduce_res=reduce_res, reduce_cmd=classic_commands.reset_reduce, **arguments)
 
 
 @means(f"{TODAYS}nisa.tensor_copy_predicated", dst=tile, src=OPERAND, predicate=tile)
@@ -226,7 +214,7 @@ def tensor_copy_predicated(
     meant(
         "nisa.tensor_copy_predicated",
         dst=dst.rows(),
-        src=_rows(src),
+        src=rows_of(src),
         predicate=predicate.rows(),
         mask=None,
         reverse_pred=bool(reverse_pred),
@@ -241,7 +229,7 @@ def tensor_reduce(
     """A reduction of the last free axes."""
     made = meant(
         "nisa.tensor_reduce",
-        op=_Named(op),
+        op=Named(op),
         data=data,
         axis=axis,
         mask=None,
@@ -256,7 +244,7 @@ def tensor_reduce(
 def tensor_partition_reduce(dst: PlainTensor, op: str, data: PlainTensor) -> None:
     """A reduction across partitions."""
     made = meant(
-        "nisa.tensor_partition_reduce", op=_Named(op), data=data, mask=None, dtype=dst.dtype
+        "nisa.tensor_partition_reduce", op=Named(op), data=data, mask=None, dtype=dst.dtype
     )
     into(dst, made)
 
@@ -362,7 +350,7 @@ def _binary(name: str) -> Any:
                     "nisa.tensor_tensor",
                     data1=x,
                     data2=y,
-                    op=_Named(name),
+                    op=Named(name),
                     dtype=wanted,
                     mask=None,
                     engine=chosen,
@@ -375,7 +363,7 @@ def _binary(name: str) -> Any:
         result: PlainTensor = meant(
             "nisa.tensor_scalar",
             data=data,
-            op0=_Named(name),
+            op0=Named(name),
             operand0=number,
             reverse0=data is y,
             op1=None,
@@ -410,7 +398,7 @@ def _reduction(op: str) -> Any:
         wanted = x.dtype if dtype is None else as_dtype(dtype)
         result: PlainTensor = meant(
             "nisa.tensor_reduce",
-            op=_Named(op),
+            op=Named(op),
             data=x,
             axis=axis,
             mask=None,

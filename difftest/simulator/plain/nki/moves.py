@@ -10,6 +10,7 @@ import numpy as np
 from difftest.simulator.dtypes import as_dtype, is_float
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import engine as engines
+from difftest.simulator.frontend.arguments import reduce_cmd as classic_commands
 from difftest.simulator.frontend.nki.constants import space_of
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant, loaded_shape
@@ -129,6 +130,18 @@ def tensor_copy(dst: PlainTensor, src: PlainTensor, engine: Any) -> None:
 def classic_engine(value: Any) -> Any:
     """The member of the classic dialect's enumeration with the same name."""
     return engines[value.name]
+
+
+def classic_command(command: Any, where: str) -> Any:
+    """The classic dialect's command of the same name."""
+    if command.name == "load_reduce":
+        raise not_modelled(f"{where} with load_reduce in plain mode", f"{command}")
+    return getattr(classic_commands, command.name)
+
+
+def rows_of(value: Any) -> Any:
+    """A tile as partitions and one free axis; anything else as it is."""
+    return value.rows() if isinstance(value, PlainTensor) else value
 
 
 # -- DMA ------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class NkiRun(Run):
             raise not_modelled(f"{name} in plain mode", "its use")
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        creates = "shape" in signature.parameters
+        creates = "shape" in signature.parameters or name.endswith("_like")
         given = {
             key: value for key, value in bound.arguments.items() if creates or key not in HINTS
         }

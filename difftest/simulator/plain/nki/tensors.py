@@ -13,6 +13,7 @@ from difftest.simulator.errors import (
     KernelError,
     OutOfBoundsError,
     ShapeError,
+    UnwrittenError,
     not_modelled,
 )
 from difftest.simulator.frontend.nki.constants import region_of
@@ -47,6 +48,31 @@ class PlainNkiStorage(PlainStorage):
 def refuse(rule: str, received: object, error: type[Any] = ShapeError) -> NoReturn:
     """Raise an error that says what is wrong in a view."""
     raise error(rule, happened=f"not so: {rule}", received=f"{received!r:.80}")
+
+
+class PlainRegister:
+    """A register of 32 bits: an offset or a loop's bound, of which Python knows no value."""
+
+    def __init__(self, value: int | None = None, *, frozen: bool = False) -> None:
+        self._value = value
+        self._frozen = frozen
+
+    def get(self) -> int:
+        """What the device would see."""
+        if self._value is None:
+            refuse("a register is written before it is read", self, UnwrittenError)
+        return self._value
+
+    def set(self, value: int) -> None:
+        """Write it."""
+        if self._frozen or not -(2**31) <= value < 2**32:
+            refuse("a register has 32 bits, and a loop's is not written", value, KernelError)
+        self._value = value
+
+    def _unknown(self, *others: Any) -> NoReturn:
+        refuse("a register's value is not known while the kernel is built", self, KernelError)
+
+    __bool__ = __int__ = __index__ = __lt__ = __gt__ = __add__ = __sub__ = __mul__ = _unknown
 
 
 class NoElements:
@@ -92,6 +118,10 @@ class PlainNkiTensor(PlainTensor):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise not_modelled("an assignment to a tensor in plain mode", f"{value!r:.60}")
+
+    def __bool__(self) -> bool:
+        """True, as any object: kernels ask whether they got one."""
+        return True
 
     def __iter__(self) -> Iterator[PlainNkiTensor]:
         return (self[k] for k in range(self.shape[0]))
@@ -186,7 +216,7 @@ class PlainNkiTensor(PlainTensor):
 
     def select(self, dim: Any, index: Any) -> PlainNkiTensor:
         """One element of a dimension, which goes."""
-        if hasattr(index, "__index__") and not isinstance(index, PlainTensor):
+        if hasattr(index, "__index__") and not isinstance(index, (PlainTensor, PlainRegister)):
             chosen: PlainNkiTensor = self[(*[slice(None)] * self._dim(dim), index)]
             return chosen
         axis = self._dim(dim, self._free)
@@ -202,8 +232,10 @@ class PlainNkiTensor(PlainTensor):
 
     def _offsets(self, index: Any) -> Array:
         """The integers that a tensor in SBUF holds, column after column."""
+        if isinstance(index, PlainRegister):
+            return np.array([index.get()], np.int64)
         if not isinstance(index, PlainTensor) or index.space is not Space.SBUF:
-            raise not_modelled("a register as an offset in plain mode", f"{index!r:.60}")
+            raise not_modelled("another offset in plain mode", f"{index!r:.60}")
         if index.dtype.kind not in "iu":
             refuse("an offset is an integer", index, DtypeError)
         numbers: Array = index.read().astype(np.int64).T.reshape(-1)

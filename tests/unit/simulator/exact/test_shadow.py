@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 
+BFLOAT16 = ml_dtypes.bfloat16
 X = np.random.default_rng(1).standard_normal((16, 24)).astype(np.float32)
 
 
@@ -185,6 +187,37 @@ def test_it_is_none_of_the_plain_modes():
 
 def test_a_launch_without_it_has_none():
     assert launch(made_of(nl.copy), [X]).exact is None
+
+
+def added_up(*parts, dtype=None):
+    """The parts added in a loop, in bfloat16; each of ``dtype`` before."""
+
+    def compute(tile):
+        total = nl.zeros((16, 24), nl.bfloat16)
+        for part in parts:
+            total = nl.add(total, nl.multiply(tile, part, dtype=dtype), dtype=nl.bfloat16)
+        return total
+
+    run = exact_of(compute, X.astype(BFLOAT16), BFLOAT16)
+    return [narrowing.name for narrowing in run.narrowed]
+
+
+def test_a_line_that_adds_float32_to_what_it_has_rounded():
+    """Tensors of bfloat16 may be added so; partial sums in float32 were not to be rounded."""
+    assert added_up(0.3, dtype=nl.float32) == []
+    assert added_up(0.3, 0.7, dtype=nl.float32) == ["a running sum"]
+    assert added_up(0.3, 0.7, 0.9, dtype=nl.bfloat16) == []
+    assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
+
+
+def test_lines_that_each_add_something():
+    """As a residual does: each rounds once."""
+
+    def compute(tile):
+        first = nl.add(tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
+        return nl.add(first, nl.multiply(first, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
+
+    assert exact_of(compute, X.astype(BFLOAT16), BFLOAT16).narrowed == ()
 
 
 LOWER = np.tril(np.ones((16, 24), np.bool_))

@@ -192,6 +192,8 @@ REFUSED = [
     ("another mode", lambda: nki.jit(scaled, mode="onnx"), NotModelledError, "mode='onnx'"),
     ("an option", lambda: nki.jit(scaled, debug=True), NotModelledError, "debug=True"),
     ("a machine", lambda: nki.jit(scaled, platform_target="inf1"), KernelError, "'inf1'"),
+    ("a list as machine", lambda: nki.jit(scaled, platform_target=[]), KernelError, "[]"),
+    ("an array as mode", lambda: nki.jit(scaled, mode=DATA), NotModelledError, "mode="),
     ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
     (
         "baremetal's option",

@@ -55,12 +55,12 @@ def test_the_modes_agree_without_a_bug(kernel):
 
 
 def test_an_identity_that_is_none(monkeypatch):
-    monkeypatch.setitem(unboxed._IDENTITIES, "add", 1.0)
+    monkeypatch.setitem(unboxed.NEUTRAL, "add", 1.0)
     assert not agree(SUM)
 
 
 def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
-    monkeypatch.setattr(unboxed, "_first_to_front", lambda values, inner, axes: values * inner)
+    monkeypatch.setattr(unboxed, "first_to_front", lambda values, inner, axes: values * inner)
     assert not agree(DIFFERENCE)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NkiError, NotModelledError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 
@@ -33,7 +36,89 @@ def masked(x):
     return kept
 
 
+def bounds(value):
+    return into((4, 1), nl.float32, lambda t: nisa.memset(t, float(value)))
+
+
+def gathered_in_cores(x):
+    wide = into((16, 24), nl.float32, lambda t: nisa.iota(t, [[3, 24]], 0, 7))
+    index = into((16, 1), nl.uint16, lambda t: nisa.iota(t, [[0, 1]], 1, 1))
+    return into((16, 5, 2), nl.float32, lambda t: nisa.local_gather(t, wide, index, 2, 5))
+
+
+def aggregated(x):
+    stats = into((4, 6), nl.float32, lambda t: nisa.bn_stats(t, x))
+    return into((4, 2), nl.float32, lambda t: nisa.bn_aggr(t, stats))
+
+
+def reduced(x):
+    total = tile((4, 1))
+    nisa.tensor_scalar_reduce(tile(), x, nl.multiply, 2.0, nl.add, total)
+    return total
+
+
+def largest(x):
+    wide = into((16, 6), nl.bfloat16, lambda t: nisa.iota(t, [[5, 6]], 0, 3))
+    values, places = nl.zeros((16, 16), nl.bfloat16), nl.zeros((16, 16), nl.uint32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TopKWarning)
+        nisa.topk(values, places, wide, 90)
+    return nl.add(nl.copy(values, dtype=nl.float32), nl.copy(places, dtype=nl.float32))
+
+
+def counted_down(x):
+    kept, left = nl.zeros((1, 1), nl.int32), nisa.register_alloc(3)
+    out = nl.zeros((4, 24), nl.float32)
+
+    def body(register):
+        nisa.tensor_copy(out.select(1, register), x.select(1, register))
+        nisa.register_store(kept, register)
+        nisa.tensor_scalar(kept, kept, nl.subtract, 1)
+        nisa.register_load(left, kept)
+        return left
+
+    nl.while_loop(left, body)
+    return out
+
+
+def in_older_loops(x):
+    out, start = nl.zeros((4, 24), nl.float32), nisa.register_alloc()
+    nisa.register_move(start, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LevelWarning)
+        for i in nl.dynamic_range(start, 9, 3):
+            nisa.tensor_copy(out.select(1, i), x.select(1, i))
+    return out
+
+
 CALLS = {
+    "range_select": lambda x: into(
+        (4, 24),
+        nl.float32,
+        lambda t: nisa.range_select(
+            t, x, nl.greater_equal, nl.less, bounds(3), bounds(9), reduce_res=tile((4, 1))
+        ),
+    ),
+    "local_gather": gathered_in_cores,
+    "bn_aggr": aggregated,
+    "tensor_scalar_reduce": reduced,
+    "topk": largest,
+    "sequence_bounds": lambda x: into(
+        (1, 2, 24),
+        nl.float32,
+        lambda t: nisa.sequence_bounds(t, nl.copy(nl.greater(x[0:1], 8.0), dtype=nl.int32)),
+    ),
+    "nonzero_with_count": lambda x: into(
+        (4, 25), nl.int32, lambda t: [nisa.memset(t, 7), nisa.nonzero_with_count(t, x, 5)]
+    ),
+    "while_loop": counted_down,
+    "dynamic_range": in_older_loops,
+    "nl.zeros_like": lambda x: nl.add(nl.zeros_like(x, nl.float32), x),
+    "what a launch is asked": lambda x: nl.full(
+        (2, 2 + nl.num_programs() + nl.program_id(0) + nl.is_sbuf(x.buffer)),
+        float(int(nisa.get_nc_version())),
+        nl.float32,
+    ),
     "scalar_tensor_tensor": lambda x: into(
         (4, 12, 2),
         nl.bfloat16,
@@ -79,7 +164,7 @@ def test_both_modes_agree(name):
     fast, plain = (result(CALLS[name], plain=mode) for mode in (False, True))
     assert fast.dtype == plain.dtype
     np.testing.assert_array_equal(fast, plain)
-    assert np.unique(plain).size > 1 or name in ("nl.full", "nl.ones")
+    assert np.unique(plain).size > 1 or name in ("nl.full", "nl.ones", "what a launch is asked")
 
 
 WRONG = [
@@ -102,6 +187,16 @@ WRONG = [
     lambda x: nisa.iota(tile(), [[1, 23]]),
     lambda x: nisa.tensor_copy(dst=tile(), src=x, mask=None),
     lambda x: x + x,
+    lambda x: nisa.nc_match_replace8(tile(), x, nl.full((4, 8), 99.0, nl.float32), 0.0),
+    lambda x: nisa.nc_find_index8(tile((4, 8), nl.int32), x, x[:, 0:8]),
+    lambda x: nisa.nc_n_gather(tile((4, 1)), x, nl.full((4, 1), 24, nl.uint32)),
+    lambda x: nisa.affine_select(tile(), [[1, 23]], 1, x, 0.0),
+    lambda x: nl.fori_loop(0, 4, lambda i: nisa.register_move(i, 3)),
+    lambda x: nl.fori_loop(0, 4, lambda i: None, step=0),
+    lambda x: nisa.register_load(nisa.register_alloc(), nl.zeros((1, 2), nl.int32)),
+    lambda x: nisa.register_store(nl.zeros((1, 1), nl.int32), nisa.register_alloc()),
+    lambda x: nisa.register_alloc(1 << 32),
+    lambda x: int(nisa.register_alloc(1)),
 ]
 
 
@@ -131,8 +226,10 @@ def test_inputs_are_written_in_place_and_left_alone_after_an_error():
     "use",
     [
         lambda x: nl.softmax(x),
-        lambda x: nisa.activation(tile(), nl.exp, x, reduce_cmd=nisa.reduce_cmd.reset_reduce),
-        lambda x: x.select(1, 2).ap([[24, 4], [1, 1]], scalar_offset=nisa.register_alloc(2)),
+        lambda x: nisa.tensor_scalar_reduce(
+            tile(), x, nl.add, 1.0, nl.add, reduce_cmd=nisa.reduce_cmd.reduce
+        ),
+        lambda x: nisa.exponential(tile(), x),
         lambda x: nl.ndarray((4, 4), nl.float32, address=(0, 0)),
     ],
 )
@@ -149,5 +246,5 @@ def test_two_cores_are_not_in_the_plain_mode():
 def test_levels_hold_in_the_plain_mode_too():
     with pytest.raises(KernelError, match="exists until NKI"):
         launch(jit(lambda: nl.par_dim(4)), level="0.3", plain=True)
-    with pytest.warns(LevelWarning), pytest.raises(NotModelledError):
-        launch(jit(lambda: nl.par_dim(4)), plain=True)
+    with pytest.warns(LevelWarning, match="nl.par_dim ended"):
+        launch(jit(lambda: [nl.par_dim(4)].clear()), plain=True)

@@ -1,7 +1,9 @@
 """What the collectives share: groups of ranks, their tensors, and how they meet.
 
-The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Source:
-the stubs of ``nki.collectives`` at v2.32.0.
+The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Where a
+rank is a logical NeuronCore with two cores, a program meets the programs of its number on the other
+ranks: no page says so, but kernels of aws-neuron/nki-library (``allgather_sb2sb_tiled``) gather the
+tiles of each core on their own. Source: the stubs of ``nki.collectives`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from difftest.simulator.errors import (
     DtypeError,
     KernelError,
     ShapeError,
-    not_modelled,
 )
 from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.objects import NKIObject
@@ -85,8 +86,11 @@ class Exchange(NamedTuple):
         for dst in self.dsts:
             check_destination(dst)
         shapes = [src.shape for src in self.srcs]
+        program = current().program
         call = f"ncc.{self.name} among ranks {list(self.members)} of {shapes}"
-        point = (self.name, self.members, *agreed)
+        if program:
+            call += f", by program {', '.join(map(str, program))} of each"
+        point = (self.name, self.members, program, *agreed)
         met: Mapping[int, list[Array]] = self.rank.baton.meet(
             self.rank.number, point, self.members, given, call
         )
@@ -125,15 +129,13 @@ class Exchange(NamedTuple):
 
 
 def rank_of(where: str) -> Rank:
-    """The rank that runs.
+    """The rank that runs; of a rank with two cores, the program that has done less comes first.
 
     Raises
     ------
     KernelError : the kernel was launched alone.
     """
     core = current()
-    if core.baton is not None:
-        raise not_modelled(f"nki.collectives.{where} on two cores of a rank", "kernel[2]")
     if core.rank is None:
         raise KernelError(
             f"{where} is between ranks",
@@ -141,6 +143,9 @@ def rank_of(where: str) -> Rank:
             received="a kernel that was launched alone",
             remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
         )
+    if core.baton is not None:
+        core.baton.check()
+        core.baton.give_way(core.seat, core.steps)
     return core.rank
 
 

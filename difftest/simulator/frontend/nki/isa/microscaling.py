@@ -7,6 +7,7 @@ from typing import Any
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.indirect_products import check_pair, for_products
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import is_before
 from difftest.simulator.frontend.nki.objects import NkiInstruction
@@ -38,10 +39,13 @@ def nc_matmul_mx(
     name: str | None = None,
 ) -> NkiInstruction:
     """``dst = stationary.T @ moving`` of MX operands, or ``dst +=`` where a matmul wrote before."""
+    check_pair(stationary, stationary_scale, "stationary")
+    check_pair(moving, moving_scale, "moving")
     position = as_integers(tile_position, "tile_position") if tile_position else ()
     size = as_integers(tile_size, "tile_size") if tile_size else ()
+    given = (dst, stationary, moving, stationary_scale, moving_scale)
+    dst, *operands = for_products("nc_matmul_mx", given, tiles=bool(position or size))
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
-    operands = (stationary, moving, stationary_scale, moving_scale)
-    done = issue(mx.nc_matmul_mx, dst, operands, (adds, position, size))
-    accumulation.mark(dst)
+    done = issue(mx.nc_matmul_mx, dst, tuple(operands), (adds, position, size))
+    accumulation.mark(dst, accumulate)
     return done

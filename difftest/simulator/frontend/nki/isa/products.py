@@ -10,6 +10,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import accumulation, constants
+from difftest.simulator.frontend.nki import indirect_products as indirect
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
 from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
@@ -78,11 +79,6 @@ def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
         )
 
 
-def _in_groups(operand: Any) -> Any:
-    """An indirect operand with its offsets in the groups of the Tensor Engine."""
-    return operand.grouped() if isinstance(operand, IndirectTensor) else operand
-
-
 @public
 def nc_matmul(
     dst: Any,
@@ -104,13 +100,14 @@ def nc_matmul(
     guide).
     """
     mode = member_of(_PERF, perf_mode, "nc_matmul").name
-    stationary, moving = map(_in_groups, (stationary, moving))
-    indirect = [side for side in (stationary, moving) if isinstance(side, IndirectTensor)]
-    if indirect and (tile_position or tile_size or is_transpose):
+    dst, stationary, moving = indirect.for_products(
+        "nc_matmul", (dst, stationary, moving), tiles=bool(tile_position or tile_size)
+    )
+    if is_transpose and isinstance(moving, IndirectTensor):
         raise KernelError(
-            "nc_matmul with tensor indirection takes no PE tile and does not transpose",
-            happened="nc_matmul got an indirect operand beside tile_position or is_transpose",
-            received=f"{indirect[0]!r}, tile_position={tile_position!r}",
+            "nc_matmul that transposes takes no indirect moving operand",
+            happened="nc_matmul got an indirect moving operand and is_transpose",
+            received=repr(moving),
         )
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
@@ -120,7 +117,7 @@ def nc_matmul(
     _check_tiling(position, size)
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
     done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, mode))
-    accumulation.mark(dst)
+    accumulation.mark(dst, accumulate)
     return done
 
 

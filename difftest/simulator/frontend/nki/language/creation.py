@@ -218,4 +218,4 @@ def par_dim(size: int) -> int:
 @public
 def ds(start: Any, size: Any) -> DynamicSlice:
     """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
-    return DynamicSlice(start, size, least=0)
+    return DynamicSlice.or_none(start, size)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
+from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.issue import issue_new, need_operand
 from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
@@ -23,7 +25,6 @@ from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
-from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.operands import is_number, need_tile
@@ -35,9 +36,10 @@ _LARGEST_ANGLE = np.nextafter(np.float32(np.pi), np.float32(0))
 """The largest float32 in the range of the Scalar Engine's sin."""
 
 Function = Callable[..., Any]
+_OPERANDS = (Tile, DynamicView)
 
 
-def _wanted(dtype: object, tile: Tile) -> Any:
+def _wanted(dtype: object, tile: Tile | DynamicView) -> Any:
     return tile.dtype if dtype is None else as_nki_dtype(dtype)
 
 
@@ -54,8 +56,8 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     where = f"nl.{name}"
     op = operator_of(OperatorName(name), where)
-    tiles = [side for side in (x, y) if isinstance(side, Tile)]
-    if not tiles or not all(isinstance(side, Tile) or is_number(side) for side in (x, y)):
+    tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
+    if not tiles or not all(isinstance(side, _OPERANDS) or is_number(side) for side in (x, y)):
         raise KernelError(
             f"{where} takes two tiles, or a tile and a number",
             happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
@@ -71,22 +73,22 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
             )
         number = y if tiles[0] is x else x
         options = (op, tiles[0] is y, None, False)
-        return gate.issue(
+        return issue_new(
             vector_engine.tensor_scalar, (tiles[0], number, None), options, dtype=wanted
         )
     if name in ("abs_max", "abs_min") and y.size == y.shape[0] < x.size:
         # AWS's examples put a column beside a tile; other functions do not broadcast.
-        return gate.issue(
+        return issue_new(
             vector_engine.tensor_scalar, (x, y, None), (op, False, None, False), dtype=wanted
         )
     same_elements(where, x=x, y=y)
-    if all(dtype in vector_engine.WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
+    if all(dtype in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
         made = ndarray(x.shape, wanted)
         in_psum = any(tile.space is Space.PSUM for tile in tiles)
         engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
-        gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dst=made, engine=engine)
+        issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=made, engine=engine)
         return made
-    return gate.issue(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
+    return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -102,9 +104,9 @@ def _binary(name: str) -> Function:
 
 def _unary(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
-        tile = need_tile(x, "x", f"nl.{name}")
+        tile = need_operand(x, "x", f"nl.{name}")
         options = (ALU_OPS[name], False, None, False)
-        return gate.issue(
+        return issue_new(
             vector_engine.tensor_scalar, (tile, 0, None), options, dtype=_wanted(dtype, tile)
         )
 
@@ -113,10 +115,10 @@ def _unary(name: str) -> Function:
 
 def _activation(name: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
-        tile = need_tile(x, "x", f"nl.{name}")
+        tile = need_operand(x, "x", f"nl.{name}")
         if name == "rsqrt" and tile.space is Space.PSUM:
             check_level("nl.rsqrt of a tile in PSUM")
-        return gate.issue(
+        return issue_new(
             scalar_engine.activation,
             (tile, 1.0, None),
             (name, None, Accumulate.IDLE),
@@ -136,18 +138,18 @@ ACTIVATION = {name: _activation(name) for name in ACTIVATIONS if name not in ("c
 
 
 def _copied(x: Any, dtype: object = None) -> Any:
-    tile = need_tile(x, "x", "nl.copy")
-    return gate.issue(copies.tensor_copy, (tile,), dtype=_wanted(dtype, tile), engine=Engine.VECTOR)
+    tile = need_operand(x, "x", "nl.copy")
+    return issue_new(copies.tensor_copy, (tile,), dtype=_wanted(dtype, tile), engine=Engine.VECTOR)
 
 
 def _inverted(x: Any, dtype: object = None) -> Any:
-    tile = need_tile(x, "x", "nl.reciprocal")
-    return gate.issue(vector_engine.reciprocal, (tile,), dtype=_wanted(dtype, tile))
+    tile = need_operand(x, "x", "nl.reciprocal")
+    return issue_new(vector_engine.reciprocal, (tile,), dtype=_wanted(dtype, tile))
 
 
 def _sine(x: Any, shift: float, dtype: object, where: str) -> Any:
     """``sin(x + shift)``, with the angle brought into the range that the Scalar Engine takes."""
-    tile = need_tile(x, "x", where)
+    tile = need_operand(x, "x", where)
     turned: Any = tile
     for first, value, second, other in (
         ("add", shift + np.pi, "mod", 2 * np.pi),
@@ -156,7 +158,7 @@ def _sine(x: Any, shift: float, dtype: object, where: str) -> Any:
     ):
         options = (ALU_OPS[first], False, ALU_OPS[second], False)
         operands = (turned, float(value), float(other))
-        turned = gate.issue(vector_engine.tensor_scalar, operands, options, dtype=FLOAT32)
+        turned = issue_new(vector_engine.tensor_scalar, operands, options, dtype=FLOAT32)
     return ACTIVATION["sin"](turned, _wanted(dtype, tile))
 
 
@@ -173,7 +175,7 @@ def _negated(x: Any, dtype: object = None) -> Any:
 
 
 def _tangent(x: Any, dtype: object = None) -> Any:
-    tile = need_tile(x, "x", "nl.tan")
+    tile = need_operand(x, "x", "nl.tan")
     sine, cosine = (_sine(tile, shift, FLOAT32, "nl.tan") for shift in (0.0, np.pi / 2))
     return rounding.quotient(sine, cosine, _wanted(dtype, tile))
 

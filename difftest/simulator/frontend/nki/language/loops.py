@@ -45,6 +45,7 @@ def program_id(axis: int = 0) -> int:
     """The number of this program along an axis of the launch grid; 0 without one."""
     core = current()
     _check_axis(axis, "nl.program_id")
+    core.trace.divided = True
     return core.program[axis] if core.grid else 0
 
 

@@ -13,6 +13,8 @@ from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag
 from difftest.simulator.frontend.axes import last_axes
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
 from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import gate
@@ -23,11 +25,12 @@ from difftest.simulator.instructions.operands import need_number, need_tile
 
 def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
     """The reduction of ``x`` by an operator along its last axes."""
-    tile = need_tile(x, "x", f"nl.{name}")
-    axes = last_axes(axis, tile, f"nl.{name}")
+    tile = need_operand(x, "x", f"nl.{name}")
+    at = settle(tile) if isinstance(tile, DynamicView) else tile
+    axes = last_axes(axis, at, f"nl.{name}")
     options = (ALU_OPS[op], axes, False, as_flag(keepdims, "keepdims"))
     wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
-    return gate.issue(instructions.tensor_reduce, (tile,), options, dtype=wanted)
+    return issue_new(instructions.tensor_reduce, (tile,), options, dtype=wanted)
 
 
 def _spread(vector: Any, like: Any) -> Any:

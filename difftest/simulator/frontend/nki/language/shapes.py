@@ -43,7 +43,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
     if not transpose_x:
         stationary = gate.issue(copies.tensor_copy, (transpose(x),))
     made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
-    accumulation.mark(made)
+    accumulation.mark(made, False)
     return made
 
 

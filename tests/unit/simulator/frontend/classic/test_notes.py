@@ -219,14 +219,14 @@ def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
 
 @modes
 @pytest.mark.parametrize("value", [-1.0, 0.0])
-def test_a_value_outside_a_functions_range_is_a_doubt(value, plain):
+def test_a_value_outside_a_functions_range_is_a_note(value, plain):
     def kernel():
         return written(nl.log(nl.full((4, 4), value, nl.float32)))
 
     with pytest.raises(KernelError, match="log got"):
-        launch(kernel, plain=plain)
+        launch(kernel, plain=plain, strictness="documented")
     with pytest.warns(RuleWarning, match="log got"):
-        (result,) = launch(kernel, plain=plain, strictness="relaxed").outputs
+        (result,) = launch(kernel, plain=plain).outputs
     assert not np.isfinite(result).any()
 
 
@@ -268,54 +268,6 @@ def test_a_list_of_tuples_of_arrays_is_an_argument(plain):
     first, second = launch(kernel, [pairs], plain=plain).outputs
     assert_array_equal(first, np.full_like(DATA, -1))
     assert_array_equal(second, DATA)
-
-
-# -- what is placed by hand ------------------------------------------------------------------------
-
-
-@modes
-def test_direct_allocation_changes_no_value(plain):
-    def kernel(tensor):
-        blocks = nl.ndarray(
-            (4, nl.par_dim(8), 4),
-            nl.float32,
-            buffer=ncc.psum.mod_alloc(base_bank=1, num_bank_tiles=(2,)),
-        )
-        x = nl.load(tensor)
-        for i in range(4):
-            blocks[i] = nl.copy(x[:, nl.ds(4 * i, 4)])
-        return written(placed(x)), written(nl.copy(blocks[3]))
-
-    first, last = launch(kernel, [DATA], plain=plain).outputs
-    assert_array_equal(first, DATA)
-    assert_array_equal(last, DATA[:, 12:])
-
-
-def test_a_placed_tensor_has_its_address_in_the_trace():
-    def kernel(tensor):
-        return written(placed(nl.load(tensor)))
-
-    places = [one.address for one in launch(kernel, [DATA]).trace.allocations]
-    assert (0, 64) in places
-
-
-@pytest.mark.parametrize(
-    ("buffer", "text"),
-    [
-        (lambda: ncc.sbuf.mod_alloc(base_addr=208 * 1024), "placed outside sbuf"),
-        (lambda: ncc.sbuf.alloc(lambda *_: (16, 0)), "placed outside sbuf"),
-        (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
-        (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "gave 2 numbers"),
-        (lambda: ncc.sbuf.alloc(3), "got no function"),
-        (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)), "got 1 numbers of tiles"),
-    ],
-)
-def test_what_cannot_be_placed(buffer, text):
-    def kernel():
-        nl.ndarray((8, 16), nl.float32, buffer=buffer())
-
-    with pytest.raises(NkiError, match=text):
-        launch(kernel)
 
 
 def test_marks_and_directives_of_the_compiler_change_nothing():

@@ -9,7 +9,6 @@ from difftest.simulator import (
     BufferError,
     DtypeError,
     KernelError,
-    NotModelledError,
     OutOfBoundsError,
     ShapeError,
     launch,
@@ -447,11 +446,6 @@ def test_a_kernel_launched_alone_has_no_other_ranks():
     with pytest.raises(KernelError, match="between ranks") as caught:
         launch(jit(reduced))
     assert "launch_ranks" in caught.value.remedy
-
-
-def test_two_cores_of_a_rank_are_not_modelled():
-    with pytest.raises(NotModelledError, match="two cores of a rank"):
-        launch_ranks(jit(reduced)[2], [(), ()])
 
 
 @pytest.mark.parametrize("args", [[], [DATA[0]]])

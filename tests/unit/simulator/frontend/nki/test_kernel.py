@@ -298,3 +298,17 @@ def test_arguments_lie_in_hbm_or_where_two_programs_share_them(cores, buffer):
 
     simulate(jit(kernel)[cores])(np.ones((2, 4), np.float32))
     assert set(seen) == {buffer}
+
+
+def test_modules_that_public_code_imports_from():
+    with embedded():
+        from nki.language.tensor import NkiTensor
+        from nki.simulator import simulate_kernel
+
+        assert NkiTensor is nl.NkiTensor
+        np.testing.assert_array_equal(simulate_kernel(jit(scaled), (A,), {"factor": 3.0}), A * 3)
+
+        def programs(a):
+            return scaled(a, float(nl.num_programs()))
+
+        np.testing.assert_array_equal(simulate_kernel(programs, (A,), None, 2), A * 2)

@@ -1,0 +1,74 @@
+"""What it costs to look for hazards: reading a trace, beside the simulation that made it.
+
+The ratios take launches pair by pair, in CPU time: they hold where a computer's speed drifts.
+"""
+
+import contextlib
+import statistics
+import time
+
+import numpy as np
+import pytest
+
+from difftest.inspection import Inspector
+from difftest.simulator import launch
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.witness import witnessing
+
+PAIRS = 9
+AIM = 1.2
+"""The CPU time of a launch that is looked at, times that of one that is only recorded."""
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+MATRICES = normal(1024, 1024), normal(1024, 1024)
+IMAGES = normal(2, 128, 34, 18), normal(128, 128, 3, 3), normal(128)
+
+
+def kernels():
+    """Kernels of both dialects with their inputs, by name."""
+    with embedded():
+        from benchmarks import dialects
+        from kernels.classic import conv2d as classic
+        from kernels.classic import transpose
+        from kernels.nki import conv2d as todays
+
+    return {
+        "matmul, classic": (dialects.matmul_classic, MATRICES, {}),
+        "matmul, today's": (dialects.matmul_today, MATRICES, {}),
+        "conv2d, classic": (classic.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
+        "conv2d, today's": (todays.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
+        "transpose": (transpose.matrix_transpose, MATRICES[:1], {}),
+    }
+
+
+def seconds(kernel, arrays, keywords, witness, **options):
+    """The CPU time of a launch."""
+    start = time.process_time()
+    with witnessing(witness) if witness else contextlib.nullcontext():
+        launch(kernel, arrays, keywords, **options)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_a_launch_that_is_looked_at(name, capsys):
+    call = kernels()[name]
+    seconds(*call, Inspector())  # warms up
+    over = {"recorded": {}, "not recorded": {"record": False}, "exact": {"exact": True}}
+    ratios = {}
+    for what, options in over.items():
+        pairs = []
+        for _ in range(PAIRS):
+            looked = seconds(*call, Inspector(), **options)
+            pairs.append(looked / seconds(*call, None, **options))
+        ratios[what] = statistics.median(pairs)
+    events = len(launch(*call).trace)
+    shown = ", ".join(f"{ratio:.2f} of one {what}" for what, ratio in ratios.items())
+    with capsys.disabled():
+        print(f"\n{name}: {events} instructions; a launch that is looked at takes {shown}")
+    assert ratios["recorded"] <= AIM

@@ -1,0 +1,128 @@
+"""A tensor to paint on: which of its elements some accesses touch, exactly.
+
+A :class:`Canvas` has a cell for each element or, where all accesses are boxes of the tensor's own
+axes, for each part that no box's edge divides: a large output that is stored tile by tile has as
+many cells as tiles. A region is a view of the cells, so that they can be read and painted.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.simulator.trace import Allocation, Region
+
+Cells = NDArray[np.int32]
+Box = tuple[tuple[int, int], ...]
+"""(first, last) of each axis, the last one excluded."""
+
+
+class Canvas:
+    """The cells of one tensor for the regions of some accesses."""
+
+    def __init__(self, allocation: Allocation, regions: Iterable[Region]) -> None:
+        self.allocation = allocation
+        self._edges: list[list[int]] | None = None
+        self._unit = allocation.dtype.itemsize
+        """Bytes of a cell that is no box."""
+        if allocation.viewed:
+            regions = list(regions)
+            self._unit = math.gcd(self._unit, *(r.dtype.itemsize for r in regions))
+        else:
+            self._edges = _edges(allocation.shape, regions)
+        if self._edges is None:
+            size = math.prod(allocation.shape) * allocation.dtype.itemsize // self._unit
+            self.shape: tuple[int, ...] = (size,)
+        else:
+            self.shape = tuple(len(edges) - 1 for edges in self._edges)
+
+    def blank(self, value: int) -> Cells:
+        """Cells that all have a value."""
+        return np.full(self.shape, value, np.int32)
+
+    def view(self, cells: Cells, region: Region) -> Cells:
+        """The cells of a region."""
+        if self._edges is not None:
+            box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
+            assert box is not None
+            return cells[
+                tuple(
+                    slice(bisect_left(edges, low), bisect_left(edges, high))
+                    for edges, (low, high) in zip(self._edges, box, strict=True)
+                )
+            ]
+        finer = region.dtype.itemsize // self._unit
+        offset, shape, strides = region.pattern.finer(finer) if finer > 1 else region.pattern
+        return np.ndarray(shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides])
+
+    def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+        """The first element of the tensor where ``wrong``, of the shape of a view, is true."""
+        at = tuple(int(place) for place in np.argwhere(wrong)[0])
+        if self._edges is not None:
+            box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
+            assert box is not None
+            return tuple(
+                edges[bisect_left(edges, low) + step]
+                for edges, (low, _), step in zip(self._edges, box, at, strict=True)
+            )
+        finer = region.dtype.itemsize // self._unit
+        pattern = region.pattern.finer(finer) if finer > 1 else region.pattern
+        unit = pattern.offset + sum(
+            k * stride for k, stride in zip(at, pattern.strides, strict=True)
+        )
+        flat = unit * self._unit // self.allocation.dtype.itemsize
+        return tuple(int(k) for k in np.unravel_index(flat, self.allocation.shape or (1,)))
+
+
+def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]] | None:
+    """Where boxes begin and end along each axis; None if a region is no box."""
+    edges: list[set[int]] = [{0, size} for size in shape]
+    for region in regions:
+        box = _box(shape, region.offset, region.shape, region.strides)
+        if box is None:
+            return None
+        for axis, ends in zip(edges, box, strict=True):
+            axis.update(ends)
+    return [sorted(axis) for axis in edges]
+
+
+@lru_cache(maxsize=65536)
+def _box(
+    whole: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Box | None:
+    """The box of a tensor's own axes that a pattern is; None if it is none."""
+    steps = _steps(whole)
+    low: list[int] = []
+    for step in steps:
+        place, offset = divmod(offset, step)
+        low.append(place)
+    sizes = [1] * len(whole)
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1 or stride == 0:
+            continue
+        if stride not in steps:
+            return None
+        # Axes of size 1 have the stride of the one before; the last one is the one that counts.
+        axis = len(steps) - 1 - steps[::-1].index(stride)
+        while axis > 0 and whole[axis] == 1:
+            axis -= 1
+        if sizes[axis] > 1 or low[axis] + size > whole[axis]:
+            return None
+        sizes[axis] = size
+    return tuple((start, start + size) for start, size in zip(low, sizes, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _steps(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements from one place of each axis to the next."""
+    steps: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= size
+    return tuple(reversed(steps))

@@ -1,0 +1,214 @@
+"""Tensors that do not fit their memory together, and tensors placed over one another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.footprint import footprint
+from difftest.analysis.placement import Live, Placement, placements
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
+
+SBUF = "sbuf-full"
+PSUM = "psum-full"
+ALIAS = "address-alias"
+NAMED = 5
+"""Tensors of the peak that a finding names."""
+
+
+def memory(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Memories in which no place was found for what is live at one time."""
+    for placement in placements(trace, machine):
+        if not placement.fits:
+            yield _full(placement, machine)
+
+
+def _full(placement: Placement, machine: Machine) -> Finding:
+    space, limit, peak = placement.space, placement.limit, placement.peak
+    program = f" of program {placement.program}" if placement.program else ""
+    too_many = placement.needed > limit
+    if too_many:
+        happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
+    else:
+        happened = (
+            f"no place was found in {limit} bytes for the live ranges{program}: the most that is "
+            f"live at one time is {placement.needed}, but laid out they reach {placement.reached} "
+        )
+    happened += f"partition of {space.value}, which has {limit} ({machine.name})"
+    spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
+    return Finding(
+        id=SBUF if space is Space.SBUF else PSUM,
+        severity=Severity.ERROR if too_many and space is Space.PSUM else Severity.WARNING,
+        happened=f"{happened}; live at event {peak.event}: {_listed(peak.live)}",
+        rule="a tensor has one place from its first write to its last use, whole groups of 32 "
+        f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
+        + spills
+        + (" takes an accumulation" if space is Space.PSUM else ""),
+        locations=_lines(peak.live),
+        remedy="use smaller tiles, or finish with one tensor before the next is written",
+        evidence=(peak.event,),
+    )
+
+
+def _listed(lives: tuple[Live, ...]) -> str:
+    named = [f"{live.size} bytes {live.allocation}" for live in lives[:NAMED]]
+    if len(lives) > NAMED:
+        named.append(f"{len(lives) - NAMED} more")
+    return "; ".join(named)
+
+
+def _lines(lives: tuple[Live, ...]) -> tuple[Location, ...]:
+    places = (live.allocation.location for live in lives[:NAMED])
+    return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+# -- tensors that share bytes ----------------------------------------------------------------------
+
+
+def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Reads of a placed tensor, or block of one, where another has written over it since."""
+    yield from _tensors(trace)
+    yield from _blocks(trace)
+
+
+def _tensors(trace: Trace) -> Iterator[Finding]:
+    pairs = _overlapping(trace.allocations)
+    if not pairs:
+        return
+    writes: dict[int, list[tuple[Event, Region]]] = {}
+    said: set[tuple[int, int]] = set()
+    for event in trace.events:
+        for region in event.reads:
+            for other in pairs.get(region.allocation.id, ()):
+                pair = region.allocation.id, other.id
+                own = _last(writes.get(pair[0], []), region, event)
+                over = _last(writes.get(pair[1], []), region, event)
+                if own and over and over.number > own.number and pair not in said:
+                    said.add(pair)
+                    yield _overwritten(region.allocation, other, over, event)
+        for region in event.writes:
+            if region.allocation.id in pairs:
+                writes.setdefault(region.allocation.id, []).append((event, region))
+
+
+def _overlapping(allocations: list[Allocation]) -> dict[int, list[Allocation]]:
+    """For each placed tensor those whose bytes and live ranges overlap its own."""
+    placed = [
+        one
+        for one in allocations
+        if one.address is not None and one.first >= 0 and not one.space.is_hbm
+    ]
+    placed.sort(key=lambda one: one.first)
+    found: dict[int, list[Allocation]] = {}
+    live: list[Allocation] = []
+    for one in placed:
+        live = [other for other in live if other.last > one.first]
+        for other in live:
+            if other.space is one.space and _overlap(one, other):
+                found.setdefault(one.id, []).append(other)
+                found.setdefault(other.id, []).append(one)
+        live.append(one)
+    return found
+
+
+def _overlap(one: Allocation, other: Allocation) -> bool:
+    area, over = one.area, other.area
+    return area is not None and over is not None and area.overlaps(over)
+
+
+def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
+    """The last write by the reader's program that shares a byte with what is read."""
+    mark = footprint(read)
+    found: Event | None = None
+    for event, region in writes:
+        if event.program == reader.program and footprint(region).overlaps(mark):
+            found = event
+    return found
+
+
+class _Block(NamedTuple):
+    """A block of a tensor of which the kernel placed each, or a tensor that it placed."""
+
+    tensor: Allocation
+    number: int
+
+    @property
+    def area(self) -> Area:
+        if not self.tensor.places:
+            return self.tensor.areas[0]
+        first, low = self.tensor.places[self.number]
+        size = self.tensor.partition_bytes // len(self.tensor.places)
+        return Area(first, first + self.tensor.partitions, low, low + size)
+
+    def __str__(self) -> str:
+        return f"block {self.number} of {self.tensor}" if self.tensor.places else str(self.tensor)
+
+
+def _blocks(trace: Trace) -> Iterator[Finding]:
+    """The same of blocks, which the classic dialect's kernels place: whole blocks count."""
+    if not any(one.places for one in trace.allocations):
+        return
+    written: dict[_Block, Event] = {}
+    latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
+    """By program, memory and place: who wrote there last."""
+    said: set[tuple[int, int]] = set()
+    for event in trace.events:
+        for block in (block for region in event.reads for block in _blocks_of(region)):
+            mine = written.get(block)
+            if mine is None:
+                continue
+            for (program, space, area), (other, over) in latest.items():
+                pair = block.tensor.id, other.tensor.id
+                if (
+                    over.number > mine.number
+                    and other != block
+                    and (program, space) == (event.program, block.tensor.space)
+                    and (block.tensor.places or other.tensor.places)
+                    and pair not in said
+                    and area.overlaps(block.area)
+                ):
+                    said.add(pair)
+                    yield _overwritten(block, other, over, event)
+        for block in (block for region in event.writes for block in _blocks_of(region)):
+            written[block] = event
+            latest[event.program, block.tensor.space, block.area] = block, event
+
+
+def _blocks_of(region: Region) -> Iterator[_Block]:
+    """The placed blocks that a region touches, or the placed tensor."""
+    tensor = region.allocation
+    if tensor.space.is_hbm or not tensor.areas:
+        return
+    if not tensor.places:
+        yield _Block(tensor, 0)
+        return
+    mark = footprint(region)
+    each = math.prod(tensor.shape[tensor.partition_axis + 1 :])
+    each *= tensor.dtype.itemsize if tensor.viewed else 1
+    for number in range(mark.low // each, (mark.high - 1) // each + 1):
+        yield _Block(tensor, number)
+
+
+def _overwritten(
+    one: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
+) -> Finding:
+    tensors = [each.tensor if isinstance(each, _Block) else each for each in (one, other)]
+    lines = (reader.location, over.location, *(each.location for each in tensors))
+    places = [
+        each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
+        for each in (one, other)
+    ]
+    return Finding(
+        id=ALIAS,
+        severity=Severity.WARNING,
+        happened=f"{reader.opcode} reads {one} at address {places[0]} after {over.opcode} wrote "
+        f"over it, to {other} at address {places[1]}",
+        rule="two tensors at one address hold the same bytes: what the first held is lost once the "
+        "second is written",
+        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        remedy="place the second one elsewhere, or write it after the last use of the first",
+        evidence=(over.number, reader.number),
+    )

@@ -1,0 +1,88 @@
+"""Sums that grow in a narrow dtype, which rounds at each addition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Region, Trace
+
+NARROW = "narrow-accumulation"
+
+LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
+"""Additions in a row from which on the roundings together can be a sixteenth of the sum, at least
+four: half a unit in the last place each."""
+
+Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Chains of additions whose running sum is kept in a narrow dtype."""
+    narrow = {
+        one.id: LONGEST[name]
+        for one in trace.allocations
+        if one.dtype.itemsize < 4 and (name := one.dtype.name) in LONGEST
+    }
+    if not narrow:
+        return
+    sums: dict[Part, int] = {}
+    said: set[Location | None] = set()
+    for event in trace.events:
+        if not event.writes:
+            continue
+        region = event.writes[0]
+        longest = narrow.get(region.allocation.id)
+        if longest is None or region.view is not None:
+            continue
+        length = _length(event, region, sums)
+        if length:
+            sums[_part(region)] = length
+        elif sums:
+            sums.pop(_part(region), None)
+        if length == longest and event.location not in said:
+            said.add(event.location)
+            yield _finding(event, region, length)
+
+
+def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
+    """How many additions in a row the sum has that an event writes; 0 if it adds nothing to one."""
+    if not _adds(event):
+        return 0
+    dtype, elements = written.allocation.dtype, written.elements
+    longest = 0
+    for term in event.reads:
+        if term.allocation.dtype == dtype and term.elements == elements and term.view is None:
+            longest = max(longest, 1 + sums.get(_part(term), 0))
+    return longest
+
+
+def _adds(event: Event) -> bool:
+    """Whether a result is the sum of tensors: each addition rounds."""
+    if event.attributes.accumulate:
+        return True
+    if event.opcode in ("dma_copy", "dma_scatter", "dma_gather", "dma_compute"):
+        return any(region.role == "dst" for region in event.reads)
+    op = event.attributes.op or ""
+    return event.opcode in ("tensor_tensor", "scalar_tensor_tensor") and (
+        op.rpartition("+")[2] in ("add", "subtract")
+    )
+
+
+def _part(region: Region) -> Part:
+    return region.allocation.id, region.offset, region.shape, region.strides
+
+
+def _finding(event: Event, region: Region, length: int) -> Finding:
+    return Finding(
+        id=NARROW,
+        severity=Severity.WARNING,
+        happened=f"{length} additions in a row were each rounded to {region.dtype.name}, in "
+        f"{region.allocation}",
+        rule="an instruction rounds its result to the destination's dtype: a running sum in a "
+        "narrow one loses what is smaller than half a unit in its last place",
+        locations=() if event.location is None else (event.location,),
+        remedy="keep the running sum in float32 (PSUM accumulates so), and round it once at the "
+        "end",
+        evidence=(event.number,),
+    )

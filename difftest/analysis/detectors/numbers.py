@@ -1,0 +1,177 @@
+"""Values that a device treats otherwise than the kernel's author thinks: NaN, infinities, integers.
+
+What stood out in the values is in the trace (:class:`~difftest.simulator.trace.Sight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Seen, Sight, Trace
+
+NAN_MADE = "nan-made"
+INFINITY_MADE = "infinity-made"
+ACTIVATION_RANGE = "activation-range"
+INTEGER_ROUNDED = "integer-rounded"
+FLOAT8_CODES = "float8-codes"
+NAN_SEARCHED = "nan-searched"
+
+Noted = list[tuple[Event, Sight]]
+
+
+def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """What is to be said of the values of a launch."""
+    noted: dict[Seen, Noted] = {}
+    for event in trace.events:
+        for sight in event.seen:
+            noted.setdefault(sight.what, []).append((event, sight))
+    if not noted:
+        return
+    nans = noted.get(Seen.NAN_MADE, []), noted.get(Seen.NAN_STORED, [])
+    infinities = noted.get(Seen.INFINITY_MADE, []), noted.get(Seen.INFINITY_STORED, [])
+    yield from _made(NAN_MADE, "NaN", *nans)
+    yield from _made(INFINITY_MADE, "infinity", *infinities)
+    for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
+        yield _out_of_range(events)
+    for events in by_line(noted.get(Seen.INTEGER_ROUNDED, [])):
+        yield _rounded(events)
+    for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
+        yield _float8(events, machine)
+    for events in by_line(noted.get(Seen.NAN_SEARCHED, [])):
+        yield _searched(events, trace)
+
+
+def by_line(noted: Noted) -> list[Noted]:
+    """What was noted at each of the kernel's lines."""
+    lines: dict[Location | None, Noted] = {}
+    for event, sight in noted:
+        lines.setdefault(event.location, []).append((event, sight))
+    return list(lines.values())
+
+
+def lines_of(*events: Event) -> tuple[Location, ...]:
+    """The events' lines, each once."""
+    return tuple(dict.fromkeys(one.location for one in events if one.location is not None))
+
+
+def share(sight: Sight) -> str:
+    """How many elements, and the first."""
+    place = f" at {list(sight.first)}" if sight.of > 1 else ""
+    return f"{sight.elements} of {sight.of} elements, the first{place}"
+
+
+def is_output(event: Event) -> bool:
+    """Whether what an event writes to HBM is read by nobody in the kernel."""
+    target = event.writes[0].allocation
+    return target.space.is_hbm and target.reads == 0
+
+
+def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
+    """The first that came of numbers, if one reaches an output afterwards."""
+    outputs = [(event, sight) for event, sight in stores if is_output(event)]
+    if not makers or not outputs:
+        return
+    maker, sight = makers[0]
+    operands = "operands that have none" if id == NAN_MADE else "finite operands"
+    store, stored = outputs[0]
+    origin = "" if sight.value is None else f", of {sight.value:g}"
+    # exp of what is large is what the kernel asked for; a number that a cast loses is not
+    expected = id == INFINITY_MADE and sight.value is None
+    yield Finding(
+        id=id,
+        severity=Severity.NOTE if expected else Severity.WARNING,
+        happened=f"{_named(maker)} made the first {what} of {operands} ({share(sight)}{origin})"
+        f", and {stored.elements} elements that are {what} were stored to "
+        f"{store.writes[0].allocation}",
+        rule="a device computes on with it, and engines need not treat it as NumPy does; a run "
+        "that ends with one can be reported as a numerical error",
+        locations=lines_of(maker, store),
+        remedy="guard the operand (a maximum before a division, an epsilon under a root), subtract "
+        "the row's maximum before exp, scale before a cast to a narrow dtype",
+        evidence=(maker.number, store.number),
+    )
+
+
+def _out_of_range(noted: Noted) -> Finding:
+    event, sight = noted[0]
+    return Finding(
+        id=ACTIVATION_RANGE,
+        severity=Severity.WARNING,
+        happened=f"{_named(event)} got {sight.value!r}, outside its range ({share(sight)})",
+        rule="outside its valid range the hardware's result of an activation function is invalid",
+        locations=lines_of(event),
+        remedy="scale or clamp the input first; a row that nobody uses does no harm",
+        evidence=tuple(event.number for event, _ in noted),
+    )
+
+
+def _rounded(noted: Noted) -> Finding:
+    event, sight = noted[0]
+    value = "" if sight.value is None else f" {sight.value:.0f}"
+    return Finding(
+        id=INTEGER_ROUNDED,
+        severity=Severity.WARNING,
+        happened=f"{_named(event)} computed the integer{value} in float32, which does not have it "
+        f"({share(sight)})",
+        rule="but for the sums, differences and products of two 32-bit integer tiles, the engines "
+        "compute in float32, exact for integers up to 2**24",
+        locations=lines_of(event),
+        remedy="keep the numbers below 2**24, split them into two, or use nisa.tensor_tensor on "
+        "int32 tiles",
+        evidence=tuple(event.number for event, _ in noted),
+    )
+
+
+def _float8(noted: Noted, machine: Machine) -> Finding:
+    event, sight = noted[0]
+    return Finding(
+        id=FLOAT8_CODES,
+        severity=Severity.ERROR,
+        happened=f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} "
+        f"({share(sight)})",
+        rule="NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
+        "codes of 256 to 448 as an infinity or NaN",
+        locations=lines_of(event),
+        remedy="scale the data to at most 240 and pass float8_e4m3, or use trn3",
+        evidence=tuple(event.number for event, _ in noted),
+    )
+
+
+def _searched(noted: Noted, trace: Trace) -> Finding:
+    """A search among NaN; worse where what it found names elements in memory."""
+    event, sight = noted[0]
+    access = _addressed(event, trace)
+    happened = f"{_named(event)} searched among NaN ({share(sight)} of its {sight.role})"
+    if access is not None:
+        happened += f", and {_named(access)} takes the indices that came of it"
+    return Finding(
+        id=NAN_SEARCHED,
+        severity=Severity.WARNING if access is None else Severity.ERROR,
+        happened=happened,
+        rule="a NaN is not among the largest values on a device: the indices of a row of NaN are "
+        "0xFFFFFFFF, and a gather that uses them faults",
+        locations=lines_of(event) if access is None else lines_of(event, access),
+        remedy="replace NaN before the search (nl.maximum with the smallest float32, or a select)",
+        evidence=tuple(one.number for one, _ in noted),
+    )
+
+
+def _addressed(search: Event, trace: Trace) -> Event | None:
+    """The first event that takes as indices what follows from a search."""
+    follows = {region.allocation.id for region in search.writes}
+    for event in trace.events:
+        if event.number <= search.number:
+            continue
+        read = [region for region in event.reads if region.allocation.id in follows]
+        if any(region.role == "index" for region in read):
+            return event
+        if read:
+            follows |= {region.allocation.id for region in event.writes}
+    return None
+
+
+def _named(event: Event) -> str:
+    op = event.attributes.op
+    return f"{event.opcode}({op})" if op else event.opcode

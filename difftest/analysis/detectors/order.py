@@ -1,0 +1,266 @@
+"""Iterations of ``affine_range`` that are not independent of each other.
+
+For each run of a loop and each tensor that several of its turns touch, the turns are replayed on a
+canvas, in program order: who wrote an element last, and who read it before writing it. A matmul
+that accumulates in PSUM may do so in any order; everything else may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.analysis.detectors.canvas import Canvas, Cells
+from difftest.analysis.detectors.detector import Found, Suspicion
+from difftest.analysis.detectors.survey import Touch, survey_of
+from difftest.analysis.detectors.turns import Turn, affine_runs
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Loop, Space, Trace
+
+CARRIED = "affine-carried"
+REDUCTION = "affine-reduction"
+REWRITTEN = "affine-rewritten"
+WRITTEN_TWICE = "affine-written-twice"
+ORDER = "affine-order"
+
+ASSOCIATIVE = {"add", "multiply", "maximum", "minimum", "max", "min"}
+ASSOCIATIVE |= {f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")}
+"""Operators whose reduction AWS's documentation does not count as carried by a loop."""
+
+_NOBODY = -1
+_SEVERAL = -2
+
+_RULE = (
+    "iterations of nl.affine_range claim to be independent: the compiler may run them in any "
+    "order, or at once; only a matmul's accumulation in PSUM may go on from one to the next"
+)
+_SEQUENTIAL = "use nl.sequential_range, which keeps the order"
+
+
+def affine(trace: Trace, machine: Machine) -> Found:
+    """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
+    said: set[tuple[object, ...]] = set()
+    for accesses in survey_of(trace).accesses.values():
+        for loop, turns in affine_runs(accesses):
+            conflicts = list(_conflicts(turns))
+            if not conflicts:
+                continue
+            after = turns[-1].touch.event.number
+            read_later = any(a.event.number > after and not a.writes for a in accesses)
+            if trace.dialect == "nki":
+                judged = _unrolled(loop, conflicts)
+            else:
+                judged = _judged(loop, conflicts, turns, read_later)
+            for found in judged:
+                key = _key(found)
+                if key not in said:
+                    said.add(key)
+                    yield found
+
+
+def _key(found: Finding | Suspicion) -> tuple[object, ...]:
+    """What makes two findings the same one: runs of one loop are told apart by nothing else."""
+    finding = found.differs if isinstance(found, Suspicion) else found
+    return finding.id, finding.locations
+
+
+class Conflict(NamedTuple):
+    """Two turns that touch one element, of which one writes it."""
+
+    kind: str
+    """"carried": a turn reads what an earlier one wrote; "overwritten": it writes what an earlier
+    one read; "written": it writes what an earlier one wrote."""
+    earlier: Turn
+    later: Turn
+    element: tuple[int, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether both surely touch the element."""
+        return self.earlier.touch.region.whole and self.later.touch.region.whole
+
+
+def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
+    """One conflict of each kind for each pair of source lines."""
+    if all(_accumulates(turn.touch) for turn in turns):
+        return
+    canvas = Canvas(turns[0].touch.region.allocation, [turn.touch.region for turn in turns])
+    replay = _Replay(canvas, turns)
+    for turn in turns:
+        yield from replay.write(turn) if turn.touch.writes else replay.read(turn)
+
+
+class _Replay:
+    """The turns of one run, replayed on a canvas."""
+
+    def __init__(self, canvas: Canvas, turns: list[Turn]) -> None:
+        self.canvas = canvas
+        self.turns = turns
+        self.writer: Cells = canvas.blank(_NOBODY)
+        """The place in ``turns`` of the last write of each cell."""
+        self.reader: Cells = canvas.blank(_NOBODY)
+        """That of the first read of what the turn had not written itself."""
+        self.number = np.array([turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32)
+        """The iteration of each place; of nobody, nobody."""
+        self.place = -1
+        self.said: set[tuple[object, ...]] = set()
+
+    def read(self, turn: Turn) -> Iterator[Conflict]:
+        """A read: of what another turn wrote, or of what no turn did."""
+        self.place += 1
+        region = turn.touch.region
+        writer = self.canvas.view(self.writer, region)
+        others = self.number[writer]
+        foreign = others != turn.number
+        if not foreign.any():
+            return
+        if _accumulates(turn.touch):
+            return
+        carried = foreign & (others != _NOBODY)
+        if carried.any():
+            yield from self._say("carried", turn, writer, carried)
+        reader = self.canvas.view(self.reader, region)
+        reader[...] = np.where(foreign & (reader == _NOBODY), self.place, reader)
+
+    def write(self, turn: Turn) -> Iterator[Conflict]:
+        """A write: over what another turn wrote, or read before."""
+        self.place += 1
+        region = turn.touch.region
+        writer = self.canvas.view(self.writer, region)
+        reader = self.canvas.view(self.reader, region)
+        others = self.number[writer]
+        twice = (others != turn.number) & (others != _NOBODY)
+        if _accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
+            writer[...] = np.where(twice, writer, self.place)
+            return
+        if twice.any():
+            yield from self._say("written", turn, writer, twice)
+        others = self.number[reader]
+        early = (others != turn.number) & (others != _NOBODY)
+        if early.any():
+            yield from self._say("overwritten", turn, reader, early)
+        writer[...] = self.place
+
+    def _say(self, kind: str, turn: Turn, places: Cells, wrong: np.ndarray) -> Iterator[Conflict]:
+        other = self.turns[int(places[wrong][0])]
+        key = kind, other.touch.event.location, turn.touch.event.location
+        exact = other.touch.region.whole and turn.touch.region.whole
+        if (*key, exact) not in self.said:
+            self.said.add((*key, exact))
+            yield Conflict(kind, other, turn, self.canvas.element(turn.touch.region, wrong))
+
+
+def _accumulates(touch: Touch) -> bool:
+    """Whether a touch is a matmul's that adds to its destination in PSUM."""
+    event, region = touch.event, touch.region
+    return (
+        event.attributes.accumulate
+        and region.allocation.space is Space.PSUM
+        and bool(event.writes)
+        and event.writes[0].allocation is region.allocation
+        and (touch.writes or region.role == "dst")
+    )
+
+
+def updates(event: Event) -> bool:
+    """Whether an event adds to what it reads: ``x += y``, with an associative operator."""
+    if not event.writes:
+        return False
+    target = event.writes[0]
+    return event.attributes.op in ASSOCIATIVE and any(
+        region.allocation is target.allocation and region[1:4] == target[1:4]
+        for region in event.reads
+    )
+
+
+def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
+    """The same in today's dialect, where the loop is an alias of ``range`` and claims nothing."""
+    carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
+    if carried:
+        yield replace(
+            _finding(CARRIED, Severity.NOTE, loop, carried[0]),
+            rule="in today's dialect nl.affine_range is a deprecated alias of range: the order is "
+            "kept. In the classic one this would be wrong",
+            remedy="use range, which says what is meant",
+        )
+
+
+def _both_update(conflict: Conflict) -> bool:
+    """Whether both sides are parts of one reduction."""
+    return all(updates(turn.touch.event) for turn in (conflict.earlier, conflict.later))
+
+
+def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later: bool) -> Found:
+    """What is to be said of the conflicts in one run of a loop on one tensor."""
+    exact = [one for one in conflicts if one.exact]
+    if not exact:
+        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]))
+        return
+    reads = [one for kind in ("carried", "overwritten") for one in exact if one.kind == kind]
+    if reads:
+        other = next((c for c in reads if not _both_update(c)), None)
+        if other is None:
+            yield _finding(REDUCTION, Severity.WARNING, loop, reads[0])
+        else:
+            yield _finding(CARRIED, Severity.ERROR, loop, other)
+        return
+    within = any(not turn.touch.writes for turn in turns)
+    if within and not read_later:
+        on_chip = not exact[0].later.touch.region.allocation.space.is_hbm
+        yield _finding(REWRITTEN, Severity.WARNING if on_chip else Severity.ERROR, loop, exact[0])
+        return
+    yield _written_twice(loop, exact[0])
+
+
+def _written_twice(loop: Loop, conflict: Conflict) -> Suspicion:
+    """Several turns write one element: whether one value wins that others do not have."""
+    return Suspicion(
+        _finding(WRITTEN_TWICE, Severity.ERROR, loop, conflict),
+        _finding(WRITTEN_TWICE, Severity.WARNING, loop, conflict),
+    )
+
+
+_WORDS = {
+    "carried": ("reads", "wrote"),
+    "overwritten": ("writes", "read"),
+    "written": ("writes", "wrote too"),
+}
+
+
+def _finding(id: str, severity: Severity, loop: Loop, conflict: Conflict) -> Finding:
+    later, earlier = conflict.later, conflict.earlier
+    region = later.touch.region
+    verb, other = _WORDS[conflict.kind]
+    where = f" at line {loop.location.line}" if loop.location else ""
+    happened = (
+        f"iteration {later.value} of the affine_range{where} {verb} element "
+        f"{list(conflict.element)} of {region.allocation}, which iteration {earlier.value} {other}"
+    )
+    return Finding(
+        id=id,
+        severity=severity,
+        happened=happened,
+        rule=_RULE,
+        locations=_locations(later.touch.event, earlier.touch.event, loop),
+        remedy=_REMEDIES[id],
+        evidence=(earlier.touch.event.number, later.touch.event.number),
+    )
+
+
+_REMEDIES = {
+    CARRIED: _SEQUENTIAL,
+    REDUCTION: f"{_SEQUENTIAL}, or accumulate in PSUM by a matmul",
+    REWRITTEN: "create the tensor inside the loop, so that each iteration has its own",
+    WRITTEN_TWICE: f"write disjoint parts, or {_SEQUENTIAL}",
+    ORDER: f"index disjoint parts, or {_SEQUENTIAL}",
+}
+
+
+def _locations(*things: Event | Loop) -> tuple[Location, ...]:
+    """Their lines, each once."""
+    lines: Iterable[Location | None] = (thing.location for thing in things)
+    return tuple(dict.fromkeys(line for line in lines if line is not None))

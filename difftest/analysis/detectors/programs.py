@@ -1,0 +1,232 @@
+"""Programs of a grid, and cores of a logical NeuronCore, that touch one place with no order.
+
+Where programs meet (a barrier, a sendrecv) they divide their events into epochs: what one did
+before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
+barrier orders what touches its own tensor, for it blocks one engine and no other
+(``nisa.core_barrier`` at v2.32.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.analysis.detectors.canvas import Canvas
+from difftest.analysis.detectors.detector import Found, Suspicion
+from difftest.analysis.detectors.survey import Touch, survey_of
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Location, LoopKind, Space, Trace
+
+RACE = "program-race"
+WRITTEN_TWICE = "program-written-twice"
+IGNORED_ID = "program-id-ignored"
+ORDER = "program-order"
+OTHER_BARRIER = "program-other-barrier"
+TRIP_COUNTS = "program-trip-counts"
+
+MEETINGS = ("core_barrier", "sendrecv")
+"""Instructions at which programs wait for each other."""
+
+_NOBODY = -1
+_RULE = (
+    "programs of a grid run at once, or in any order: what one writes, another may touch only "
+    "after a barrier on that tensor"
+)
+_BARRIER = "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
+_BARRIER += "this tensor between the two"
+
+
+class _Epochs(NamedTuple):
+    """How often programs had met when an event was issued, by the event's number."""
+
+    any: Mapping[int, int]
+    own: Mapping[int, Mapping[int, int]]
+    """By the id of a tensor: at barriers on it alone. Tensors without any have none."""
+
+    def of(self, event: Event, allocation: Allocation) -> int:
+        """Meetings that surely order accesses to a tensor."""
+        own = self.own.get(allocation.id)
+        return 0 if own is None else own[event.number]
+
+
+def programs(trace: Trace, machine: Machine) -> Found:
+    """What the programs of a launch have to do with each other."""
+    if len({event.program for event in trace.events}) < 2:
+        return
+    epochs = _epochs(trace)
+    for accesses in survey_of(trace).accesses.values():
+        allocation = accesses[0].region.allocation
+        if allocation.space is not Space.SHARED_HBM:
+            continue
+        touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
+        if len({touch.event.program for touch in touches}) > 1:
+            yield from _races(touches, allocation, epochs, divided=trace.divided)
+    yield from _trip_counts(trace)
+
+
+def _epochs(trace: Trace) -> _Epochs:
+    total: dict[tuple[int, ...], int] = {}
+    own: dict[int, dict[tuple[int, ...], int]] = {}
+    for event in trace.events:
+        if event.opcode == "core_barrier":
+            own.setdefault(event.writes[0].allocation.id, {})
+    by_any: dict[int, int] = {}
+    by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
+    for event in trace.events:
+        program, number = event.program, event.number
+        if event.opcode in MEETINGS:
+            total[program] = total.get(program, 0) + 1
+        if event.opcode == "core_barrier":
+            counts = own[event.writes[0].allocation.id]
+            counts[program] = counts.get(program, 0) + 1
+        by_any[number] = total.get(program, 0)
+        for tensor, counts in own.items():
+            by_own[tensor][number] = counts.get(program, 0)
+    return _Epochs(by_any, by_own)
+
+
+class Race(NamedTuple):
+    """Two programs that touch one element, of which one writes it, with no order between them."""
+
+    kind: str
+    """"read": the second one reads what the first one writes; "written": both write it."""
+    first: Touch
+    second: Touch
+    element: tuple[int, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether both surely touch the element."""
+        return self.first.region.whole and self.second.region.whole
+
+
+def _races(
+    touches: list[Touch], allocation: Allocation, epochs: _Epochs, *, divided: bool
+) -> Found:
+    said: set[tuple[object, ...]] = set()
+    canvas = Canvas(allocation, [touch.region for touch in touches])
+    for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
+        said.add((race.first.event.location, race.second.event.location))
+        yield _judged(race, divided=divided)
+    own = {touch: epochs.of(touch.event, allocation) for touch in touches}
+    for race in _in_one_epoch(canvas, touches, own):
+        lines = race.first.event.location, race.second.event.location
+        if lines not in said and race.exact:
+            yield _finding(OTHER_BARRIER, Severity.WARNING, race)
+
+
+def _in_one_epoch(
+    canvas: Canvas, touches: list[Touch], epochs: Mapping[Touch, int]
+) -> Iterator[Race]:
+    """One race of each kind for each pair of source lines, of those in one epoch."""
+    together: dict[int, list[Touch]] = {}
+    for touch in touches:
+        together.setdefault(epochs[touch], []).append(touch)
+    said: set[tuple[object, ...]] = set()
+    for inside in together.values():
+        writes = [touch for touch in inside if touch.writes]
+        reads = [touch for touch in inside if not touch.writes]
+        if not writes or len({touch.event.program for touch in inside}) < 2:
+            continue
+        numbers: dict[tuple[int, ...], int] = {}
+        for touch in inside:
+            numbers.setdefault(touch.event.program, len(numbers))
+        program = np.array([numbers[t.event.program] for t in writes] + [_NOBODY], np.int32)
+        cells = canvas.blank(_NOBODY)
+        for place, touch in enumerate((*writes, *reads)):
+            view = canvas.view(cells, touch.region)
+            others = program[view]
+            wrong = (others != numbers[touch.event.program]) & (others != _NOBODY)
+            if wrong.any():
+                other = writes[int(view[wrong][0])]
+                kind = "written" if touch.writes else "read"
+                race = Race(kind, other, touch, canvas.element(touch.region, wrong))
+                key = kind, other.event.location, touch.event.location, race.exact
+                if key not in said:
+                    said.add(key)
+                    yield race
+            if touch.writes:
+                view[...] = place
+
+
+def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
+    if not race.exact:
+        return Suspicion(_finding(ORDER, Severity.ERROR, race))
+    if race.kind == "read":
+        return _finding(RACE, Severity.ERROR, race)
+    events = race.first.event, race.second.event
+    same_line = events[0].stack == events[1].stack
+    same_place = race.first.region[:4] == race.second.region[:4]
+    replicated = same_line and same_place
+    if replicated and not divided:
+        agrees = _finding(IGNORED_ID, Severity.WARNING, race)
+    else:  # who asks for its number and writes the same has nothing to divide
+        mild = Severity.NOTE if replicated else Severity.WARNING
+        agrees = _finding(WRITTEN_TWICE, mild, race)
+    return Suspicion(_finding(RACE, Severity.ERROR, race), agrees)
+
+
+_REMEDIES = {
+    RACE: _BARRIER,
+    ORDER: _BARRIER,
+    WRITTEN_TWICE: "let one program write it, or each a part of its own (nl.program_id)",
+    IGNORED_ID: "divide the work by nl.program_id, or launch the kernel without a grid",
+    OTHER_BARRIER: "put the barrier on the tensor that the programs share",
+}
+
+
+def _finding(id: str, severity: Severity, race: Race) -> Finding:
+    first, second = race.first, race.second
+    verb, other = ("reads", "writes") if race.kind == "read" else ("writes", "writes too")
+    happened = (
+        f"program {_named(second.event)} {verb} element {list(race.element)} of "
+        f"{second.region.allocation}, which program {_named(first.event)} {other}"
+    )
+    if id == OTHER_BARRIER:
+        happened += "; the barrier or sendrecv between them is on another tensor"
+    return Finding(
+        id=id,
+        severity=severity,
+        happened=happened,
+        rule=_RULE,
+        locations=_lines(second.event.location, first.event.location),
+        remedy=_REMEDIES[id],
+        evidence=(first.event.number, second.event.number),
+    )
+
+
+def _named(event: Event) -> str:
+    return ", ".join(map(str, event.program))
+
+
+def _lines(*locations: Location | None) -> tuple[Location, ...]:
+    return tuple(dict.fromkeys(line for line in locations if line is not None))
+
+
+def _trip_counts(trace: Trace) -> Found:
+    """Loops that run on the device and turn differently often in two programs."""
+    turns: dict[Location | None, dict[tuple[int, ...], dict[int, int]]] = {}
+    for event in trace.events:
+        for loop, number, _ in event.loops:
+            if loop.kind is LoopKind.DYNAMIC:
+                runs = turns.setdefault(loop.location, {}).setdefault(event.program, {})
+                runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    for location, by_program in turns.items():
+        counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
+        if len(set(counts.values())) > 1 or len(counts) < len({e.program for e in trace.events}):
+            shown = "; ".join(
+                f"program {', '.join(map(str, program))}: {', '.join(map(str, one))}"
+                for program, one in sorted(counts.items())
+            )
+            yield Finding(
+                id=TRIP_COUNTS,
+                severity=Severity.ERROR,
+                happened=f"a loop on the device turns differently often in two programs: {shown}",
+                rule="the cores of a logical NeuronCore run the same control flow: with other trip "
+                "counts they hang, and with other blocks the kernel does not compile",
+                locations=_lines(location),
+                remedy="give every program the same trip counts, and mask what one has not to do",
+            )

@@ -1,0 +1,202 @@
+"""PSUM: accumulation chains that compilers are known to get wrong, or that mean nothing.
+
+A chain is a matmul that overwrites its destination and those that add to it. What a matmul has in
+the trace is whether it adds, and whether the kernel said so or left it to the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from difftest.analysis.detectors.canvas import Canvas
+from difftest.analysis.detectors.detector import Found
+from difftest.analysis.detectors.survey import Touch, survey_of
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.footprint import Footprint, footprint
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Space, Trace
+
+CHAINS = "psum-chains"
+START = "psum-start"
+FOREIGN = "psum-foreign"
+ADDITION = "psum-addition"
+
+MATMULS = ("nc_matmul", "nc_matmul_mx")
+_SUMS = ("add", "subtract", "multiply")
+
+
+def psum(trace: Trace, machine: Machine) -> Found:
+    """What a kernel accumulates in PSUM."""
+    modern = trace.dialect == "nki"
+    said: set[tuple[object, ...]] = set()
+    for touches in survey_of(trace).accesses.values():
+        if touches[0].region.allocation.space is not Space.PSUM:
+            continue
+        readers = [_foreign(touches, machine, modern=modern)]
+        if modern:
+            readers += [_chains(touches, machine), _starts(touches)]
+        else:
+            readers += [_additions(touches)]
+        for reader in readers:
+            for finding in reader:
+                if (finding.id, finding.locations) not in said:
+                    said.add((finding.id, finding.locations))
+                    yield finding
+
+
+@dataclass
+class _Chain:
+    """One accumulation: where, how many matmuls, and the last of them."""
+
+    place: Footprint
+    bank: int
+    first: Event
+    steps: int = 1
+    is_read: bool = False
+
+
+def _is_product(touch: Touch) -> bool:
+    return touch.event.opcode in MATMULS and touch.region.role == "dst"
+
+
+def _chains(touches: list[Touch], machine: Machine) -> Iterator[Finding]:
+    """Two chains of several steps in one bank of one tensor, neither read before both are there."""
+    chains: dict[Footprint, _Chain] = {}
+    size = touches[0].region.allocation.dtype.itemsize
+    for touch in touches:
+        place = footprint(touch.region)
+        if not _is_product(touch):
+            if not touch.writes:
+                for chain in chains.values():
+                    chain.is_read |= chain.place.overlaps(place)
+            continue
+        if not touch.writes:
+            continue
+        mine = chains.get(place)
+        if mine is None or not touch.event.attributes.accumulate:
+            bank = place.low * size // machine.psum_bank_bytes
+            chains[place] = _Chain(place, bank, touch.event)
+            continue
+        mine.steps += 1
+        for other in chains.values():
+            apart = other.place.high <= place.low or place.high <= other.place.low
+            if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
+                yield _finding(
+                    CHAINS,
+                    Severity.WARNING,
+                    f"two accumulations of several matmuls go on in {touch.region.allocation} "
+                    f"before either is read: columns {other.place.low} and {place.low} of a bank",
+                    "of several accumulation chains in one PSUM tensor all but the last were seen "
+                    "to lose their first product (NeuronCore-v2, SDK 2.32)",
+                    "give each chain a PSUM tensor of its own, or read one before the next begins",
+                    touch.event,
+                    other.first,
+                )
+
+
+def _starts(touches: list[Touch]) -> Iterator[Finding]:
+    """A matmul that says nothing of accumulation, where the result of another was read already."""
+    done: dict[Footprint, bool] = {}
+    """Each product's place, and whether it was read since."""
+    for touch in touches:
+        place = footprint(touch.region)
+        if not _is_product(touch):
+            if not touch.writes:
+                for product in done:
+                    if not done[product] and product.overlaps(place):
+                        done[product] = True
+            continue
+        if not touch.writes:
+            continue
+        if touch.event.attributes.inferred and done.get(place):
+            yield _finding(
+                START,
+                Severity.WARNING,
+                f"nc_matmul leaves it to the compiler whether it adds to {touch.region.allocation}"
+                ", whose product was read before",
+                "where accumulate is left out the compiler guesses where a chain begins, and joins "
+                "the matmuls on a tensor that is used again",
+                "say accumulate=False for the first matmul of each chain and True for the others",
+                touch.event,
+            )
+        done[place] = False
+
+
+def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
+    """A matmul that adds to what something else wrote."""
+    others = [t for t in touches if t.writes and t.event.opcode not in MATMULS]
+    if not others or not any(t.event.attributes.accumulate for t in touches):
+        return
+    if modern and machine.nc_version >= 4:
+        return
+    canvas = Canvas(touches[0].region.allocation, [touch.region for touch in touches])
+    cells = canvas.blank(0)  # the place of what wrote last, from 1 on; negative for zeros
+    for number, touch in enumerate(touches, 1):
+        if not touch.writes:
+            continue
+        view = canvas.view(cells, touch.region)
+        if not _is_product(touch):
+            attributes = touch.event.attributes
+            zeros = touch.event.opcode == "memset" and attributes.value == 0
+            view[...] = -number if zeros else number
+            continue
+        if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
+            # The classic dialect clears a tile and adds to it: its compiler knows that form.
+            wrong = view != 0 if modern else view > 0
+            if wrong.any():
+                other = touches[abs(int(view[wrong][0])) - 1]
+                yield _finding(
+                    FOREIGN,
+                    Severity.ERROR if modern else Severity.WARNING,
+                    f"{touch.event.opcode} adds to element "
+                    f"{list(canvas.element(touch.region, np.asarray(wrong)))} of "
+                    f"{touch.region.allocation}, which {other.event.opcode} wrote",
+                    "a matmul adds to what matmuls wrote: on NeuronCore-v2 and v3 to add to what "
+                    "another instruction wrote is undefined",
+                    "use accumulate=False for the first matmul, and add the rest afterwards"
+                    if modern
+                    else "start from nl.zeros in PSUM, and add the rest afterwards",
+                    touch.event,
+                    other.event,
+                )
+        view[...] = 0
+
+
+def _additions(touches: list[Touch]) -> Iterator[Finding]:
+    """``+=`` on a PSUM tile of anything but a matmul, in the classic dialect."""
+    for touch in touches:
+        event = touch.event
+        if not touch.writes or event.opcode in MATMULS or event.attributes.op not in _SUMS:
+            continue
+        if any(
+            region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]
+            for region in event.reads
+        ):
+            yield _finding(
+                ADDITION,
+                Severity.WARNING,
+                f"{event.opcode} ({event.attributes.op}) updates {touch.region.allocation} in "
+                "place",
+                "+= in PSUM is for matmuls alone: of anything else the compiler was seen to make "
+                "wrong values",
+                "copy the product to SBUF and go on there",
+                event,
+            )
+
+
+def _finding(
+    id: str, severity: Severity, happened: str, rule: str, remedy: str, *events: Event
+) -> Finding:
+    lines: list[Location | None] = [event.location for event in events]
+    return Finding(
+        id=id,
+        severity=severity,
+        happened=happened,
+        rule=rule,
+        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        remedy=remedy,
+        evidence=tuple(sorted(event.number for event in events)),
+    )

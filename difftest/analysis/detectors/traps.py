@@ -1,0 +1,104 @@
+"""The classic compiler's traps: legal Python that it refuses, or compiles to something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.analysis.detectors.detector import Found
+from difftest.analysis.detectors.order import updates
+from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Location, Trace
+
+SCOPE = "tensor-scope"
+REDUCTION = "reduce-res-accumulated"
+
+
+def traps(trace: Trace, machine: Machine) -> Found:
+    """What a kernel of the classic dialect does that its compiler is known to trip over."""
+    if trace.dialect != "classic":
+        return
+    yield from _once(_scopes(trace))
+    yield from _once(_reductions(trace))
+
+
+def _once(findings: Iterator[Finding]) -> Iterator[Finding]:
+    said: set[tuple[Location, ...]] = set()
+    for finding in findings:
+        if finding.locations not in said:
+            said.add(finding.locations)
+            yield finding
+
+
+def _scopes(trace: Trace) -> Iterator[Finding]:
+    """Tensors that are made in a loop and touched when that turn of it is over."""
+    for touches in survey_of(trace).accesses.values():
+        last = touches[-1]
+        made = last.region.allocation
+        if made.loops and not _is_inside(made, last.event):
+            first = next(touch.event for touch in touches if not _is_inside(made, touch.event))
+            loop = made.loops[-1].loop.location
+            where = f" at line {loop.line}" if loop else ""
+            yield Finding(
+                id=SCOPE,
+                severity=Severity.ERROR,
+                happened=f"{made} is made inside the loop{where} and {first.opcode} uses it when "
+                "that iteration is over",
+                rule="a tensor lives in the block that makes it (err_local_variable_used_out_of_"
+                "scope): the compiler refuses a use after the loop, or in another iteration",
+                locations=_lines(first.location, made.location, loop),
+                remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
+                evidence=(first.number,),
+            )
+
+
+def _is_inside(made: Allocation, event: Event) -> bool:
+    """Whether an event belongs to the turn of the loops in which a tensor was made."""
+    loops = made.loops
+    if event.loops is loops:
+        return True
+    if len(event.loops) < len(loops):
+        return False
+    return all(
+        mine.loop.id == other.loop.id and mine.number == other.number
+        for mine, other in zip(loops, event.loops, strict=False)
+    )
+
+
+def _reductions(trace: Trace) -> Iterator[Finding]:
+    """Sums that an instruction makes beside its result, accumulated from turn to turn."""
+    made: dict[int, Event] = {}
+    """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    for event in trace.events:
+        if event.loops and made and updates(event):
+            total = event.writes[0].allocation
+            for region in event.reads:
+                source = made.get(region.allocation.id)
+                if (
+                    source is not None
+                    and region.allocation is not total
+                    and source.loops == event.loops
+                    and len(total.loops) < len(event.loops)
+                ):
+                    yield Finding(
+                        id=REDUCTION,
+                        severity=Severity.WARNING,
+                        happened=f"the reduction that {source.opcode} makes beside its result is "
+                        f"added up over iterations in {total}",
+                        rule="the classic compiler was seen to run the instruction once more for "
+                        "its reduction, and to spoil sums over several iterations (trn2)",
+                        locations=_lines(event.location, source.location),
+                        remedy="reduce with nisa.tensor_reduce, or keep each iteration's sum in a "
+                        "column of its own and add them up after the loop",
+                        evidence=(source.number, event.number),
+                    )
+        for region in event.writes:
+            if region.role == "reduce_res":
+                made[region.allocation.id] = event
+            else:
+                made.pop(region.allocation.id, None)
+
+
+def _lines(*locations: Location | None) -> tuple[Location, ...]:
+    return tuple(dict.fromkeys(line for line in locations if line is not None))

@@ -1,0 +1,354 @@
+"""Where the tensors of a kernel could lie in SBUF and PSUM: live ranges laid into the memory.
+
+A tensor lives from its first write to its last use and has one place for that time. It starts at
+partition 0, 32, 64 or 96, one of more than 32 partitions at 0 or 64, one of more than 64 at 0
+(AWS ``nki/compiler/sbuf.py`` at tag v2.26.0), so that narrow ones share the same bytes of different
+quadrants. Before NeuronCore-v4 a PSUM tensor of a bank or less lies in one bank. Those that the
+kernel placed lie where it says.
+
+Two figures come of it. ``needed`` is what no placement can do without: the bytes that are live
+together. ``reached`` is what a placement takes that was found, lowest place first. Between the two
+a compiler may or may not find one, so that only the first proves that a kernel does not fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Space, Trace
+
+Numbers = NDArray[np.integer[Any]]
+
+EASY = 3
+"""A memory of three times what is live at the peak always has room for all live ranges (Gergov,
+"Algorithms for compile-time memory optimization", SODA 1999), so that none need be laid out."""
+
+
+class Live(NamedTuple):
+    """One tensor for the time that it is needed."""
+
+    allocation: Allocation
+    first: int
+    """Number of the event that writes it first."""
+    last: int
+    """Number of the event that uses it last."""
+    size: int
+    """Bytes of each partition."""
+    quadrants: int
+    """Groups of partitions that it takes, 1 to 4."""
+
+
+class Place(NamedTuple):
+    """Where a tensor lies: bytes ``low`` to ``high`` (excluded) from a quadrant on."""
+
+    live: Live
+    low: int
+    high: int
+    quadrant: int
+
+
+class Peak(NamedTuple):
+    """The moment at which the most bytes are live."""
+
+    event: int
+    """The event's number."""
+    bytes: int
+    """Of each partition, as if narrow tensors were packed side by side."""
+    live: tuple[Live, ...]
+    """Who is live then, the largest first."""
+    history: tuple[tuple[int, int], ...] = ()
+    """What was live after each event at which that changed: the event, and bytes as above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """How the tensors of one program fit one memory."""
+
+    program: tuple[int, ...]
+    space: Space
+    limit: int
+    """Bytes that a kernel has of each partition."""
+    peak: Peak
+    places: tuple[Place, ...] = ()
+    """Empty where so little is live that there is room in any case."""
+    reached: int = 0
+    """Bytes of each partition that the places take; more than ``limit`` if none were found that
+    fit."""
+
+    in_own_banks: int = 0
+    """Bytes of the banks of PSUM in which no other tensor has room, at their peak."""
+
+    @property
+    def needed(self) -> int:
+        """Bytes of each partition that no placement can do without."""
+        return max(self.peak.bytes, self.in_own_banks)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the placement that was found lies in the memory."""
+        return self.reached <= self.limit
+
+
+def limit_of(space: Space, machine: Machine) -> int:
+    """Bytes of a partition that a kernel has of SBUF, without the reserved part, or of PSUM."""
+    return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+
+
+def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
+    """The placement of each program's tensors in each memory of which it uses something."""
+    tensors: dict[tuple[tuple[int, ...], Space], list[Allocation]] = {}
+    owners = _owners(trace.events) if trace.grid else None
+    for allocation in trace.allocations:
+        space = allocation.space
+        if space.is_hbm or allocation.first < 0 or allocation.is_temporary:
+            continue
+        program = () if owners is None else owners[allocation.id]
+        tensors.setdefault((program, space), []).append(allocation)
+    for (program, space), allocations in tensors.items():
+        yield place(allocations, program, space, machine)
+
+
+def place(
+    allocations: Sequence[Allocation], program: tuple[int, ...], space: Space, machine: Machine
+) -> Placement:
+    """Lay tensors into a memory: as they begin, and if that does not fit, the largest first."""
+    limit = limit_of(space, machine)
+    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
+    sizes = _Sizes(allocations, machine)
+    peak = sizes.peak()
+    if sizes.surely_fit(limit, machine.psum_bank_bytes if space is Space.PSUM else 0):
+        return Placement(program=program, space=space, limit=limit, peak=peak)
+    lives = [sizes.live(number) for number in range(len(allocations))]
+    best: tuple[int, tuple[Place, ...]] | None = None
+    for order in _ORDERS:
+        found = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
+        reached = max(one.high for one in found)
+        if best is None or reached < best[0]:
+            best = reached, found
+        if reached <= limit or peak.bytes > limit:
+            break
+    assert best is not None
+    return Placement(
+        program=program,
+        space=space,
+        limit=limit,
+        peak=peak,
+        places=best[1],
+        reached=best[0],
+        in_own_banks=sizes.in_own_banks(bank),
+    )
+
+
+_ORDERS: tuple[Callable[[Live], tuple[int, int]], ...] = (
+    lambda live: (live.first, -live.size),
+    lambda live: (-live.size * live.quadrants, live.first),
+    lambda live: (live.first - live.last, -live.size),
+)
+"""In which tensors are given a place: as they begin, the largest first, the longest first."""
+
+
+class _Sizes:
+    """The sizes and live ranges of a program's tensors in one memory, as arrays."""
+
+    def __init__(self, allocations: Sequence[Allocation], machine: Machine) -> None:
+        self.allocations = allocations
+        self.step = machine.start_partition_step
+        self.quadrants = machine.partitions // self.step
+        self.ranges = np.array([(one.first, one.last + 1) for one in allocations])
+        self.size = np.array([_size(one) for one in allocations])
+        self.wide = -(-np.array([one.partitions for one in allocations]) // self.step)
+        self.fixed = [n for n, one in enumerate(allocations) if one.areas]
+
+    def live(self, number: int) -> Live:
+        """One of them."""
+        one = self.allocations[number]
+        return Live(one, one.first, one.last, int(self.size[number]), int(self.wide[number]))
+
+    def peak(self) -> Peak:
+        """When the most bytes are live, and whose they are; those at one address count once."""
+        sizes = self.size * self.wide
+        sizes[self.fixed] = 0
+        events, totals = self._load(sizes)
+        if self.fixed:
+            begins, taken = self._taken_by_fixed()
+            places = np.searchsorted(events, begins, side="right") - 1
+            events, totals = begins, taken + np.where(places < 0, 0, totals[places])
+        highest = int(totals.argmax())
+        when = int(events[highest])
+        there = np.flatnonzero((self.ranges[:, 0] <= when) & (when < self.ranges[:, 1]))
+        lives = [self.live(int(number)) for number in there]
+        lives.sort(key=lambda one: (-one.size * one.quadrants, one.first))
+        shared = -(-totals // self.quadrants)
+        history = tuple(zip(events.tolist(), shared.tolist(), strict=True))
+        return Peak(when, int(shared[highest]), tuple(lives), history)
+
+    def _taken_by_fixed(self) -> tuple[Numbers, Numbers]:
+        """The events at which a tensor begins, and what those with addresses take together then."""
+        fixed = set(self.fixed)
+        active: dict[int, Allocation] = {}
+        taken, changed = 0, False
+        begins: list[int] = []
+        totals: list[int] = []
+        changes = [(int(first), 1, n) for n, (first, _) in enumerate(self.ranges)]
+        changes += [(int(end), 0, n) for n, (_, end) in enumerate(self.ranges)]
+        for event, start, number in sorted(changes):
+            if number in fixed:
+                changed = True
+                if start:
+                    active[number] = self.allocations[number]
+                else:
+                    del active[number]
+            if start:
+                if changed:
+                    taken, changed = _taken(active.values(), self.step), False
+                begins.append(event)
+                totals.append(taken)
+        return np.array(begins), np.array(totals)
+
+    def surely_fit(self, limit: int, bank: int) -> bool:
+        """Whether there is room however they are laid out; with a ``bank`` in whole banks.
+
+        Live ranges that take one bank each need as many banks as are live together.
+        """
+        if self.fixed:
+            return False
+        if bank:
+            return (
+                int(self.size.max()) <= bank and self._most(-(-self.size // bank) * bank) <= limit
+            )
+        return self._most(self.size) * EASY <= limit
+
+    def in_own_banks(self, bank: int) -> int:
+        """Bytes of the banks that are live together and that no two tensors can share.
+
+        Of those that take more than half of a bank and more than half of the partitions each
+        needs one.
+        """
+        alone = (2 * self.size > bank) & (self.size <= bank) & (2 * self.wide > self.quadrants)
+        alone[self.fixed] = False
+        return self._most(np.where(alone, bank, 0))
+
+    def _most(self, sizes: Numbers) -> int:
+        return int(self._load(sizes)[1].max())
+
+    def _load(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Events in order, and the sizes that are live after what each ends and begins."""
+        events = np.concatenate([self.ranges[:, 1], self.ranges[:, 0]])  # at one event ends first
+        changes = np.concatenate([-sizes, sizes])
+        order = np.argsort(events, kind="stable")
+        return events[order], changes[order].cumsum()
+
+
+def _owners(events: Iterable[Event]) -> dict[int, tuple[int, ...]]:
+    """The program to which each tensor belongs: that of whoever writes it first."""
+    owners: dict[int, tuple[int, ...]] = {}
+    for event in events:
+        for region in event.writes:
+            owners.setdefault(region.allocation.id, event.program)
+    return owners
+
+
+def _size(allocation: Allocation) -> int:
+    """Bytes of a partition that a tensor takes.
+
+    Of a PSUM tensor with block dimensions one block counts: how many are live at once is the
+    compiler's choice. In SBUF all of them do. Of blocks that the kernel placed each place does.
+    """
+    if allocation.places:
+        return sum(area.high - area.low for area in allocation.areas)
+    size = allocation.partition_bytes
+    if allocation.partition_axis and allocation.space is Space.PSUM:
+        size //= math.prod(allocation.shape[: allocation.partition_axis])
+    return size
+
+
+def _taken(allocations: Iterable[Allocation], step: int) -> int:
+    """Bytes that tensors with addresses take together, of all quadrants: each byte once."""
+    lines: dict[int, list[tuple[int, int]]] = {}
+    for area in (area for allocation in allocations for area in allocation.areas):
+        for number in range(area.first // step, (area.last - 1) // step + 1):
+            lines.setdefault(number, []).append((area.low, area.high))
+    total = 0
+    for ranges in lines.values():
+        reached = 0
+        for low, high in sorted(ranges):
+            total += max(0, high - max(low, reached))
+            reached = max(reached, high)
+    return total
+
+
+class _Shelf:
+    """The places of one quadrant that were given away, by their first byte."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int, int, int]] = []
+        """(low, high, first, last)"""
+
+    def taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """What is taken at some moment from ``first`` to ``last``, lowest first."""
+        for low, high, begin, end in self.places:
+            if begin <= last and first <= end:
+                yield low, high
+
+
+def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[Place]:
+    """Give each tensor the lowest place that is free for all of its time."""
+    shelves = [_Shelf() for _ in range(quadrants)]
+    lives = sorted(lives, key=lambda one: not one.allocation.areas)
+    forgets = not lives[0].allocation.areas and all(
+        one.first <= other.first for one, other in itertools.pairwise(lives)
+    )
+    for live in lives:
+        places = [
+            Place(live, area.low, area.high, area.first // (128 // quadrants))
+            for area in live.allocation.areas
+        ]
+        if not places:
+            starts = range(0, quadrants, _start_step(live.quadrants))
+            low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
+            places = [Place(live, low, low + live.size, start)]
+        for given in places:
+            entry = (given.low, given.high, live.first, live.last)
+            for shelf in shelves[given.quadrant : given.quadrant + live.quadrants]:
+                if forgets:  # whoever ended before this one begins stands in nobody's way any more
+                    shelf.places = [one for one in shelf.places if one[3] >= live.first]
+                insort(shelf.places, entry)
+            yield given
+
+
+def _start_step(quadrants: int) -> int:
+    """Quadrants from one possible start to the next."""
+    return 1 if quadrants == 1 else 2 if quadrants == 2 else 4
+
+
+def _lowest(shelves: list[_Shelf], live: Live, start: int, bank: int) -> int:
+    """The lowest byte from which all of a tensor's quadrants are free."""
+    taken: list[tuple[int, int]] = []
+    for shelf in shelves[start : start + live.quadrants]:
+        taken += shelf.taken(live.first, live.last)
+    if live.quadrants > 1:
+        taken.sort()
+    low = _in_a_bank(0, live.size, bank)
+    for begin, end in taken:
+        if begin >= low + live.size:
+            break
+        if end > low:
+            low = _in_a_bank(end, live.size, bank)
+    return low
+
+
+def _in_a_bank(low: int, size: int, bank: int) -> int:
+    """The first byte from ``low`` on at which a tensor does not cross banks, if it need not."""
+    if not bank:
+        return low
+    room = bank - low % bank
+    return low if size <= room else low + room if size <= bank or room < bank else low

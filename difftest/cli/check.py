@@ -1,0 +1,44 @@
+"""`difftest check`: the hazards of a kernel that a run in order hides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.inspection import Inspector, finding_text, memory_text
+from difftest.simulator.witness import witnessing
+
+
+@click.command()
+@run_options
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--json", "json_file", type=OutputFile(), help="The findings as JSON.")
+@click.pass_context
+def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path | None) -> None:
+    """Look for what can go wrong on a device and does not on a simulator.
+
+    The kernel runs on the simulator, on random inputs, and its trace is read: the order of
+    iterations, races between cores, PSUM and others, each described in docs/detectors.md; and how
+    full SBUF and PSUM are. The exit code is 1 if something is found that is proven wrong.
+    """
+    inspector = Inspector(strict=strict)
+    with witnessing(inspector):
+        trace, machine, _ = run.launch()
+    for finding in inspector.findings:
+        click.echo(finding_text(finding))
+    if json_file is not None:
+        found = [one.as_mapping() for one in inspector.findings]
+        try:
+            json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(str(error)) from None
+    click.echo(memory_text(trace, machine))
+    click.echo(
+        f"{trace.kernel} on {machine.name}: {len(trace):,} instructions, "
+        f"{len(inspector.findings)} findings, {inspector.silenced} allowed by comments"
+    )
+    if inspector.failures:
+        context.exit(1)

@@ -1,0 +1,101 @@
+"""Several kernels of one contract: each runs every case, and they are compared with each other.
+
+A spec with ``others`` stands for as many specs, one of each kernel (:func:`alone`). Where a backend
+runs kernels of some dialects only, it gets those of these dialects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.backends.base import Backend
+from difftest.backends.detection import CLASSIC, NEWER
+from difftest.backends.dialect import dialect_of
+from difftest.harness.signature import name_of
+from difftest.harness.spec import KernelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Outputs = Mapping[str, tuple[NDArray[Any], ...]]
+"""By the name of the backend."""
+
+_IMPORTED = {CLASSIC: "neuronxcc", NEWER: "nki"}
+"""What kernels of a dialect import, to tell two of one name apart."""
+
+
+def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
+    """The spec of each kernel by itself, named so that no two have one name."""
+    if not spec.others:
+        return (spec,)
+    kernels = (spec.kernel, *spec.others)
+    return tuple(
+        replace(spec, kernel=kernel, others=(), title=title, lnc=_lnc(spec, kernel))
+        for kernel, title in zip(kernels, titles(kernels), strict=True)
+    )
+
+
+def _lnc(spec: KernelSpec, kernel: Callable[..., Any]) -> int | str | None:
+    """A classic kernel runs on one core, whatever the logical cores have."""
+    return None if dialect_of(kernel) == CLASSIC else spec.lnc
+
+
+def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
+    """What to call kernels beside each other: names, with the dialect or the module if need be."""
+    names = [name_of(kernel) for kernel in kernels]
+    if len(set(names)) == len(names):
+        return tuple(names)
+    packages = [_IMPORTED.get(dialect_of(kernel) or "", "") for kernel in kernels]
+    if len(set(zip(names, packages, strict=True))) < len(names):
+        packages = [str(getattr(kernel, "__module__", "")) for kernel in kernels]
+    if len(set(zip(names, packages, strict=True))) < len(names):
+        packages = [str(number) for number in range(1, len(kernels) + 1)]
+    return tuple(f"{name} ({package})" for name, package in zip(names, packages, strict=True))
+
+
+def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
+    """The spec of each kernel with the backends that it runs on.
+
+    A backend that takes none of the kernels gets the first: it says why it cannot run it.
+    """
+    specs = alone(spec)
+    taken = {
+        backend.name: [one for one in specs if _takes(backend, one.kernel)] or [specs[0]]
+        for backend in backends
+    }
+    for one in specs:
+        chosen = tuple(
+            backend for backend in backends if any(one is other for other in taken[backend.name])
+        )
+        if chosen:
+            yield one, chosen
+
+
+def _takes(backend: Backend, kernel: Callable[..., Any]) -> bool:
+    takes = getattr(backend, "takes", None)
+    return takes is None or bool(takes(kernel))
+
+
+def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, bool]]:
+    """For each two kernels and each backend that ran both: whether their outputs are equal.
+
+    Yields both names, the backend's, and whether all bits agree (NaN as any other NaN).
+    """
+    for (first, ours), (second, theirs) in combinations(outputs.items(), 2):
+        for backend in ours.keys() & theirs.keys():
+            yield first, second, backend, _equal(ours[backend], theirs[backend])
+
+
+def _equal(ours: tuple[NDArray[Any], ...], theirs: tuple[NDArray[Any], ...]) -> bool:
+    return len(ours) == len(theirs) and all(
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), True)
+        for one, other in zip(ours, theirs, strict=True)
+    )

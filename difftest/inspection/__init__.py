@@ -1,0 +1,11 @@
+"""Launches that are looked at for hazards: the trace is read, and doubts are settled by runs.
+
+:class:`Inspector` is told of each launch (:mod:`difftest.simulator.witness`); the pytest plugin,
+``difftest run`` and ``difftest check`` each have one.
+"""
+
+from difftest.inspection.inspector import Inspector, fails
+from difftest.inspection.memory import memory_text
+from difftest.inspection.text import finding_text
+
+__all__ = ["Inspector", "fails", "finding_text", "memory_text"]

@@ -1,0 +1,59 @@
+"""Who looks at launches for hazards, and remembers what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from difftest.analysis.detectors import Detected, detect
+from difftest.analysis.finding import Finding, Severity
+from difftest.inspection.orders import depends_on_order
+from difftest.simulator.witness import Testimony
+
+
+@dataclass
+class Inspector:
+    """Is told of launches (``with witnessing(inspector)``), and keeps what is found, each once.
+
+    Attributes
+    ----------
+    strict : whether a warning counts as a failure.
+    findings : of all launches so far, in the order in which they were found.
+    launches, silenced : how many launches were looked at, and findings that a comment allows.
+    """
+
+    strict: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    launches: int = 0
+    silenced: int = 0
+    _said: set[tuple[object, ...]] = field(default_factory=set)
+
+    def __call__(self, testimony: Testimony) -> None:
+        """Look at one launch."""
+        detected = inspect(testimony)
+        self.launches += 1
+        self.silenced += len(detected.silenced)
+        for finding in detected.findings:
+            key = finding.id, finding.severity, finding.locations
+            if key not in self._said:
+                self._said.add(key)
+                self.findings.append(finding)
+
+    @property
+    def failures(self) -> list[Finding]:
+        """The findings that fail a test."""
+        return [one for one in self.findings if fails(one, strict=self.strict)]
+
+
+def inspect(testimony: Testimony) -> Detected:
+    """What the detectors say of a launch, its suspicions settled by runs in other orders."""
+    detected = detect(testimony.trace, testimony.machine)
+    if not detected.suspicions:
+        return detected
+    return detected.settled(differs=depends_on_order(testimony))
+
+
+def fails(finding: Finding, *, strict: bool) -> bool:
+    """Whether a finding fails a test: it is proven wrong, or a warning where those count."""
+    if finding.severity is Severity.ERROR:
+        return True
+    return strict and finding.severity is Severity.WARNING

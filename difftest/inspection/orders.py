@@ -1,0 +1,42 @@
+"""Whether a launch gives the same outputs in other orders of what claims to have none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+
+from difftest.simulator import NkiError
+from difftest.simulator.dtypes import Array
+from difftest.simulator.ordering import Order
+from difftest.simulator.witness import Testimony
+
+ORDERS = (Order(reversed=True), Order(seed=0))
+"""The last iteration first, and one shuffle that is the same each time."""
+
+
+def depends_on_order(testimony: Testimony) -> bool:
+    """Whether some other order gives other outputs, bit for bit, or does not end.
+
+    The kernel runs once more for each; what it prints then is not shown.
+    """
+    return any(_differs(testimony, order) for order in ORDERS)
+
+
+def _differs(testimony: Testimony, order: Order) -> bool:
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            outputs = testimony.again(order)
+        except (NkiError, AssertionError):  # it ran in the order of the simulator
+            return True
+    if len(outputs) != len(testimony.outputs):
+        return True
+    return not all(map(_equal, outputs, testimony.outputs))
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and np.array_equal(
+        np.ascontiguousarray(one).reshape(-1).view(np.uint8),
+        np.ascontiguousarray(other).reshape(-1).view(np.uint8),
+    )

@@ -1,0 +1,51 @@
+"""A failing case once more, in a process of its own, so that its "run again" is true.
+
+A kernel, a reference or a test that keeps something from one call to the next fails among other
+cases and passes alone, or the other way round.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from difftest.harness.runner import DifferentialFailure
+
+_START = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]  # as the script `pytest` has it
+import pytest
+sys.exit(pytest.console_main())
+"""
+_PATIENCE = 600.0
+"""Seconds after which nobody waits any longer."""
+
+
+def fresh_run(config: pytest.Config, failure: DifferentialFailure) -> str:
+    """What came of the case alone where that is not the same failure; else empty."""
+    again = failure.again
+    if again is None:
+        return ""
+    words = [*again.arguments(failure.case), "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _START, *words],
+            cwd=config.invocation_params.dir,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not over after {_PATIENCE:g} s in a process of its own"
+    if done.returncode == pytest.ExitCode.TESTS_FAILED:
+        return ""
+    if done.returncode == pytest.ExitCode.OK:
+        return (
+            "passes in a process of its own: the kernel, its reference or the test keeps something "
+            "from one call to the next, and the case needs the calls before it"
+        )
+    return f"the line above ends with exit code {done.returncode} in a process of its own"

@@ -1,0 +1,286 @@
+"""What a mask left unwritten, on its way through a kernel: which results depend on it.
+
+Reading an element that a masked instruction left out is no error: kernels compute on whole tiles
+and mask again when they store. It holds poison here, and on a device whatever lay there. Whether an
+arithmetic result depends on it is plain: it does if one of its terms does. Of everything else it is
+found by computing the instruction again with other poison: what comes out differently depends on
+it, also through a search or a select that shows no NaN, and for integers, which have none. So only
+instructions that read such elements take longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.core import Core
+from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.observing import see
+from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.memory import pattern_view, poison
+from difftest.simulator.strictness import unheard
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Seen
+
+
+class Undefined(NamedTuple):
+    """An instruction that reads elements that nothing wrote."""
+
+    masks: dict[int, Array]
+    """By the operand's place which of its elements they are, in its own shape; -1 for ``dst``."""
+    registers: dict[str, Array]
+    """The reduction registers before it."""
+    random: Any
+    """The random numbers' state before it."""
+
+
+def undefined_in(tile: Tile) -> Array | None:
+    """Which of a tile's elements depend on what nothing wrote; None if none do."""
+    storage = tile.storage
+    missing = tile.unwritten() if storage.masked else None
+    if storage.undefined is not None and tile.dtype is storage.dtype:
+        own = pattern_view(storage.undefined, tile.pattern, BOOL)
+        if own.any():
+            missing = own if missing is None else own | missing
+    return missing
+
+
+def doubts(core: Core, call: Call, dst: Any, operands: tuple[Any, ...]) -> Undefined | None:
+    """What an instruction is about to read of elements that nothing wrote; None for nothing."""
+    masks: dict[int, Array] = {}
+    for place, operand in enumerate(operands):
+        if isinstance(operand, Tile):
+            storage = operand.storage
+            if (storage.masked or storage.undefined is not None) and operand.axes is None:
+                missing = undefined_in(operand)
+                if missing is not None:
+                    masks[place] = missing
+    if call.reads_dst and isinstance(dst, Tile):
+        missing = undefined_in(dst) if dst.storage.undefined is not None else None
+        if missing is not None:
+            masks[-1] = missing
+    if not masks:
+        return None
+    registers = {engine: held.copy() for engine, held in core.accumulators.items()}
+    return Undefined(masks, registers, core.random.bit_generator.state)
+
+
+def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> None:
+    """Note which elements of ``dst``, just written, depend on what nothing wrote."""
+    if not isinstance(dst, Tile) or dst.dtype is not dst.storage.dtype:
+        return
+    if found is None:
+        if dst.storage.undefined is not None:
+            _mark(dst, np.zeros((), BOOL), where)
+        return
+    same_size = found.size == dst.size
+    found = found.reshape(dst.shape) if same_size else np.broadcast_to(found, dst.shape)
+    if where is not None and where.size == dst.size:
+        found = found & where.reshape(dst.shape)
+    if dst.in_hbm:
+        _see_stored(core, dst, found)
+    _mark(dst, found, where)
+
+
+def _see_stored(core: Core, dst: Tile, found: Array) -> None:
+    """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
+    values = dst.values(unwritten=True)
+    shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+    hidden = found & ~shown
+    if hidden.any():
+        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values)
+    else:
+        see(core, Seen.UNDEFINED_STORED, "dst", found)
+
+
+def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
+    """Note indices that depend on what nothing wrote, of the rows that a mask leaves."""
+    for tile in access.index_tiles:
+        if not tile.storage.masked and tile.storage.undefined is None:
+            continue
+        missing = undefined_in(tile)
+        if missing is None:
+            continue
+        if where is not None:
+            if where.shape[:1] != missing.shape[:1]:
+                continue
+            rows = where.reshape(len(where), -1).any(axis=1)
+            missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
+        see(core, Seen.UNDEFINED_INDEX, "index", missing)
+
+
+def add_product(target: Tile, product: Tile) -> None:
+    """A product that is added to a tile in PSUM takes along what it depends on."""
+    if product.storage.undefined is None:
+        return
+    missing = undefined_in(product)
+    if missing is not None:
+        old = undefined_in(target) if target.storage.undefined is not None else None
+        missing = missing.reshape(target.shape)
+        _mark(target, missing if old is None else missing | old, None)
+
+
+def _mark(dst: Tile, found: Array, where: Array | None) -> None:
+    storage = dst.storage
+    if storage.undefined is None:
+        if not found.any():
+            return
+        storage.undefined = np.zeros(storage.size, BOOL)
+    region = pattern_view(storage.undefined, dst.pattern, BOOL)
+    if where is None:
+        region[...] = found
+    elif where.size == dst.size:
+        np.copyto(region, found, where=where.reshape(dst.shape))
+    else:
+        region |= found
+    if not storage.undefined.any():
+        storage.undefined = None
+
+
+# -- instructions that move data, and products -----------------------------------------------------
+
+
+def carried_along(call: Call, dst: Any, undefined: Undefined) -> Array | None:
+    """Which elements of the result of an instruction that writes by itself depend on what it reads.
+
+    None of those that have no rule here: through indices, and of MX products.
+    """
+    masks = undefined.masks
+    if not isinstance(dst, Tile):
+        return None
+    if call.name == "nc_matmul":
+        return _product(call, dst, masks)
+    mask = masks.get(0)
+    if call.name == "dma_copy":
+        found = np.zeros(dst.shape, BOOL)
+        if mask is not None:
+            found |= mask.reshape(dst.shape)
+        if -1 in masks:
+            found |= masks[-1]
+        return found
+    if call.name == "dma_transpose" and mask is not None:
+        assert call.instruction.walk is not None
+        walk = call.instruction.walk(call)
+        return mask.reshape(walk.walked).transpose(walk.axes["dst"])
+    return None
+
+
+def _product(call: Call, dst: Tile, masks: dict[int, Array]) -> Array | None:
+    """A column of either operand spoils the row or column of the result that it makes."""
+    if call["perf_mode"] == "double_row":
+        return None
+    shape = call.result.shape
+    found = np.zeros((shape[0], dst.size // shape[0]), BOOL)
+    if 0 in masks:
+        found |= masks[0].reshape(len(masks[0]), -1).any(axis=0)[:, None]
+    if 1 in masks:
+        found |= masks[1].reshape(len(masks[1]), -1).any(axis=0)[None, :]
+    if -1 in masks:
+        found |= masks[-1].reshape(found.shape)
+    return found
+
+
+# -- instructions that compute ---------------------------------------------------------------------
+
+
+def dependent(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], undefined: Undefined, made: Any
+) -> Array | None:
+    """Where what an instruction computed differs if what nothing wrote is something else."""
+    first = _first(made)
+    if first is None:
+        return None
+    found = _by_rule(call, operands, undefined.masks)
+    if found is not None:
+        return found
+    found = np.zeros(first.shape, BOOL)
+    with _as_before(core, undefined):
+        for number in range(len(_STAND_INS)):
+            values = [
+                _with_stand_in(operand, undefined.masks.get(place), number)
+                for place, operand in enumerate(operands)
+            ]
+            if call.reads_dst:
+                values.append(_with_stand_in(dst, undefined.masks.get(-1), number))
+            core.accumulators = {name: held.copy() for name, held in undefined.registers.items()}
+            core.random.bit_generator.state = undefined.random
+            other = _first(call.instruction.meaning(call, *values))
+            if other is None or other.shape != first.shape:
+                return None
+            found |= (first != other) & ~((first != first) & (other != other))
+    return found
+
+
+def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> Array | None:
+    """:func:`dependent` of arithmetic, where each result follows from all that it is made of.
+
+    None of everything else: where an operand can decide that another one does not count.
+    """
+    instruction = call.instruction
+    options = call.options.values()
+    if any(getattr(op, "bitvec", False) or op in _LOGIC for op in options):
+        return None
+    reduced = instruction.reduced
+    if reduced is not None and instruction.reach(call) is Reach.AXES and list(masks) == [0]:
+        mask = masks[0].reshape(operands[0].tile_shape())
+        return mask.any(axis=reduced(call)).reshape(call.result.shape)
+    if instruction.carries is None:
+        return None
+    found: Array | None = None
+    for place, mask in masks.items():
+        if place < 0:
+            return None
+        role = instruction.operands[place].name
+        carried = instruction.carries(call, mask.reshape(operands[place].tile_shape()), role)
+        if carried is None:
+            return None
+        found = carried if found is None else found | carried
+    return found
+
+
+_LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
+
+
+def _first(made: Any) -> Array | None:
+    """The first destination's values."""
+    first = made[0] if type(made) is tuple else made
+    first = first.values if type(first) is Masked else first
+    return first if isinstance(first, np.ndarray) else None
+
+
+_STAND_INS = (3e38, -3e38)
+"""For floats; the largest and the smallest integer of others."""
+
+
+def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
+    if not isinstance(operand, Tile):
+        return operand
+    values = operand.engine_values(unwritten=True)
+    if mask is None:
+        return values
+    stand_in: Any = _STAND_INS[number]
+    if values.dtype == BOOL:
+        stand_in = number == 0
+    elif values.dtype.kind in "iu":
+        info = np.iinfo(values.dtype)
+        stand_in = info.max if number == 0 else info.min
+    return np.where(mask.reshape(values.shape), np.asarray(stand_in, values.dtype), values)
+
+
+@contextlib.contextmanager
+def _as_before(core: Core, undefined: Undefined) -> Iterator[None]:
+    """Leave no trace of what is computed meanwhile."""
+    registers, state = core.accumulators, core.random.bit_generator.state
+    sights, alarm, made = list(core.sights), core.alarm, set(core.made)
+    try:
+        with unheard():  # a stand-in may break a rule of values
+            yield
+    finally:
+        core.accumulators = registers
+        core.random.bit_generator.state = state
+        core.sights[:], core.alarm, core.made = sights, alarm, made

@@ -1,0 +1,259 @@
+"""What stands out in an instruction's values, for whoever reads the trace afterwards.
+
+NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
+NumPy looks at the flags anyway, and only then are the values looked at
+(:meth:`difftest.simulator.core.Core.running`). Matrix products, whose flags may be raised in other
+threads, and casts to narrow floats, which raise none, are asked for their largest value. What else
+is looked at costs nothing where the dtypes say that there is nothing to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, Array, is_float
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.memory import POISON_INTEGER, pattern_view
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Seen, Sight
+
+EXACT_INTEGER = 2**24
+"""Integers up to here are float32 numbers."""
+LARGEST_E4M3 = 240.0
+"""Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
+_SEARCHES = ("max8", "nc_find_index8", "nc_match_replace8")
+
+Watch = Callable[[Core, Call, tuple[Any, ...]], None]
+"""Looks at the operands of an instruction before it runs."""
+
+
+def watches_of(call: Call) -> tuple[Watch, ...]:
+    """What is worth a look at each use of a call, by its name and dtypes."""
+    watches: list[Watch] = []
+    if call.name in _SEARCHES:
+        watches.append(_search)
+    if call.machine.nc_version < 4 and any(
+        tile.dtype == FLOAT8_E4M3FN for tile in call.tiles.values()
+    ):
+        watches.append(_float8)
+    return tuple(watches)
+
+
+def see(core: Core, what: Seen, role: str, chosen: Array, values: Array | None = None) -> None:
+    """Note the elements of an operand that ``chosen`` has, if it has any."""
+    count = int(np.count_nonzero(chosen))
+    if not count:
+        return
+    first = tuple(int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape))
+    value = None if values is None else float(values[first])
+    core.sights.append(Sight(what, role, count, chosen.size, first, value))
+
+
+# -- NaN and infinities ----------------------------------------------------------------------------
+
+
+def look(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> None:
+    """After an alarm: whether an instruction's results have what its operands have not."""
+    core.alarm = False
+    first = results[0] if type(results) is tuple else results
+    values = first.values if type(first) is Masked else first
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return
+    read = [tile.engine_values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
+    _judge(core, values, [one for one in read if one.dtype.kind == "f"])
+
+
+def look_at_product(core: Core, dst: Tile, operands: tuple[Any, ...]) -> None:
+    """:func:`look` of an instruction that has written its result already."""
+    core.alarm = False
+    read = [tile.values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
+    if is_float(dst.dtype) and all(np.isfinite(one).all() for one in read):
+        _judge(core, dst.values(unwritten=True), [])
+
+
+def overflowed(values: Array, rounded: Array) -> None:
+    """Note the infinities of a narrow float that were none before they were rounded to it."""
+    core = current()
+    made = np.isinf(rounded) & np.isfinite(values)
+    if made.any():
+        see(core, Seen.INFINITY_MADE, "dst", made, np.broadcast_to(values, made.shape))
+        core.made.add(Seen.INFINITY_MADE)
+
+
+def _judge(core: Core, values: Array, read: list[Array]) -> None:
+    """Note the NaN and infinities of ``values`` that those of what was read do not explain."""
+    for what, test in ((Seen.NAN_MADE, np.isnan), (Seen.INFINITY_MADE, np.isinf)):
+        found = test(values)
+        if not found.any():
+            continue
+        for one in read:
+            known = test(one) if what is Seen.NAN_MADE else ~np.isfinite(one)
+            if not known.any():
+                continue
+            if known.shape != found.shape:
+                break  # which of its elements each result follows from is not told apart
+            found = found & ~known
+        else:
+            if found.any():
+                see(core, what, "dst", found)
+                core.made.add(what)
+
+
+def stored(core: Core, dst: Tile) -> None:
+    """Whether something that instructions made goes to HBM."""
+    if not is_float(dst.dtype):
+        return
+    values = dst.values(unwritten=True)
+    if Seen.NAN_MADE in core.made:
+        see(core, Seen.NAN_STORED, "dst", np.isnan(values))
+    if Seen.INFINITY_MADE in core.made:
+        see(core, Seen.INFINITY_STORED, "dst", np.isinf(values))
+
+
+def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+    """A search orders numbers, and NaN is none."""
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
+        if isinstance(operand, Tile) and is_float(operand.dtype):
+            values = operand.engine_values(unwritten=True)
+            see(core, Seen.NAN_SEARCHED, role.name, np.isnan(values))
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+def _float8(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile) and tile.dtype == FLOAT8_E4M3FN:
+            values = tile.values(unwritten=True)
+            see(core, Seen.FLOAT8_CODE, role.name, np.abs(values) > LARGEST_E4M3, values)
+
+
+def rounded_integers(values: Array) -> None:
+    """32-bit integers on their way into float32: those that it does not have."""
+    if not is_running():
+        return
+    core, wide = current(), values.astype(np.int64)
+    if wide.size and max(-int(wide.min()), int(wide.max())) > EXACT_INTEGER:
+        lost = values.astype(np.float32).astype(np.int64) != wide
+        lost &= values.view(np.int32) != POISON_INTEGER
+        see(core, Seen.INTEGER_ROUNDED, "", lost, wide)
+
+
+def rounded_result(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> None:
+    """Integers that were computed in float32 and are not what they should be."""
+    if not isinstance(results, np.ndarray) or results.dtype != np.float32 or not results.size:
+        return
+    if not np.abs(results).max() >= EXACT_INTEGER:
+        return
+    exact = _exactly(call, operands)
+    if exact is not None and exact.shape == results.shape:
+        lost = np.isfinite(results) & (exact != results) & (np.abs(exact) <= 2.0**32)
+        see(core, Seen.INTEGER_ROUNDED, "dst", lost, exact)
+
+
+def _exactly(call: Call, operands: tuple[Any, ...]) -> Array | None:
+    """What sums, differences and products of integers are; None of anything else."""
+    values: list[Any] = []
+    for operand in operands:
+        if isinstance(operand, Tile):
+            if is_float(operand.dtype):
+                return None
+            values.append(operand.engine_values(unwritten=True).astype(np.float64))
+        else:
+            values.append(operand)
+    if call.name == "tensor_tensor" and call["op"].name in _RING:
+        first, second = values
+        if first.size == second.size:
+            second = second.reshape(first.shape)
+        made: Array = call["op"].compute(first, second)
+        return made
+    if call.name != "tensor_scalar":
+        return None
+    made, *others = values
+    for name, other in zip(("0", "1"), others, strict=True):
+        op = call[f"op{name}"]
+        if op is None:
+            continue
+        if op.name not in _RING or (isinstance(other, np.ndarray) and other.size != len(made)):
+            return None
+        if isinstance(other, np.ndarray):
+            other = other.reshape(len(made), *(1,) * (made.ndim - 1))
+        made = op.compute(other, made) if call[f"reverse{name}"] else op.compute(made, other)
+    return made
+
+
+_RING = ("add", "subtract", "multiply")
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def see_places(
+    core: Core,
+    dst: IndirectTile,
+    place: tuple[Array, ...],
+    inside: Array,
+    *,
+    adds: bool,
+    skips: bool,
+) -> bool:
+    """Note what a scatter's indices name; whether they name one place more than once.
+
+    Parameters
+    ----------
+    place : index arrays for every dimension of the base, of the elements that ``inside`` keeps.
+    adds : whether the instruction adds to what is there.
+    skips : whether indices out of bounds are skipped.
+    """
+    if skips and adds and not inside.all():
+        see(core, Seen.INDEX_SKIPPED, "dst", ~inside)
+    flat = np.ravel_multi_index(place, dst.base.shape)
+    twice = _repeats(flat, inside)
+    if not adds:
+        return twice
+    if twice:
+        _, places, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        _see_flat(core, Seen.PLACE_ADDED_TWICE, inside, counts[places.reshape(-1)] > 1)
+    if core.record:
+        storage = dst.base.storage
+        added = storage.added
+        if added is None:
+            added = storage.added = np.zeros(storage.data.shape, np.bool_)
+        view = pattern_view(added, dst.base.pattern, BOOL)
+        again = view[place]
+        if again.any():
+            _see_flat(core, Seen.PLACE_ADDED_AGAIN, inside, again)
+        view[place] = True
+    return twice
+
+
+def _repeats(flat: Array, inside: Array) -> bool:
+    """Whether one place is named more than once; mostly indices name rows, each of them whole."""
+    length = inside.shape[-1] if inside.ndim > 1 and flat.size == inside.size else 1
+    if length > 1:
+        rows = flat.reshape(-1, length)
+        if (np.diff(rows, axis=1) == 1).all():
+            return bool((np.diff(np.sort(rows[:, 0])) < length).any())
+    return bool((np.diff(np.sort(flat)) == 0).any())
+
+
+def see_lost(core: Core, held: Array, moved: Array, inside: Array) -> None:
+    """Note values that others took the place of, where indices name one place twice."""
+    bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
+    given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
+    lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
+    _see_flat(core, Seen.PLACE_TWICE, inside, lost)
+
+
+def _see_flat(core: Core, what: Seen, inside: Array, chosen: Array) -> None:
+    """Note some of the elements that ``inside`` keeps."""
+    if chosen.any():
+        where = np.zeros(inside.shape, np.bool_)
+        where[inside] = chosen
+        see(core, what, "dst", where)

@@ -1,0 +1,49 @@
+"""Who is told of each launch: what it did, and how to do it again in another order.
+
+So that others can look at the launches of code that they do not control, a script's or a test's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from difftest.simulator.dtypes import Array
+from difftest.simulator.machine import Machine
+from difftest.simulator.ordering import Order
+from difftest.simulator.trace import Trace
+
+
+class Testimony(NamedTuple):
+    """A launch that came to its end, before the caller's arrays change."""
+
+    trace: Trace
+    machine: Machine
+    outputs: tuple[Array, ...]
+    """What the kernel returned, then what it wrote to arguments."""
+    again: Callable[[Order], tuple[Array, ...]]
+    """The same launch once more in another order: its outputs, or whatever it raises."""
+
+
+Witness = Callable[[Testimony], None]
+
+_WITNESS: contextvars.ContextVar[Witness | None] = contextvars.ContextVar(
+    "difftest_witness", default=None
+)
+
+
+def witness() -> Witness | None:
+    """Who is to be told, if anybody."""
+    return _WITNESS.get()
+
+
+@contextlib.contextmanager
+def witnessing(told: Witness | None) -> Iterator[None]:
+    """Tell ``told``, and nobody else, of each launch while this lasts."""
+    token = _WITNESS.set(told)
+    try:
+        yield
+    finally:
+        _WITNESS.reset(token)

@@ -1,0 +1,66 @@
+"""Kernels that agree with their reference here and can be wrong on a device."""
+
+import pytest
+
+KERNELS = """
+import neuronxcc.nki.language as nl
+
+
+def add(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    {scratch}
+    for i in nl.affine_range(2):
+        {body}
+    return result
+"""
+LOOP = {
+    "scratch": "scratch = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)",
+    "body": "nl.store(scratch, nl.load(a)); nl.store(result, nl.add(nl.load(scratch), nl.load(b)))",
+}
+TILE = {
+    "scratch": "tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)",
+    "body": "tile[...] = nl.add(nl.load(a), nl.load(b)); nl.store(result, tile)",
+}
+
+
+@pytest.fixture
+def hazard(project):
+    """A project whose kernel is right and has a hazard."""
+
+    def write(parts):
+        project.pytester.makepyfile(kernel=KERNELS.format(**parts))
+        project.add_test()
+        return project
+
+    return write
+
+
+def test_what_is_proven_wrong_fails_and_says_how_to_run_it_again(hazard):
+    result = hazard(LOOP).run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*add agrees with its reference here, and can be wrong on a device",
+            "E*run again:   pytest --simulate test_add.py::test_add --case '{*}'",
+            "E*error affine-rewritten: iteration 1 of the affine_range at line 7 writes *",
+            "E*remedy:   create the tensor inside the loop*",
+        ]
+    )
+
+
+def test_what_may_be_wrong_warns(hazard):
+    result = hazard(TILE).run("--simulate", "-W", "default")
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["*HazardWarning: warning affine-rewritten: *"])
+
+
+def test_what_may_be_wrong_fails_where_warnings_count(hazard):
+    result = hazard(TILE).run("--simulate", "--difftest-strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E*run again:   pytest --simulate --difftest-strict test_add.py::test_add --case *"]
+    )
+
+
+def test_the_plain_mode_has_no_trace_to_look_at(hazard):
+    hazard(LOOP).run("--simulate=plain").assert_outcomes(passed=1)

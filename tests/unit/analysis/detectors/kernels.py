@@ -1,0 +1,38 @@
+"""How the tests of detectors run a kernel and ask what is found in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.analysis.detectors import detect
+from difftest.inspection import Inspector
+from difftest.simulator import launch
+from difftest.simulator.witness import witnessing
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def found_in(kernel, arrays, **options):
+    """(id, severity) of each finding, the worst first; doubts are settled by runs."""
+    return [(one.id, one.severity.value) for one in findings_in(kernel, arrays, **options)]
+
+
+def findings_in(kernel, arrays, **options):
+    """The findings of one launch."""
+    inspector = Inspector()
+    with witnessing(inspector):
+        launch(kernel, arrays, **options)
+    return inspector.findings
+
+
+def detected_in(kernel, arrays, **options):
+    """What the trace alone says."""
+    kept = []
+    with witnessing(kept.append):
+        launch(kernel, arrays, **options)
+    (launched,) = kept
+    return detect(launched.trace, launched.machine)

@@ -1,0 +1,133 @@
+"""Tensors that do not fit together, and tensors that the kernel placed over one another."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN1, TRN2
+from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nisa32
+from difftest.simulator.frontend.nki import language as nl32
+from tests.unit.analysis.detectors.kernels import findings_in, found_in
+
+
+def held(count, size, buffer):
+    """So many tensors of ``size`` bytes a partition, live at one time."""
+
+    def kernel():
+        out = nl.ndarray((128, count), nl.float32, buffer=nl.shared_hbm)
+        tiles = [nl.zeros((128, size // 4), nl.float32, buffer=buffer) for _ in range(count)]
+        for number, tile in enumerate(tiles):
+            nl.store(out[:, number : number + 1], nl.copy(tile[:, 0:1]))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(("machine", "found"), [(TRN2, 0), (TRN1, 1)])
+def test_sbuf_by_generation(machine, found):
+    got = findings_in(held(2, 92_000, nl.sbuf), [], machine=machine)
+    assert [one.id for one in got] == ["sbuf-full"] * found
+    if found:
+        (finding,) = got
+        assert finding.severity.value == "warning"
+        assert finding.happened.startswith(
+            "tensors that are live at one time take 184004 bytes a partition of sbuf, which has "
+            "180224 (trn1); live at event 2: 92000 bytes tensor 1 [128, 23000] float32 in sbuf; "
+        )
+        assert "tiles = [nl.zeros" in finding.location.text
+
+
+def test_psum_tensors_that_cannot_share_banks():
+    """Their bytes alone would fit: 9 of 1,200 are 10,800 of 16,384."""
+    assert found_in(held(8, 1200, nl.psum), []) == []
+    (finding,) = findings_in(held(9, 1200, nl.psum), [])
+    assert (finding.id, finding.severity.value) == ("psum-full", "error")
+    assert "take 18432 bytes a partition of psum, which has 16384 (trn2)" in finding.happened
+    assert found_in(held(16, 1024, nl.psum), []) == []
+
+
+def placed(second, *, read_again):
+    """Two tensors of 64 bytes a partition, the second at byte ``second``."""
+
+    def kernel(x):
+        out = nl32.ndarray((2, 128, 16), x.dtype, buffer=nl32.shared_hbm)
+        one = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, 0))
+        nisa32.dma_copy(dst=one, src=x)
+        nisa32.dma_copy(dst=out[0], src=one)
+        other = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, second))
+        nisa32.memset(dst=other, value=1.0)
+        nisa32.dma_copy(dst=out[1], src=one if read_again else other)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("second", "read_again", "found"), [(0, True, 1), (32, True, 1), (64, True, 0), (0, False, 0)]
+)
+def test_a_tensor_that_another_was_placed_over(second, read_again, found):
+    kernel = placed(second, read_again=read_again)
+    got = findings_in(kernel, [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == ["address-alias"] * found
+    if found:
+        (finding,) = got
+        assert f"to tensor 3 [128, 16] float32 in sbuf at address (0, {second})" in finding.happened
+        assert "one if read_again else other" in finding.locations[0].text
+        assert "memset" in finding.locations[1].text
+
+
+def in_turn(tiles, *, ahead):
+    """Four blocks in ``tiles`` physical tiles, of which so many are loaded before the first use."""
+
+    def kernel(x):
+        out = nl.ndarray((4, 128, 16), x.dtype, buffer=nl.shared_hbm)
+        blocks = nl.ndarray(
+            (4, nl.par_dim(128), 16),
+            x.dtype,
+            buffer=ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(tiles,)),
+        )
+        for number in range(4 + ahead):
+            if number < 4:
+                blocks[number] = nl.load(x)
+            if number >= ahead:
+                nl.store(out[number - ahead], blocks[number - ahead])
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("tiles", "ahead", "found"), [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)]
+)
+def test_a_block_whose_physical_tile_another_took(tiles, ahead, found):
+    """Fewer tiles than blocks are alive: a lifetime conflict of the direct allocation guide."""
+    got = findings_in(in_turn(tiles, ahead=ahead), [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == ["address-alias"] * found
+    if found:
+        (finding,) = got
+        assert "reads block 0 of tensor 2 [4, 128, 16] float32 in sbuf at address (0, 0) after" in (
+            finding.happened
+        )
+        assert f"to block {tiles} of tensor 2" in finding.happened
+        assert "nl.store(out[number - ahead]" in finding.locations[0].text
+
+
+@pytest.mark.parametrize(("byte", "found"), [(64, 1), (128, 0)])
+def test_a_block_that_another_tensor_was_placed_over(byte, found):
+    def kernel(x):
+        out = nl.ndarray((2, 128, 16), x.dtype, buffer=nl.shared_hbm)
+        blocks = nl.ndarray(
+            (2, nl.par_dim(128), 16),
+            x.dtype,
+            buffer=ncc.sbuf.alloc(lambda index, partitions, size: (0, index[0] * size)),
+        )
+        other = nl.ndarray((128, 16), x.dtype, buffer=ncc.sbuf.alloc(lambda *_: (0, byte)))
+        blocks[1] = nl.load(x)
+        other[...] = nl.load(x)
+        nl.store(out[0], blocks[1])
+        nl.store(out[1], other)
+        return out
+
+    got = findings_in(kernel, [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == ["address-alias"] * found

@@ -1,0 +1,242 @@
+"""NaN, infinities, integers and float8 codes: planted ones are found, what is harmless is not."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, TRN3, RuleWarning
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as isa32
+from difftest.simulator.frontend.nki import language as nl32
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+
+F32 = np.float32
+
+
+def output(x, dtype=None):
+    return nl.ndarray(x.shape, dtype or x.dtype, buffer=nl.shared_hbm)
+
+
+def by(compute, dtype=None):
+    """A kernel that stores what ``compute`` makes of its one argument."""
+
+    def kernel(x):
+        out = output(x, dtype)
+        nl.store(out, compute(nl.load(x)))
+        return out
+
+    return kernel
+
+
+# -- NaN and infinities
+
+
+def normalised(tile):
+    return nl.divide(tile, nl.sum(tile, axis=1))
+
+
+def test_a_row_of_zeros_that_is_divided_by_its_sum():
+    rows = normal(4, 8)
+    rows[2] = 0
+    (finding,) = findings_in(by(normalised), [rows])
+    assert (finding.id, finding.severity.value) == ("nan-made", "warning")
+    assert finding.happened == (
+        "tensor_tensor(divide) made the first NaN of operands that have none (8 of 32 elements, "
+        "the first at [2, 0]), and 8 elements that are NaN were stored to tensor 1 [4, 8] float32 "
+        "in shared_hbm"
+    )
+    assert [line.text for line in finding.locations] == [
+        "return nl.divide(tile, nl.sum(tile, axis=1))",
+        "nl.store(out, compute(nl.load(x)))",
+    ]
+
+
+def test_numbers_alone_are_clean():
+    assert found_in(by(normalised), [np.abs(normal(4, 8)) + 1]) == []
+
+
+def test_a_nan_that_came_in_is_not_the_kernels():
+    rows = normal(4, 8)
+    rows[1, 1] = np.nan
+    assert found_in(by(lambda tile: nl.exp(tile)), [rows]) == []
+
+
+def test_a_nan_in_a_row_that_is_not_stored():
+    def kernel(x):
+        out = nl.ndarray((2, 8), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, normalised(nl.load(x))[0:2])
+        return out
+
+    rows = normal(4, 8)
+    rows[2] = 0
+    assert found_in(kernel, [rows]) == []
+
+
+def test_a_nan_beside_one_that_came_in_is_told_apart():
+    rows = np.abs(normal(4, 8))
+    rows[1, 1], rows[3, 3] = np.nan, -1
+    with pytest.warns(RuleWarning, match="sqrt got"):
+        found = findings_in(by(nl.sqrt), [rows])
+    made = next(one for one in found if one.id == "nan-made")
+    assert "1 of 32 elements, the first at [3, 3]" in made.happened
+
+
+def test_infinities_that_cancel_make_a_nan():
+    rows = np.full((4, 8), -np.inf, F32)
+    found = found_in(by(lambda tile: nl.subtract(tile, nl.max(tile, axis=1))), [rows])
+    assert found == [("nan-made", "warning")]
+
+
+def test_exp_of_a_large_number():
+    found = found_in(by(nl.exp), [np.full((4, 8), 100, F32)])
+    assert found == [("infinity-made", "note")]
+
+
+def test_an_infinity_on_the_way_to_a_finite_result():
+    """1 / (1 + exp(-x)), as sigmoids are written."""
+    sigmoid = by(lambda tile: nl.divide(1.0, nl.add(nl.exp(nl.negative(tile)), 1.0)))
+    assert found_in(sigmoid, [np.full((4, 8), -100, F32)]) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)],
+    ids=["float16", "bfloat16", "float8_e4m3"],
+)
+@pytest.mark.parametrize("way", ["copy", "store"])
+def test_a_cast_that_overflows(dtype, value, way):
+    compute = (lambda tile: nl.copy(tile, dtype=dtype)) if way == "copy" else lambda tile: tile
+    data = normal(4, 8)
+    assert found_in(by(compute, dtype), [data]) == []
+    data[3, 1] = value
+    (finding,) = findings_in(by(compute, dtype), [data])
+    assert (finding.id, finding.severity.value) == ("infinity-made", "warning")
+    assert f"1 of 32 elements, the first at [3, 1], of {value:g}" in finding.happened
+
+
+def test_a_product_that_overflows():
+    def kernel(x):
+        out = nl.ndarray((8, 8), F32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        total = nl.zeros((8, 8), F32, buffer=nl.psum)
+        total += nisa.nc_matmul(tile, tile)
+        nl.store(out, nl.copy(total))
+        return out
+
+    assert found_in(kernel, [normal(4, 8)]) == []
+    (finding,) = findings_in(kernel, [np.full((4, 8), 1e20, F32)])
+    assert finding.id == "infinity-made"
+    assert finding.location.text == "total += nisa.nc_matmul(tile, tile)"
+
+
+# -- arguments of activation functions
+
+
+def test_an_argument_outside_the_range_is_a_warning_and_the_kernel_runs():
+    data = np.abs(normal(4, 8)) + 1
+    assert found_in(by(nl.log), [data]) == []
+    data[2, 5] = 0
+    with pytest.warns(RuleWarning, match="log got 0.0"):
+        found = findings_in(by(nl.log), [data])
+    ranged = next(one for one in found if one.id == "activation-range")
+    assert ranged.severity.value == "warning"
+    assert "activation(log) got 0.0, outside its range (1 of 32 elements" in ranged.happened
+
+
+# -- integers
+
+
+def plus(number):
+    return by(lambda tile: nisa.tensor_scalar(tile, np.add, number))
+
+
+@pytest.mark.parametrize(
+    ("value", "added", "lost"), [(2**24, 1, 1), (2**24, 2, 0), (2**24 - 1, 1, 0)]
+)
+def test_a_sum_that_float32_does_not_have(value, added, lost):
+    found = findings_in(plus(added), [np.full((4, 8), value, np.int32)])
+    assert [one.id for one in found] == ["integer-rounded"] * lost
+    if lost:
+        assert f"computed the integer {value + added} in float32" in found[0].happened
+
+
+def test_an_operand_that_float32_does_not_have():
+    data = np.arange(32, dtype=np.int32).reshape(4, 8)
+    assert found_in(plus(1), [data]) == []
+    data[0, 3] = 2**24 + 1
+    (finding,) = findings_in(plus(0), [data])
+    assert "16777217" in finding.happened
+    assert "1 of 32 elements, the first at [0, 3]" in finding.happened
+
+
+def test_sums_of_int32_tiles_are_exact():
+    kernel = by(lambda tile: nisa.tensor_tensor(tile, tile, np.add))
+    assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
+
+
+def test_integers_that_are_moved_are_not_computed():
+    kernel = by(nl.copy)
+    assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
+
+
+# -- float8
+
+
+def moved(x):
+    out = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.shared_hbm)
+    tile = nl32.ndarray(x.shape, x.dtype, buffer=nl32.sbuf)
+    wide = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.sbuf)
+    isa32.dma_copy(dst=tile, src=x)
+    isa32.tensor_copy(dst=wide, src=tile)
+    isa32.dma_copy(dst=out, src=wide)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("value", "machine", "found"), [(256, TRN2, 1), (240, TRN2, 0), (256, TRN3, 0)]
+)
+def test_float8_codes_that_a_machine_does_not_have(value, machine, found):
+    data = np.full((4, 8), value, ml_dtypes.float8_e4m3fn)
+    got = findings_in(moved, [data], machine=machine)
+    assert [one.id for one in got] == ["float8-codes"] * (2 * found)
+    if found:
+        assert got[0].severity.value == "error"
+        assert "dma_copy read 256.0 as float8_e4m3fn on trn2" in got[0].happened
+
+
+# -- searches
+
+
+def largest(gathers):
+    def kernel(x, table):
+        out = nl.ndarray((4, 8), F32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        values = nisa.max8(src=tile)
+        if not gathers:
+            nl.store(out, values)
+            return out
+        places = nisa.nc_find_index8(data=tile, vals=values)
+        first = nl.copy(places[:, 0:1], dtype=nl.int32)
+        nl.store(out, nl.load(table[first, nl.arange(8)[None, :]]))
+        return out
+
+    return kernel
+
+
+def test_a_search_among_nan():
+    data, table = normal(4, 16), normal(16, 8)
+    assert found_in(largest(gathers=False), [data, table]) == []
+    data[3, 5] = np.nan
+    (finding,) = findings_in(largest(gathers=False), [data, table])
+    assert (finding.id, finding.severity.value) == ("nan-searched", "warning")
+    assert "1 of 64 elements, the first at [3, 5] of its src" in finding.happened
+
+
+def test_indices_found_among_nan_that_address_memory():
+    data, table = normal(4, 16), normal(16, 8)
+    assert found_in(largest(gathers=True), [data, table]) == []
+    data[3, 5] = np.nan
+    found = findings_in(largest(gathers=True), [data, table])
+    assert {one.severity.value for one in found} == {"error"}
+    assert all("dma_gather takes the indices that came of it" in one.happened for one in found)

@@ -1,0 +1,309 @@
+"""Iterations of ``affine_range``: planted dependences are found, what is independent is not."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.install import embedded
+from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
+
+COLUMNS = 128
+
+
+def part(i):
+    return nl.ds(i * COLUMNS, COLUMNS)
+
+
+def output(a):
+    return nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+
+
+def test_a_read_of_what_another_iteration_wrote_names_both_lines_loop_and_element():
+    def kernel(a):
+        out = output(a)
+        last = nl.zeros((128, COLUMNS), dtype=a.dtype)
+        for i in nl.affine_range(4):
+            tile = nl.load(a[:, part(i)])
+            nl.store(out[:, part(i)], nl.subtract(tile, last))
+            last[...] = nl.copy(tile)
+        return out
+
+    (finding,) = findings_in(kernel, [normal(128, 512)])
+    first = kernel.__code__.co_firstlineno
+    assert (finding.id, finding.severity.value) == ("affine-carried", "error")
+    assert finding.happened == (
+        f"iteration 1 of the affine_range at line {first + 3} reads element [0, 0] of "
+        f"tensor 2 [128, 128] float32 in sbuf, which iteration 0 wrote"
+    )
+    assert [line.line - first for line in finding.locations] == [5, 6, 3]
+
+
+def test_a_value_that_python_carries_from_one_iteration_to_the_next():
+    def kernel(a):
+        out = output(a)
+        total = nl.load(a[:, part(0)])
+        for i in nl.affine_range(4):
+            total = nl.add(nl.multiply(total, 0.5), nl.load(a[:, part(i)]))
+            nl.store(out[:, part(i)], total)
+        return out
+
+    assert ("affine-carried", "error") in found_in(kernel, [normal(128, 512)])
+
+
+def test_a_write_of_what_another_iteration_read():
+    def kernel(a):
+        out = output(a)
+        kept = nl.load(a)
+        for i in nl.affine_range(3):
+            shifted = nl.copy(kept[:, part(i + 1)])
+            kept[:, part(i)] = nl.multiply(shifted, 2.0)
+        nl.store(out, kept)
+        return out
+
+    (finding,) = findings_in(kernel, [normal(128, 512)])
+    assert finding.id == "affine-carried"
+    assert "writes element [0, 128] of" in finding.happened
+    assert finding.happened.endswith("which iteration 0 read")
+
+
+def accumulate(loop):
+    def kernel(a):
+        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in loop(4):
+            total[...] += nl.load(a[:, part(i)])
+        nl.store(out, total)
+        return out
+
+    return kernel
+
+
+def test_an_associative_reduction_in_sbuf_warns():
+    assert found_in(accumulate(nl.affine_range), [normal(128, 512)]) == [
+        ("affine-reduction", "warning")
+    ]
+
+
+@pytest.mark.parametrize("loop", [nl.sequential_range, nl.static_range, range])
+def test_other_loops_claim_nothing(loop):
+    assert found_in(accumulate(loop), [normal(128, 512)]) == []
+
+
+def test_a_subtraction_is_no_reduction():
+    def kernel(a):
+        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        left = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            left[...] = nl.subtract(nl.load(a[:, part(i)]), left)
+        nl.store(out, left)
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == [("affine-carried", "error")]
+
+
+def test_matmuls_may_accumulate_in_psum():
+    def kernel(a):
+        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros((128, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(4):
+            tile = nl.load(a[:, part(i)])
+            total += nisa.nc_matmul(tile, tile)
+        nl.store(out, nl.copy(total))
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == []
+
+
+def test_what_is_read_of_psum_on_the_way_depends_on_the_iterations_before():
+    def kernel(a):
+        out = output(a)
+        total = nl.zeros((128, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(4):
+            tile = nl.load(a[:, part(i)])
+            total += nisa.nc_matmul(tile, tile)
+            nl.store(out[:, part(i)], nl.copy(total))
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == [("affine-carried", "error")]
+
+
+def test_tiles_of_their_own_and_parts_by_the_loop_index_are_independent():
+    def kernel(a):
+        out = output(a)
+        kept = nl.ndarray((4, nl.par_dim(128), COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            tile = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+            tile[...] = nl.load(a[:, part(i)])
+            for half in nl.affine_range(2):
+                kept[i, :, nl.ds(64 * half, 64)] = nl.exp(tile[:, nl.ds(64 * half, 64)])
+        for i in nl.affine_range(4):
+            nl.store(out[:, part(i)], kept[i])
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == []
+
+
+def test_strided_parts_that_interleave_are_independent():
+    def kernel(a):
+        out = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.shared_hbm)
+        p, x = nl.mgrid[0:128, 0:128]
+        mixed = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(2):
+            mixed[p, 2 * x + i] = nl.load(a[:, part(i)])
+        nl.store(out, mixed)
+        return out
+
+    assert found_in(kernel, [normal(128, 256)]) == []
+
+
+def test_strided_parts_that_meet_in_one_element_are_found():
+    def kernel(a):
+        out = nl.ndarray((128, 385), dtype=a.dtype, buffer=nl.shared_hbm)
+        p, x = nl.mgrid[0:128, 0:128]
+        for i in nl.affine_range(2):
+            nl.store(out[p, (i + 2) * x + i], nl.load(a[:, part(i)]))
+        return out
+
+    (finding,) = findings_in(kernel, [normal(128, 256)])
+    assert finding.id == "affine-written-twice"
+    assert "element [0, 4] of" in finding.happened  # 2 * 2 and 3 * 1 + 1
+
+
+def shared_tile(buffer):
+    def kernel(a):
+        out = output(a)
+        shared = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=buffer)
+        for i in nl.affine_range(4):
+            if buffer is nl.sbuf:
+                shared[...] = nl.load(a[:, part(i)])
+                nl.store(out[:, part(i)], shared)
+            else:
+                nl.store(shared, nl.load(a[:, part(i)]))
+                nl.store(out[:, part(i)], nl.load(shared))
+        return out
+
+    return kernel
+
+
+def test_one_tile_that_each_iteration_fills_and_reads_warns():
+    found = found_in(shared_tile(nl.sbuf), [normal(128, 512)])
+    assert found == [("affine-rewritten", "warning")]
+
+
+def test_scratch_in_hbm_that_each_iteration_fills_and_reads_is_an_error():
+    found = found_in(shared_tile(nl.private_hbm), [normal(128, 512)])
+    assert found == [("affine-rewritten", "error")]
+
+
+def written_by_all(value):
+    def kernel(a):
+        out = output(a)
+        tile = nl.load(a[:, part(0)])
+        for i in nl.affine_range(4):
+            nl.store(out[:, part(0)], value(tile, i))
+            nl.store(out[:, part(1)], nl.load(a[:, part(1)]))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("value", "severity"),
+    [
+        (lambda tile, i: nl.add(tile, i), "error"),
+        (lambda tile, i: nl.add(tile, 1), "warning"),
+    ],
+    ids=["other-values", "equal-values"],
+)
+def test_an_element_that_all_iterations_write(value, severity):
+    found = found_in(written_by_all(value), [normal(128, 512)])
+    assert found[0] == ("affine-written-twice", severity)
+
+
+def test_the_example_of_unexpected_output_dependencies():
+    """As ``nki.errors.rst`` at v2.26.0 has it: one constant, written by all iterations."""
+
+    def kernel(index):
+        def body(a):
+            out = nl.ndarray((4, 128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+            held = nl.zeros((4, nl.par_dim(128), COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+            for i in nl.affine_range(4):
+                held[index(i)] = 0
+            for i in nl.affine_range(4):
+                nl.store(out[i], held[i])
+            return out
+
+        return body
+
+    assert found_in(kernel(lambda i: 0), [normal(1)]) == [("affine-written-twice", "warning")]
+    assert found_in(kernel(lambda i: i), [normal(1)]) == []
+
+
+def scattered(rows):
+    """Each iteration writes rows that a tile holds."""
+
+    def kernel(a, places):
+        out = output(a)
+        for i in nl.affine_range(2):
+            at = nl.load(places[i])
+            column = nl.arange(COLUMNS)[None, :]
+            nl.store(out[at[nl.arange(4)[:, None], 0], column], nl.load(a[nl.ds(4 * i, 4), :]))
+        return out
+
+    return kernel, [normal(8, COLUMNS), np.array(rows, np.int32).reshape(2, 4, 1)]
+
+
+def test_indices_that_do_not_meet_are_settled_by_other_orders():
+    kernel, arrays = scattered([0, 2, 4, 6, 1, 3, 5, 7])
+    assert detected_in(kernel, arrays).suspicions
+    assert found_in(kernel, arrays) == []
+
+
+def test_indices_that_meet_are_found_by_other_orders():
+    kernel, arrays = scattered([0, 2, 4, 6, 1, 3, 5, 6])
+    assert found_in(kernel, arrays) == [("affine-order", "error")]
+
+
+def test_a_comment_on_the_line_silences_one_place():
+    def kernel(a):
+        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            total[...] += nl.load(a[:, part(i)])  # difftest: allow[affine-reduction]
+        for i in nl.affine_range(4):
+            total[...] += nl.load(a[:, part(i)])  # difftest: allow[affine-carried]
+        nl.store(out, total)
+        return out
+
+    detected = detected_in(kernel, [normal(128, 512)])
+    first = kernel.__code__.co_firstlineno
+    assert [one.location.line - first for one in detected.silenced] == [4]
+    assert [one.location.line - first for one in detected.findings] == [6]
+
+
+def todays(update):
+    with embedded():
+        import nki
+        import nki.isa as nisa
+        import nki.language as nl
+
+    def kernel(a):
+        out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
+        held = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=held, value=0.0)
+        for i in nl.affine_range(3):
+            nisa.dma_copy(dst=tile, src=a[:, 2 * i : 2 * i + 2])
+            nisa.tensor_tensor(dst=held, data1=tile, data2=held, op=getattr(nl, update))
+        nisa.dma_copy(dst=out, src=held)
+        return out
+
+    return nki.jit(kernel)
+
+
+@pytest.mark.parametrize(
+    ("update", "found"), [("subtract", [("affine-carried", "note")]), ("add", [])]
+)
+def test_in_todays_dialect_the_loop_is_an_alias_of_range(update, found):
+    assert found_in(todays(update), [normal(128, 6)]) == found

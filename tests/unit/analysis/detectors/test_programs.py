@@ -1,0 +1,203 @@
+"""Programs of a grid and cores of a logical NeuronCore: planted races, and what is ordered."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator.frontend.classic import isa as old_nisa
+from difftest.simulator.frontend.classic import language as old_nl
+from difftest.simulator.frontend.install import embedded
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+
+with embedded():
+    import nki
+    import nki.isa as nisa
+    import nki.language as nl
+
+HALF = 64
+
+
+def both(kernel):
+    return nki.jit(kernel)[2]
+
+
+def shared(x):
+    return nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+
+def part(program):
+    return slice(program * HALF, (program + 1) * HALF)
+
+
+def copy_part(out, x, program):
+    """One program's half of the columns, by way of SBUF."""
+    tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x[:, part(program)])
+    nisa.dma_copy(dst=out[:, part(program)], src=tile)
+
+
+def zero(out):
+    tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=0.0)
+    nisa.dma_copy(dst=out, src=tile)
+
+
+def disjoint(x):
+    out = shared(x)
+    copy_part(out, x, nl.program_id(0))
+    return out
+
+
+def both_zero_all(x):
+    out = shared(x)
+    zero(out)
+    copy_part(out, x, nl.program_id(0))
+    return out
+
+
+def both_zero_all_behind_a_barrier(x):
+    out = shared(x)
+    if nl.program_id(0) == 0:
+        zero(out)
+    nisa.core_barrier(data=out, cores=(0, 1))
+    copy_part(out, x, nl.program_id(0))
+    return out
+
+
+def ignores_its_id(x):
+    out = shared(x)
+    copy_part(out, x, 0)
+    copy_part(out, x, 1)
+    return out
+
+
+def has_nothing_to_divide(x):
+    if nl.program_id(0) > 1:
+        return shared(x)
+    return ignores_its_id(x)
+
+
+def swap(barrier):
+    """Each program reads the half that the other one wrote into scratch that both see."""
+
+    def kernel(x):
+        out, scratch = shared(x), shared(x)
+        other = shared(x)
+        mine = nl.program_id(0)
+        copy_part(scratch, x, mine)
+        copy_part(other, x, mine)
+        if barrier is not None:
+            nisa.core_barrier(data={"scratch": scratch, "other": other}[barrier], cores=(0, 1))
+        copy_part(out, scratch, 1 - mine)
+        return out
+
+    return kernel
+
+
+X = normal(128, 2 * HALF)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (disjoint, []),
+        (both_zero_all, [("program-race", "error")]),
+        (both_zero_all_behind_a_barrier, []),
+        (ignores_its_id, [("program-id-ignored", "warning")]),
+        (has_nothing_to_divide, [("program-written-twice", "note")]),
+        (swap("scratch"), []),
+        (swap("other"), [("program-other-barrier", "warning")]),
+        (swap(None), [("program-race", "error")]),
+    ],
+    ids=[
+        *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
+        "has-nothing-to-divide",
+        *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
+    ],
+)
+def test_cores_of_a_logical_core(kernel, found):
+    assert list(dict.fromkeys(found_in(both(kernel), [X]))) == found
+
+
+def test_a_race_names_programs_lines_and_element():
+    (finding,) = findings_in(both(swap(None)), [X])
+    assert "reads element [0, " in finding.happened
+    assert "in shared_hbm, which program " in finding.happened
+    assert len(finding.locations) == 2
+
+
+def test_sendrecv_orders_what_each_core_sends():
+    def kernel(x):
+        out = shared(x)
+        mine = nl.program_id(0)
+        tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+        got = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[:, part(mine)])
+        nisa.sendrecv(src=tile, dst=got, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0)
+        nisa.dma_copy(dst=out[:, part(1 - mine)], src=got)
+        return out
+
+    assert found_in(both(kernel), [X]) == []
+
+
+def trips(count):
+    def kernel(x):
+        out = shared(x)
+        mine = nl.program_id(0)
+        for _ in nl.dynamic_range(count(mine)):
+            copy_part(out, x, mine)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("count", "found"),
+    [(lambda mine: 2, []), (lambda mine: 1 + mine, [("program-trip-counts", "error")])],
+    ids=["equal", "different"],
+)
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+def test_trip_counts_on_the_device(count, found):
+    assert found_in(both(trips(count)), [X]) == found
+
+
+# -- the classic dialect's grid --------------------------------------------------------------------
+
+
+def spread(index):
+    def kernel(a):
+        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
+        program = old_nl.program_id(0)
+        tile = old_nl.load(a[:, old_nl.ds(HALF * program, HALF)])
+        old_nl.store(out[:, old_nl.ds(index(program), HALF)], tile)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("index", "found"),
+    [
+        (lambda program: HALF * program, []),
+        (lambda program: (HALF - 1) * program, [("program-race", "error")]),
+    ],
+    ids=["disjoint", "one-column-too-close"],
+)
+def test_a_classic_grid(index, found):
+    assert found_in(spread(index), [normal(128, 4 * HALF)], grid=(4,)) == found
+
+
+def test_programs_that_scatter_to_rows_of_their_own():
+    def kernel(a, rows):
+        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
+        program = old_nl.program_id(0)
+        at = old_nl.load(rows[program])
+        line, column = old_nl.mgrid[0:4, 0:8]
+        tile = old_nl.load(a[old_nl.ds(4 * program, 4), :])
+        old_nisa.dma_copy(dst=out[at[line, 0], column], src=tile)
+        return out
+
+    a = normal(8, 8)
+    apart = np.int32([0, 2, 4, 6, 1, 3, 5, 7]).reshape(2, 4, 1)
+    assert found_in(kernel, [a, apart], grid=(2,)) == []
+    meeting = np.int32([0, 2, 4, 6, 1, 3, 5, 6]).reshape(2, 4, 1)
+    assert found_in(kernel, [a, meeting], grid=(2,)) == [("program-order", "error")]

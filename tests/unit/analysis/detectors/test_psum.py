@@ -1,0 +1,216 @@
+"""Accumulation in PSUM: planted mistakes of each kind, and what is allowed beside them."""
+
+import pytest
+
+from difftest.simulator import TRN3
+from difftest.simulator.frontend.classic import isa as old_nisa
+from difftest.simulator.frontend.classic import language as old_nl
+from difftest.simulator.frontend.install import embedded
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+
+with embedded():
+    import nki
+    import nki.isa as nisa
+    import nki.language as nl
+
+X = normal(128, 256)
+ADDS = "ignore::difftest.simulator.frontend.nki.accumulation.AccumulationWarning"
+
+
+def psum(*shape):
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
+
+
+def loaded(x):
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    return tile
+
+
+def stored(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    held = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=held, src=tile)
+    nisa.dma_copy(dst=out, src=held)
+    return out
+
+
+def product(dst, x, step, **options):
+    """One matmul of columns ``step`` of x with others."""
+    side = x[:, 64 * step : 64 * (step + 1)]
+    nisa.nc_matmul(dst=dst, stationary=side, moving=side, **options)
+
+
+def chains(width, steps, between=None, tensors=1):
+    """Two chains of some steps each, in columns of one tensor or of two."""
+
+    def kernel(x):
+        tile = loaded(x)
+        totals = [psum(64, width) for _ in range(tensors)]
+        places = [totals[0][:, 0:64], totals[-1][:, width - 64 : width]]
+        outs = []
+        for place in places:
+            for step in range(steps):
+                product(place, tile, step, accumulate=step > 0)
+            if between:
+                outs.append(stored(place))
+        return outs if between else [stored(place) for place in places]
+
+    return nki.jit(kernel)
+
+
+CHAINS = [("psum-chains", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (chains(128, 3), CHAINS),
+        (chains(128, 1), []),
+        (chains(128, 3, tensors=2), []),
+        (chains(128, 3, between="read"), []),
+        (chains(1024, 3), []),
+    ],
+    ids=["two-in-one", "of-one-step", "a-tensor-each", "read-before-the-next", "a-bank-each"],
+)
+def test_chains_in_one_tensor(kernel, found):
+    assert found_in(kernel, [X]) == found
+
+
+def test_interleaved_chains_name_both_lines():
+    @nki.jit
+    def kernel(x):
+        tile = loaded(x)
+        total = psum(64, 128)
+        for step in range(3):
+            product(total[:, 0:64], tile, step, accumulate=step > 0)
+            product(total[:, 64:128], tile, step, accumulate=step > 0)
+        return stored(total)
+
+    (first, *_) = findings_in(kernel, [X])
+    assert first.id == "psum-chains"
+    assert "columns 0 and 64 of a bank" in first.happened
+
+
+def twice(accumulate, reads):
+    """One tensor for two chains, one after the other."""
+
+    def kernel(x):
+        tile = loaded(x)
+        total = psum(64, 64)
+        outs = []
+        for _ in range(2):
+            for step in range(2):
+                product(total, tile, step, accumulate=accumulate(step))
+            if reads:
+                outs.append(stored(total))
+        return outs or stored(total)
+
+    return nki.jit(kernel)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (twice(lambda step: None, reads=True), [("psum-start", "warning")]),
+        (twice(lambda step: None, reads=False), []),
+        (twice(lambda step: step > 0, reads=True), []),
+    ],
+    ids=["left-out", "one-long-chain", "said"],
+)
+def test_a_start_that_is_left_to_the_compiler(kernel, found):
+    assert found_in(kernel, [X]) == found
+
+
+def on_memset(accumulate):
+    def kernel(x):
+        tile = loaded(x)
+        total = psum(64, 64)
+        nisa.memset(dst=total, value=0.0)
+        for step in range(2):
+            product(total, tile, step, accumulate=accumulate(step))
+        return stored(total)
+
+    return nki.jit(kernel)
+
+
+@pytest.mark.filterwarnings(ADDS)
+@pytest.mark.parametrize(
+    ("accumulate", "machine", "found"),
+    [
+        (lambda step: True, None, [("psum-foreign", "error")]),
+        (lambda step: True, TRN3, []),
+        (lambda step: step > 0, None, []),
+        (lambda step: None, None, []),
+    ],
+    ids=["on-zeros", "on-zeros-of-trn3", "overwritten", "left-out"],
+)
+def test_a_matmul_that_adds_to_what_no_matmul_wrote(accumulate, machine, found):
+    assert found_in(on_memset(accumulate), [X], machine=machine) == found
+
+
+def test_the_last_mark_of_a_product_is_its_elements():
+    """Only the columns that something else wrote are foreign."""
+
+    @nki.jit
+    def kernel(x):
+        tile = loaded(x)
+        total = psum(64, 128)
+        nisa.memset(dst=total[:, 64:128], value=0.0)
+        product(total[:, 0:64], tile, 0, accumulate=False)
+        product(total[:, 0:64], tile, 1, accumulate=True)
+        return stored(total)
+
+    assert found_in(kernel, [X]) == []
+
+
+# -- the classic dialect ---------------------------------------------------------------------------
+
+
+def classic(start, update):
+    def kernel(a):
+        out = old_nl.ndarray((128, 128), dtype=a.dtype, buffer=old_nl.shared_hbm)
+        tile = old_nl.load(a[:, 0:128])
+        total = old_nl.ndarray((128, 128), dtype=old_nl.float32, buffer=old_nl.psum)
+        start(total, tile)
+        for _ in old_nl.affine_range(2):
+            total += old_nisa.nc_matmul(tile, tile)
+        update(total, tile)
+        old_nl.store(out, old_nl.copy(total))
+        return out
+
+    return kernel
+
+
+def zeros(total, tile):
+    total[...] = 0.0
+
+
+def copied(total, tile):
+    total[...] = old_nl.copy(tile)
+
+
+def nothing(total, tile):
+    pass
+
+
+def added(total, tile):
+    total += tile
+
+
+def added_elsewhere(total, tile):
+    tile[...] = old_nl.add(total, tile)
+
+
+@pytest.mark.parametrize(
+    ("start", "update", "found"),
+    [
+        (zeros, nothing, []),
+        (copied, nothing, [("psum-foreign", "warning")]),
+        (zeros, added, [("psum-addition", "warning")]),
+        (zeros, added_elsewhere, []),
+    ],
+    ids=["zeros", "on-a-copy", "plus-a-tile", "sum-in-sbuf"],
+)
+def test_classic_accumulation(start, update, found):
+    assert found_in(classic(start, update), [X]) == found

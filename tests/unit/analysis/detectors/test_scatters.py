@@ -1,0 +1,91 @@
+"""Writes through indices: rows that meet, and rows that do not."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+
+ROWS, COLUMNS = 8, 16
+
+
+def scatter(adds, zeroed=False, again=False):
+    """Four rows of ``a`` to rows of ``table``; then four others."""
+
+    def kernel(table, a, rows):
+        out = nl.ndarray(table.shape, dtype=table.dtype, buffer=nl.shared_hbm)
+        line, column = nl.mgrid[0:4, 0:COLUMNS]
+        kept = nl.load(table)
+        if zeroed:
+            nl.store(out, kept)
+        for turn in range(2 if again else 1):
+            at = nl.load(rows[turn])
+            tile = nl.load(a[nl.ds(4 * turn, 4), :])
+            if adds:
+                nl.atomic_rmw(out[at[line, 0], column], value=tile, op=np.add)
+            else:
+                nl.store(out[at[line, 0], column], tile)
+        return out
+
+    return kernel
+
+
+def rows(*each):
+    return np.int32(each).reshape(2, 4, 1)
+
+
+APART = rows(0, 2, 4, 6, 1, 3, 5, 7)
+TWICE = rows(0, 2, 2, 6, 1, 3, 5, 7)
+AGAIN = rows(0, 2, 4, 6, 1, 2, 5, 7)
+TABLE, A = normal(ROWS, COLUMNS), normal(ROWS, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("indices", "a", "found"),
+    [
+        (APART, A, []),
+        (TWICE, A, [("scatter-twice", "warning")]),
+        (TWICE, np.ones_like(A), []),
+    ],
+    ids=["apart", "other-values", "equal-values"],
+)
+def test_a_scatter_that_overwrites(indices, a, found):
+    assert found_in(scatter(adds=False), [TABLE, a, indices]) == found
+
+
+AFTER = ("scatter-after-write", "warning")
+
+
+@pytest.mark.parametrize(
+    ("indices", "found"),
+    [
+        (APART, [AFTER]),
+        (TWICE, [("scatter-added-twice", "error"), AFTER]),
+        (AGAIN, [AFTER, ("scatter-added-twice", "warning")]),
+    ],
+    ids=["apart", "one-row-twice", "one-row-by-two"],
+)
+def test_a_scatter_that_adds(indices, found):
+    kernel = scatter(adds=True, zeroed=True, again=True)
+    assert sorted(found_in(kernel, [TABLE, A, indices])) == sorted(found)
+
+
+def test_the_rows_that_meet_are_counted():
+    finding, _ = findings_in(scatter(adds=True, zeroed=True), [TABLE, A, TWICE])
+    assert f"{2 * COLUMNS} of {4 * COLUMNS} elements, the first at [1, 0]" in finding.happened
+
+
+def test_rows_that_overlap_by_a_part_meet():
+    """Two runs of 16 elements, 8 elements apart, in a tensor of one dimension."""
+
+    def kernel(a, starts):
+        out = nl.ndarray((64,), dtype=a.dtype, buffer=nl.shared_hbm)
+        line, column = nl.mgrid[0:2, 0:COLUMNS]
+        at = nl.load(starts)
+        nisa.dma_copy(dst=out[at[line, 0] + column], src=nl.load(a[0:2, :]))
+        return out
+
+    apart, meeting = np.int32([[0], [16]]), np.int32([[0], [8]])
+    assert found_in(kernel, [A, apart]) == []
+    assert found_in(kernel, [A, meeting]) == [("scatter-twice", "warning")]

@@ -1,0 +1,71 @@
+"""The table of detectors, the page that describes them, and what silences a finding."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from difftest.analysis.detectors import DETECTORS, order
+from difftest.analysis.detectors.silence import allowed_at
+from difftest.analysis.finding import Severity
+from difftest.simulator.trace import Location
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "detectors.md").read_text(encoding="utf-8")
+
+
+def test_each_detector_has_one_section_and_each_section_a_detector():
+    sections = re.findall(r"^### (\S+)$", PAGE, re.MULTILINE)
+    assert sorted(sections) == sorted(one.id for one in DETECTORS)
+
+
+def test_each_group_is_a_part_of_the_page():
+    parts = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    assert {one.group for one in DETECTORS} <= set(parts)
+
+
+def test_each_detector_is_in_the_table_of_who_says_what():
+    table = PAGE.partition("## Who says what")[2]
+    told = {name for names in re.findall(r"^\|.*$", table, re.MULTILINE) for name in _ids(names)}
+    unlike = {"affine-order", "program-order", "program-written-twice"}  # as others are
+    assert {one.id for one in DETECTORS} - unlike <= told
+
+
+def _ids(row):
+    return re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", row)
+
+
+def test_ids_are_unique_and_lead_to_the_page():
+    ids = [one.id for one in DETECTORS]
+    assert len(set(ids)) == len(ids)
+    carried = next(one for one in DETECTORS if one.id == order.CARRIED)
+    assert (carried.page, carried.severity) == (
+        "docs/detectors.md#affine-carried",
+        Severity.ERROR,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        (1, {"one"}),
+        (2, set()),
+        (3, {"two", "three"}),  # a statement of three lines, the comment on the last
+        (4, {"two", "three"}),
+        (5, {"two", "three"}),
+        (6, {"four"}),  # the head of a loop, and not its body
+        (7, set()),
+    ],
+)
+def test_a_comment_is_about_its_statement(tmp_path, line, ids):
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        "a = 1  # difftest: allow[one]\n"
+        "b = '# difftest: allow[text]'\n"
+        "c = max(\n"
+        "    1,\n"
+        "    2)  # difftest: allow[two, three]\n"
+        "for i in range(2):  # difftest: allow[four]\n"
+        "    d = 1\n"
+    )
+    assert allowed_at(Location(str(file), line)) == ids

@@ -1,0 +1,211 @@
+"""What a mask left unwritten: where it reaches an output or an index, and where it does not."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+
+ROWS, COLUMNS, KEPT = 8, 16, 10
+DTYPES = [np.float32, np.int32, np.uint8]
+ids = [np.dtype(dtype).name for dtype in DTYPES]
+
+
+def places():
+    return nl.arange(ROWS)[:, None], nl.arange(COLUMNS)[None, :]
+
+
+def loaded(x):
+    """[8, 16] of which ten columns are loaded."""
+    row, column = places()
+    return nl.load(x[row, column], mask=column < KEPT)
+
+
+def by(compute, columns=1):
+    def kernel(x):
+        out = nl.ndarray((ROWS, columns), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, compute(loaded(x)))
+        return out
+
+    return kernel
+
+
+def data(dtype=np.float32):
+    return (np.abs(normal(ROWS, KEPT)) * 50).astype(dtype)
+
+
+def hidden(tile):
+    """A maximum of what was not loaded and the smallest number, which the simulator's poison is."""
+    return nl.max(tile, axis=1)
+
+
+def selected(tile):
+    return nl.copy(nl.where(nl.greater(tile, 3), 1, 0, dtype=tile.dtype)[:, 12:13])
+
+
+REACHES = {
+    "a maximum": hidden,
+    "a sum": lambda tile: nl.sum(tile, axis=1),
+    "a copy": lambda tile: nl.copy(tile[:, 12:13]),
+    "a select that it decides": selected,
+    "a minimum with a number": lambda tile: nl.minimum(tile[:, 12:13], 100),
+}
+HARMLESS = {
+    "the part that was loaded": lambda tile: nl.sum(tile[:, 0:KEPT], axis=1),
+    "a select by the index": lambda tile: nl.max(
+        nl.where(places()[1] < KEPT, tile, nl.zeros(tile.shape, tile.dtype)), axis=1
+    ),
+    "a product with nothing else": lambda tile: nl.copy(nl.add(tile, tile)[:, 0:1]),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("name", REACHES)
+def test_it_reaches_an_output(name, dtype):
+    """As NaN a comparison shows it; a number that looks like a result is worse."""
+    (finding,) = findings_in(by(REACHES[name]), [data(dtype)])
+    shown = name == "a copy" or (dtype is np.float32 and name != "a select that it decides")
+    shown |= (name, dtype) == ("a maximum", np.uint8)  # of which the poison is the largest
+    expected = "warning" if shown else "error"
+    assert (finding.id, finding.severity.value) == ("uninitialised-output", expected)
+    assert "8 of 8 elements, the first at [0, 0]" in finding.happened
+    assert finding.location.text == "nl.store(out, compute(loaded(x)))"
+
+
+@pytest.mark.filterwarnings("ignore:nl.where got a comparison of indices")
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("name", HARMLESS)
+def test_it_does_not(name, dtype):
+    assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
+
+
+@pytest.mark.parametrize(("bits", "found"), [(0, 0), (1, 1)])
+def test_bits_that_an_operator_takes_away(bits, found):
+    kernel = by(lambda tile: nisa.tensor_scalar(tile[:, 12:13], nl.bitwise_and, bits))
+    got = findings_in(kernel, [data(np.int32)])
+    assert [one.id for one in got] == ["uninitialised-output"] * found
+
+
+def test_rows_that_are_computed_and_not_stored():
+    def kernel(x):
+        out = nl.ndarray((5, 1), x.dtype, buffer=nl.shared_hbm)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=row < 5)
+        total = nl.divide(nl.sum(nl.exp(tile), axis=1), 2.0)
+        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        nl.store(out[line, one], total, mask=line < 5)
+        return out
+
+    assert found_in(kernel, [normal(5, COLUMNS)]) == []
+
+
+def product(stored):
+    """Ten columns of the stationary operand are loaded: ten rows of the product are numbers."""
+
+    def kernel(x, y):
+        out = nl.ndarray((stored, COLUMNS), np.float32, buffer=nl.shared_hbm)
+        total = nl.zeros((COLUMNS, COLUMNS), np.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(loaded(x), nl.load(y))
+        made = nl.maximum(nl.copy(total), 0.0)
+        nl.store(out, made[0:stored])
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(("stored", "found"), [(KEPT, 0), (KEPT + 1, 1)])
+def test_rows_of_a_product(stored, found):
+    operands = [normal(ROWS, KEPT), normal(ROWS, COLUMNS)]
+    got = findings_in(product(stored), operands)
+    assert [one.id for one in got] == ["uninitialised-output"] * found
+    if found:
+        assert "16 of 176 elements, the first at [10, 0]" in got[0].happened
+
+
+def test_the_contraction_of_a_product():
+    def kernel(x, y):
+        out = nl.ndarray((COLUMNS, COLUMNS), np.float32, buffer=nl.shared_hbm)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=row < 5)
+        nl.store(out, nl.copy(nisa.nc_matmul(tile, nl.load(y))))
+        return out
+
+    found = found_in(kernel, [normal(5, COLUMNS), normal(ROWS, COLUMNS)])
+    assert found == [("uninitialised-output", "warning")]
+
+
+def test_it_goes_through_hbm_and_a_transpose():
+    def kernel(x, columns):
+        out = nl.ndarray((columns, ROWS), x.dtype, buffer=nl.shared_hbm)
+        scratch = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.private_hbm)
+        nl.store(scratch, loaded(x))
+        turned = nisa.nc_transpose(nl.load(scratch))
+        nl.store(out, nl.copy(turned)[0:columns])
+        return out
+
+    assert found_in(kernel, [normal(ROWS, KEPT), KEPT]) == []
+    (finding,) = findings_in(kernel, [normal(ROWS, KEPT), COLUMNS])
+    assert "48 of 128 elements, the first at [10, 0]" in finding.happened
+
+
+def test_what_is_written_over_is_defined():
+    def kernel(x):
+        out = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.shared_hbm)
+        made = nl.add(loaded(x), 1.0)
+        made[:, KEPT:COLUMNS] = nl.zeros((ROWS, COLUMNS - KEPT), x.dtype)
+        nl.store(out, made)
+        return out
+
+    assert found_in(kernel, [normal(ROWS, KEPT)]) == []
+
+
+def gather(masked):
+    def kernel(table, rows):
+        out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
+        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        index = nl.load(rows[line, one], mask=line < 5)
+        column = nl.arange(4)[None, :]
+        mask = line < 5 if masked else None
+        got = nl.load(table[index, column], mask=mask)
+        nl.store(out[0:5], got[0:5])
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(("masked", "found"), [(True, 0), (False, 1)])
+def test_indices(masked, found):
+    """The poison of uint8 is 165, a row that the table has."""
+    got = findings_in(gather(masked), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    assert [one.id for one in got] == ["uninitialised-index"] * found
+    if found:
+        assert "3 of 8 elements, the first at [5, 0]" in got[0].happened
+
+
+@pytest.mark.parametrize("command", ["reset_reduce", "reduce"])
+def test_looking_changes_nothing(command):
+    """What is computed with other poison leaves registers and random numbers alone."""
+
+    def kernel(x, masked):
+        out = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.shared_hbm)
+        sums = nl.ndarray((ROWS, 1), x.dtype)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=row < 5) if masked else nl.load(x)
+        made = nl.dropout(tile, 0.5)
+        for _ in range(2):
+            nisa.activation(
+                nl.copy,
+                made,
+                reduce_op=np.add,
+                reduce_res=sums,
+                reduce_cmd=getattr(nisa.reduce_cmd, command),
+            )
+        nl.store(out, nl.add(nl.dropout(made, 0.5), sums))
+        return out
+
+    whole = np.ones((ROWS, COLUMNS), np.float32)
+    (expected,) = launch(kernel, [whole, False]).outputs
+    (masked,) = launch(kernel, [whole, True]).outputs
+    np.testing.assert_array_equal(masked[0:5], expected[0:5])

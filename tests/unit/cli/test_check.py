@@ -1,0 +1,81 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+
+CLEAN = ("kernels.classic.transpose:matrix_transpose", "--shape", "128,256")
+
+KERNEL = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def total(a):
+    out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.zeros((128, 128), dtype=a.dtype, buffer=nl.{buffer})
+    for i in nl.affine_range(2):
+        {body}
+    nl.store(out, {result})
+    return out
+"""
+REDUCTION = {
+    "buffer": "sbuf",
+    "body": "tile[...] += nl.load(a[:, nl.ds(128 * i, 128)])",
+    "result": "tile",
+}
+CARRIED = REDUCTION | {"body": "tile[...] = nl.subtract(nl.load(a[:, nl.ds(128 * i, 128)]), tile)"}
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Write a module; return the arguments that check its kernel."""
+
+    def write(name, parts):
+        (tmp_path / f"{name}.py").write_text(KERNEL.format(**parts))
+        monkeypatch.syspath_prepend(tmp_path)
+        return (f"{name}:total", "--shape", "128,256")
+
+    return write
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def test_a_kernel_without_hazards():
+    result = run(*CLEAN, "--strict")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith("0 findings, 0 allowed by comments\n")
+
+
+def test_what_is_proven_wrong_fails(kernel):
+    result = run(*kernel("check_carried", CARRIED))
+    assert result.exit_code == 1
+    assert "error affine-carried: iteration 1 of the affine_range at line 10 reads" in result.stdout
+    assert "remedy:   use nl.sequential_range, which keeps the order\n" in result.stdout
+    assert "1 findings, 0 allowed by comments" in result.stdout
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
+def test_a_warning_fails_where_it_counts(kernel, options, code):
+    result = run(*kernel("check_reduction", REDUCTION), *options)
+    assert result.exit_code == code
+    assert "warning affine-reduction" in result.stdout
+
+
+def test_a_comment_allows_one_place(kernel):
+    body = REDUCTION["body"] + "  # difftest: allow[affine-reduction]"
+    result = run(*kernel("check_allowed", REDUCTION | {"body": body}), "--strict")
+    assert result.exit_code == 0, result.output
+    assert "0 findings, 1 allowed by comments" in result.stdout
+
+
+def test_findings_as_json(kernel, tmp_path):
+    file = tmp_path / "found.json"
+    run(*kernel("check_json", CARRIED), "--json", str(file))
+    (found,) = json.loads(file.read_text())
+    assert (found["id"], found["severity"]) == ("affine-carried", "error")
+    assert [line["line"] for line in found["locations"]] == [11, 10]
