@@ -18,6 +18,7 @@ from types import ModuleType
 import pytest
 
 from conformance.outcomes import FAILED, Outcome
+from conformance.ranks import Ranks
 from conformance.running import Limit, run
 from conformance.stand_ins import absent, as_cpu_simulator, neuron_dtypes, nki_parts
 from conformance.table import place, section
@@ -112,7 +113,7 @@ def outcomes(checkout: Path, arguments: Sequence[str], seconds: float) -> list[O
             "--tb=line",
         ]
         paths = [checkout, checkout / "src"]
-        plugins = [NothingCompiled(), Limit(seconds)]
+        plugins = [NothingCompiled(), Ranks(), Limit(seconds)]
         return run(checkout, [*options, *(arguments or DEFAULT)], paths, plugins)
 
 

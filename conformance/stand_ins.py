@@ -104,7 +104,7 @@ def neuron_dtypes() -> ModuleType:
 
 
 @contextmanager
-def _environment(name: str, value: str | None) -> Iterator[None]:
+def environment(name: str, value: str | None) -> Iterator[None]:
     """The environment variable ``name`` set to ``value`` meanwhile, as it is where that is None."""
     before = os.environ.get(name)
     if value is not None:
@@ -133,7 +133,7 @@ class CpuSimulation:
         simulation = self._simulate(self._kernel)
         if self._cores is not None:
             simulation = simulation[self._cores]
-        with _environment(TARGET, os.environ.get(GENERATION)):
+        with environment(TARGET, os.environ.get(GENERATION)):
             return simulation(*args, **kwargs)
 
 
@@ -150,7 +150,7 @@ class TraceFrontend:
         self, kernel: Any, *, inputs: dict[str, Any], target: str, lnc: int, **_: Any
     ) -> None:
         """Run ``kernel`` on ``lnc`` cores of ``target``; what the compiler would write is not."""
-        with _environment(TARGET, target):
+        with environment(TARGET, target):
             type(self).simulate(kernel)[lnc](**inputs)
 
 

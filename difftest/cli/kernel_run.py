@@ -12,13 +12,16 @@ from typing import Any
 import click
 
 from difftest.cli.launching import (
+    KernelArguments,
+    Result,
+    launched,
     machine_named,
     parse_grid,
     parse_keywords,
     parse_shape,
     random_arrays,
-    trace_of,
-    trace_of_case,
+    with_case,
+    with_kernel,
 )
 from difftest.simulator import MACHINES, Machine, Trace
 from difftest.simulator.frontend.nki.levels import LEVELS
@@ -50,17 +53,29 @@ class KernelRun:
         ------
         click.ClickException : there is no such kernel, or it refuses its arguments.
         """
+        machine = machine_named(self.machine)
+        return self.use(
+            lambda kernel, given: launched(
+                kernel, given.arrays, given.keywords, machine, self.level, given.grid
+            )
+        )
+
+    def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
+        """What ``use`` makes of the kernel and of its arguments.
+
+        Raises
+        ------
+        click.ClickException : there is no such kernel, or no such case of the test.
+        """
         if bool(self.shapes) == bool(self.case):
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
-        machine = machine_named(self.machine)
         grid = parse_grid(self.grid)
         if self.case:
             if grid:
                 raise click.UsageError("the grid of a --case is that of the test's spec")
-            return trace_of_case(self.kernel, self.case, machine, self.level)
+            return with_case(self.kernel, self.case, use)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
-        keywords = parse_keywords(self.keywords)
-        return trace_of(self.kernel, arrays, keywords, machine, self.level, grid)
+        return with_kernel(self.kernel, arrays, parse_keywords(self.keywords), grid, use)
 
 
 level_option = click.option(

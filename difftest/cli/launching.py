@@ -6,11 +6,11 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
@@ -25,6 +25,15 @@ from difftest.simulator.frontend.install import embedded
 from difftest.simulator.trace import Trace
 
 SHIPPED = ("kernels", "reference")
+Result = TypeVar("Result")
+
+
+class KernelArguments(NamedTuple):
+    """What a kernel is called with: arrays, keywords, and the SPMD grid."""
+
+    arrays: Sequence[Any]
+    keywords: Mapping[str, Any]
+    grid: tuple[int, ...] = ()
 
 
 def load_kernel(name: str) -> Any:
@@ -173,39 +182,33 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     return arrays
 
 
-def trace_of(
+def with_kernel(
     name: str,
     arrays: Sequence[Any],
     keywords: Mapping[str, Any],
-    machine: Machine | None = None,
-    level: str | None = None,
-    grid: tuple[int, ...] = (),
-) -> tuple[Trace, Machine, Any]:
-    """Launch the kernel named; its trace, the machine that it ran on, and the kernel.
+    grid: tuple[int, ...],
+    use: Callable[[Any, KernelArguments], Result],
+) -> Result:
+    """What ``use`` makes of the kernel named, and of what to call it with.
 
     Raises
     ------
-    click.ClickException : it does not load, or refuses its arguments.
+    click.ClickException : it does not load.
     """
     with embedded():
-        return launched(load_kernel(name), arrays, keywords, machine, level, grid)
+        return use(load_kernel(name), KernelArguments(arrays, keywords, grid))
 
 
-def trace_of_case(
-    name: str, text: str, machine: Machine | None = None, level: str | None = None
-) -> tuple[Trace, Machine, Any]:
+def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
     """The same for the kernel of the test ``PATH::TEST`` and a case of it, as JSON.
 
     Raises
     ------
-    click.ClickException : there is no such test, the case is not its, or the kernel refuses it.
+    click.ClickException : there is no such test, or the case is not its.
     """
-
-    def launch_case(spec: KernelSpec) -> tuple[Trace, Machine, Any]:
-        arrays, keywords, grid = call_of_case(spec, text)
-        return launched(spec.kernel, arrays, keywords, machine, level, grid)
-
-    return with_spec(name, launch_case)
+    return with_spec(
+        name, lambda spec: use(spec.kernel, KernelArguments(*call_of_case(spec, text)))
+    )
 
 
 def launched(

@@ -9,6 +9,7 @@ import click
 from difftest.cli.api import api
 from difftest.cli.bench import bench
 from difftest.cli.bench_kernel import kernel
+from difftest.cli.bench_own import own
 from difftest.cli.check import check
 from difftest.cli.doctor import doctor
 from difftest.cli.grade import grade
@@ -44,6 +45,7 @@ def main() -> None:
 main.add_command(init)
 main.add_command(run)
 bench.add_command(kernel)
+bench.add_command(own)
 main.add_command(bench)
 main.add_command(grade)
 main.add_command(timing)

@@ -73,12 +73,14 @@ def failure_text(
     again: Reproduction | None,
     *,
     others: Sequence[str] = (),
+    findings: Iterable[Finding] = (),
     verbose: bool = False,
     fresh: str = "",
 ) -> str:
     """The report of a case on which a kernel and its reference disagree.
 
-    ``others`` are lines of what came of the other kernels of the contract.
+    ``others`` are lines of what came of the other kernels of the contract, ``findings`` hazards of
+    the case.
 
     ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
     most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
@@ -118,7 +120,13 @@ def failure_text(
         rows.append(("fresh run", fresh))
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
     where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
-    return "\n".join([f"{spec.name} disagrees with its reference{where}", *map(_row, rows)])
+    return "\n".join(
+        [
+            f"{spec.name} disagrees with its reference{where}",
+            *map(_row, rows),
+            *map(finding_text, findings),
+        ]
+    )
 
 
 def defect_text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,7 @@ class DifferentialFailure(AssertionError):
     again : how to run the test again, where that is known.
     fresh : what came of the case in a process of its own, if it was not the same; else empty.
     others : what came of the other kernels of the contract, a line each.
+    findings : hazards of the case, which may be the reason.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class DifferentialFailure(AssertionError):
         again: Reproduction | None,
         *,
         verbose: bool = False,
+        findings: Iterable[Finding] = (),
     ) -> None:
         self.spec = spec
         self.case = case
         self.verdicts = verdicts
+        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
         self.again = again
         self.others: tuple[str, ...] = ()
         self._verbose = verbose
@@ -98,6 +101,7 @@ class DifferentialFailure(AssertionError):
             self.again,
             others=self.others,
             verbose=self._verbose,
+            findings=self.findings,
             fresh=self.fresh,
         )
 
@@ -178,6 +182,8 @@ class Runner:
         its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
+    hazards : of the test that runs, those that make it fail, with the case in which each was seen.
+    warned : of the test that runs, those that are known.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -192,6 +198,8 @@ class Runner:
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
+    hazards: list[tuple[KernelSpec, Case, Finding]] = field(default_factory=list)
+    warned: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -208,6 +216,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats = Repeats()
+        self.warned, self.hazards = set(), []
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -228,7 +237,6 @@ class Runner:
         Raises
         ------
         DifferentialFailure : one of them is wrong.
-        HazardFailure : none is wrong here, and one would be on a device.
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
@@ -263,24 +271,43 @@ class Runner:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
-            failure = DifferentialFailure(spec, case, verdicts, self.again, verbose=self.verbose)
+            failure = DifferentialFailure(
+                spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
+            )
             one_sided = next((v for v in verdicts.values() if isinstance(v, OneSided)), None)
             if one_sided is None or one_sided.failed == "backend":
                 raise failure from None if one_sided is None else one_sided.error
             # The kernel's frames end its traceback, so that a debugger stops in the kernel.
             raise failure.with_traceback(without_files(one_sided.error.__traceback__)) from None
-        self._judge_hazards(spec, case, findings)
+        self._note_hazards(spec, case, findings)
         return verdicts
 
-    def _judge_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
-        """Fail for the hazards that are proven, and warn of the others, each of them once."""
-        __tracebackhide__ = True
-        failing = tuple(one for one in findings if fails(one, strict=self.strict))
-        if failing:
-            raise HazardFailure(spec, case, failing, self.again)
+    def _note_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+        """Keep the hazards that fail the test, and warn of the others, each of them once."""
         for one in findings:
-            if one.severity is Severity.WARNING:
+            key = one.id, one.locations
+            if key in self.warned:
+                continue
+            if fails(one, strict=self.strict):
+                self.hazards.append((spec, case, one))
+            elif one.severity is Severity.WARNING:
                 warn(HazardWarning(finding_text(one)), one.location)
+            else:
+                continue
+            self.warned.add(key)
+
+    def check_hazards(self) -> None:
+        """Judge a test whose cases all agree with their reference.
+
+        Raises
+        ------
+        HazardFailure : in one of them the kernel did what is wrong on a device.
+        """
+        __tracebackhide__ = True
+        if self.hazards:
+            spec, case, _ = self.hazards[0]
+            found = tuple(finding for _, _, finding in self.hazards)
+            raise HazardFailure(spec, case, found, self.again)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

@@ -181,12 +181,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner.start(reproduction_of(item, session.request))
     try:
         result = yield
+        runner.check_hazards()
+    except HazardFailure as failure:
+        item.user_properties.append((CASE, failure.case.to_json()))
+        raise pytest.fail.Exception(str(failure), pytrace=False) from None
     except NotRejectedError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
     except SpecError as error:
         text = f"{type(error).__name__}: {error}"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    except (BrokenReferenceError, DifferentialFailure, HazardFailure) as failure:
+    except (BrokenReferenceError, DifferentialFailure) as failure:
         if isinstance(failure, DifferentialFailure) and is_drawn(item, session.request):
             from difftest.plugin.fresh import fresh_run
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from difftest.simulator import indexing, views
+from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.errors import KernelError, NkiError, ShapeError, UnwrittenError
@@ -132,7 +133,10 @@ class Tile:
 
     def __repr__(self) -> str:
         name = self.storage.allocation.name
-        return f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
+        text = f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
+        if self.axes is None and is_for_a_person():
+            text += "\n" + contents(self.values(unwritten=True), self.unwritten())
+        return text
 
     def __len__(self) -> int:
         if not self.shape:

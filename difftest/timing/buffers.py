@@ -11,10 +11,11 @@ HBM and back. What that costs is not modelled: they are scheduled as if they had
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
-from difftest.timing.program import LoweredInstruction, Program
+from difftest.timing.program import LoweredInstruction
 
 
 class Memory:
@@ -48,9 +49,7 @@ class Memory:
 class Buffers:
     """The on-chip memories of a core."""
 
-    def __init__(self, program: Program) -> None:
-        machine = program.machine
-        instructions = program.instructions
+    def __init__(self, machine: Machine, instructions: Sequence[LoweredInstruction]) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
         peak = live_peak(instructions, Space.SBUF, sbuf)
         self.spilled = max(0, peak - sbuf.capacity)

@@ -75,6 +75,8 @@ class LoweredInstruction:
     """On-chip tensors that it is the last to touch, in program order."""
     implied: bool = False
     """Whether the compiler added it."""
+    core: int = 0
+    """The physical core that runs it: with LNC 2, a logical one has two."""
 
     @property
     def is_store(self) -> bool:
@@ -99,6 +101,8 @@ class Program:
     """Events that the compiler drops."""
     joins: list[tuple[int, ...]] = field(default_factory=list)
     """What stands for many instructions, and joins before it, that others wait for together."""
+    cores: int = 1
+    """Physical cores that run it side by side."""
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
@@ -122,6 +126,16 @@ def lower(trace: Trace, machine: Machine, progress: Progress | None = None) -> P
     return _Builder(machine).build(trace, progress)
 
 
+def cores_of(trace: Trace) -> int:
+    """Physical cores of a launch: the programs of today's dialect run side by side, one on each.
+
+    Those of a classic grid run one after the other on one core.
+    """
+    if trace.dialect != "nki":
+        return 1
+    return 1 + max((event.program[0] for event in trace.events if event.program), default=0)
+
+
 class _Builder:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -133,7 +147,8 @@ class _Builder:
         self.allocations: dict[int, Allocation] = {}
         self.last: dict[int, int] = {}
         """On-chip allocation -> the instruction that touched it last."""
-        self.identities: dict[str, Allocation] = {}
+        self.identities: dict[tuple[int, str], Allocation] = {}
+        self.cores = 1
 
     def build(self, trace: Trace, progress: Progress | None) -> Program:
         accumulated = {
@@ -142,6 +157,7 @@ class _Builder:
             if event.opcode in PRODUCTS and event.attributes.accumulate
         }
         removed = 0
+        self.cores = cores_of(trace)
         self._load_identities(trace)
         for number, event in enumerate(trace.events, 1):
             if progress and number % STEP == 0:
@@ -149,7 +165,7 @@ class _Builder:
             if _clears(event, accumulated):
                 removed += 1
                 continue
-            self._add(event)
+            self._add(event, self._core(event))
         self._close()
         return Program(
             self.machine,
@@ -159,26 +175,32 @@ class _Builder:
             self.allocations,
             removed,
             self.dependences.joins,
+            self.cores,
         )
 
+    def _core(self, event: Event) -> int:
+        return event.program[0] if self.cores > 1 and event.program else 0
+
     def _load_identities(self, trace: Trace) -> None:
-        """One DMA for each dtype that the Tensor Engine transposes."""
+        """One DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in trace.events:
             if event.opcode != "nc_transpose" or event.engine is not Engine.TENSOR:
                 continue
-            dtype = event.reads[0].dtype
-            if dtype.name in self.identities:
+            dtype, core = event.reads[0].dtype, self._core(event)
+            if (core, dtype.name) in self.identities:
                 continue
             side = self.machine.partitions
             number = -2 * (len(self.identities) + 1)
             hbm = _identity(number, Space.PRIVATE_HBM, side, dtype, event)
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
-            self.identities[dtype.name] = sbuf
+            self.identities[core, dtype.name] = sbuf
             load = Event(-1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.stack)
-            self._add(load, implied=True)
+            self._add(load, core, implied=True)
 
-    def _add(self, event: Event, *, implied: bool = False) -> None:
-        one = LoweredInstruction(len(self.instructions), event, event.engine, implied=implied)
+    def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
+        one = LoweredInstruction(
+            len(self.instructions), event, event.engine, implied=implied, core=core
+        )
         reads = event.reads
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
@@ -187,7 +209,7 @@ class _Builder:
             one.matmul = matmul(event, self.machine)
             one.modelled = self.clockwork.row_overhead.evidence
             if event.opcode == "nc_transpose":
-                identity = self.identities[event.reads[0].dtype.name]
+                identity = self.identities[core, event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))
         else:
             engines = SHARED if event.engine is Engine.UNKNOWN else (event.engine,)

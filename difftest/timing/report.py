@@ -69,8 +69,10 @@ class Report:
         model = sum(work.flops for opcode, work in works if opcode != "nc_transpose")
         turned = sum(work.flops for opcode, work in works if opcode == "nc_transpose")
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
-        cells = self.prediction.program.machine.pe_cells
-        peak = 2 * cells * clock * max((work.width for _, work in works), default=1)
+        program = self.prediction.program
+        cells = program.machine.pe_cells
+        widest = max((work.width for _, work in works), default=1)
+        peak = 2 * cells * clock * widest * program.cores
         hardware = sum(work.passes * work.rows * work.width for _, work in works) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
         intensity = model / moved if moved else UNAVAILABLE
@@ -82,10 +84,16 @@ class Report:
             "mfu_max_achievable_estimated_percent": model / hardware if hardware else 0.0,
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": intensity,
-            "peak_flops_bandwidth_ratio": peak / (clockwork.hbm_bandwidth.value * 1e9),
+            "peak_flops_bandwidth_ratio": peak / self._hbm_rate,
             "matmul_instruction_count": sum(work.passes for _, work in works),
             "neuroncore_cycle_count": own * clock,
         }
+
+    @property
+    def _hbm_rate(self) -> float:
+        """Bytes a second that all cores' DMA engines move."""
+        program = self.prediction.program
+        return program.clockwork.hbm_bandwidth.value * 1e9 * program.cores
 
     def _space_bytes(self, space: Space) -> int:
         reads, writes = self._traffic
@@ -106,7 +114,7 @@ class Report:
         reads, writes = self._traffic
         hbm_read = reads[Space.SHARED_HBM] + reads[Space.PRIVATE_HBM]
         hbm_write = writes[Space.SHARED_HBM] + writes[Space.PRIVATE_HBM]
-        rate = self.prediction.program.clockwork.hbm_bandwidth.value * 1e9
+        rate = self._hbm_rate
         return {
             "hbm_read_bytes": hbm_read,
             "hbm_write_bytes": hbm_write,

@@ -11,18 +11,12 @@ import heapq
 from dataclasses import dataclass
 
 from difftest.simulator.trace import Allocation, Engine
-from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
-from difftest.timing.dma import DmaEngines
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
-from difftest.timing.sharing import Sharing
-from difftest.timing.tensor_engine import TensorEngine
+from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 
 MIDDLE = 0.5
 """The throttle window's phase that a prediction is made with: random on the device."""
-
-GENERATOR = Engine.DMA
-"""Issues the DMAs whose descriptors are generated on the device."""
 
 
 @dataclass(eq=False, slots=True)
@@ -86,36 +80,6 @@ def schedule(
     return _Scheduler(program, dge=dge, phase=phase, progress=progress).run()
 
 
-class _Unit:
-    """An engine that issues instructions, one after the other."""
-
-    __slots__ = ("coming", "engine", "free", "last", "number", "ready", "wake")
-
-    def __init__(self, engine: Engine, number: int) -> None:
-        self.engine = engine
-        self.number = number
-        self.free = 0.0
-        self.coming: list[tuple[float, int]] = []
-        """(when ready, instruction)."""
-        self.ready: list[int] = []
-        self.wake = float("inf")
-        self.last = -1
-
-
-class _Queue:
-    """A DMA queue: so many under way, the next waits for the oldest's semaphore."""
-
-    def __init__(self, outstanding: int) -> None:
-        self.outstanding = outstanding
-        self.done: list[float] = []
-
-    def slot(self) -> float:
-        """When the next DMA has a semaphore."""
-        if len(self.done) < self.outstanding:
-            return 0.0
-        return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
-
-
 class _Join:
     """Instructions that others wait for together."""
 
@@ -141,15 +105,7 @@ class _Join:
                 self.last[engine, by_end] = span
 
 
-_ENGINES = (
-    Engine.SYNC,
-    Engine.TENSOR,
-    Engine.VECTOR,
-    Engine.SCALAR,
-    Engine.GPSIMD,
-    GENERATOR,
-)
-_FREE = len(_ENGINES)
+_FREE = 1 << 30
 """The event that a tensor's place is free, after the engines' numbers."""
 
 
@@ -163,17 +119,10 @@ class _Scheduler:
         self.dge = dge
         self.phase = phase
         self.progress = progress
-        self.units = {engine: _Unit(engine, i) for i, engine in enumerate(_ENGINES)}
-        self.by_number = list(self.units.values())
-        self.tensor = TensorEngine(self.clockwork, phase)
-        self.dma = DmaEngines(self.clockwork)
-        self.loads = _Queue(self.clockwork.outstanding)
-        self.stores = _Queue(self.clockwork.outstanding)
+        self.cores = [PhysicalCore(program, number, phase) for number in range(program.cores)]
+        self.by_number = [unit for core in self.cores for unit in core.units.values()]
         self.store_spans: list[Span] = []
-        self.sharing = Sharing(self.clockwork)
-        self.buffers = Buffers(program)
         self.residence: dict[int, tuple[float, float]] = {}
-        self.tables: set[str] = set()
         count = len(self.instructions)
         self.spans: list[Span | None] = [None] * count
         self.missing = [0] * count
@@ -199,7 +148,8 @@ class _Scheduler:
             if kind == _FREE:
                 allocation = self.program.allocations[what]
                 self.residence[what] = (self._span(self.opener[what]).start, now)
-                for granted in self.buffers.release(allocation):
+                core = self._core(self.opener[what])
+                for granted in core.buffers.release(allocation):
                     self._granted(granted, now, self.last_use[what][1])
                 continue
             self._wake(self.by_number[kind], now)
@@ -210,10 +160,10 @@ class _Scheduler:
             end=self._finish(spans),
             dge=self.dge,
             phase=self.phase,
-            cold_time=self.tensor.throttle.cold_time,
-            table_loads=len(self.tables),
+            cold_time=sum(core.tensor.throttle.cold_time for core in self.cores),
+            table_loads=sum(len(core.tables) for core in self.cores),
             residence=self.residence,
-            spilled=self.buffers.spilled,
+            spilled=max(core.buffers.spilled for core in self.cores),
         )
 
     # Before the first instruction
@@ -231,19 +181,20 @@ class _Scheduler:
                 self._followers(producer).append((one.index, False))
             for allocation in one.opens:
                 self.opener[allocation.id] = one.index
-                self.buffers.enter(allocation)
-        for granted in self.buffers.grant():
-            self._granted(granted, 0.0, -1)
+                self.cores[one.core].buffers.enter(allocation)
+        for core in self.cores:
+            for granted in core.buffers.grant():
+                self._granted(granted, 0.0, -1)
         for one in self.instructions:
             self._less(one.index)
 
     def _prefetch_table(self) -> None:
-        """The first table of activation functions is loaded before anything else (TRACE)."""
+        """Each core loads its first table of activation functions before all else (TRACE)."""
         for one in self.instructions:
-            if Engine.SCALAR in one.times:
-                self.tables.add(_table(one))
-                self.units[Engine.SCALAR].free = self.clockwork.table_load.value
-                return
+            core = self.cores[one.core]
+            if Engine.SCALAR in one.times and not core.tables:
+                core.tables.add(_table(one))
+                core.units[Engine.SCALAR].free = self.clockwork.table_load.value
 
     def _followers(self, producer: int) -> list[tuple[int, bool]]:
         return self.followers[producer] if producer >= 0 else self.joins[~producer].followers
@@ -272,17 +223,21 @@ class _Scheduler:
         assert span is not None
         return span
 
+    def _core(self, index: int) -> PhysicalCore:
+        return self.cores[self.instructions[index].core]
+
     def _enqueue(self, one: LoweredInstruction) -> None:
         ready = self.ready_at[one.index]
+        core = self.cores[one.core]
         if one.engine is Engine.UNKNOWN:
-            engine = self.sharing.choose(one, ready)
+            engine = core.sharing.choose(one, ready)
         elif one.transfer is not None:
             static = Engine.GPSIMD if one.is_store else Engine.SYNC
             engine = GENERATOR if self._generates(one) else static
         else:
             engine = one.engine
-            self.sharing.add(engine, one, ready)
-        unit = self.units[engine]
+            core.sharing.add(engine, one, ready)
+        unit = core.units[engine]
         heapq.heappush(unit.coming, (ready, one.index))
         self._arm(unit, max(ready, unit.free))
 
@@ -290,14 +245,14 @@ class _Scheduler:
         """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
         return self.dge and one.event.attributes.dge_mode != "none"
 
-    def _arm(self, unit: _Unit, time: float) -> None:
+    def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
             unit.wake = time
             heapq.heappush(self.events, (time, unit.number, 0))
 
     # Issue
 
-    def _wake(self, unit: _Unit, now: float) -> None:
+    def _wake(self, unit: Unit, now: float) -> None:
         if now != unit.wake:
             return  # an earlier wake-up took its place
         unit.wake = float("inf")
@@ -317,17 +272,18 @@ class _Scheduler:
         elif coming:
             self._arm(unit, max(coming[0][0], unit.free))
 
-    def _pick(self, unit: _Unit, now: float) -> int:
+    def _pick(self, unit: Unit, now: float) -> int:
         """The first in program order; a store only once no load could be triggered (TRACE)."""
         index = unit.ready[0]
-        sync = self.units[Engine.SYNC]
+        sync = self._core(index).units[Engine.SYNC]
         triggers = unit.engine is Engine.GPSIMD and self.instructions[index].is_store
         if triggers and (sync.ready or sync.free > now):
             self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
             return -1
         return heapq.heappop(unit.ready)
 
-    def _issue(self, unit: _Unit, one: LoweredInstruction, now: float) -> None:
+    def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
+        core = self.cores[one.core]
         span = Span(
             one,
             unit.engine,
@@ -340,15 +296,15 @@ class _Scheduler:
             released_by=unit.last,
         )
         if one.transfer is not None:
-            self._issue_dma(unit, one, span)
+            self._issue_dma(core, one, span)
         elif one.matmul is not None:
-            issued = self.tensor.issue(now, one.matmul)
+            issued = core.tensor.issue(now, one.matmul)
             span.end = issued.visible
             span.busy = issued.next - now
         else:
             timed = one.times[unit.engine]
-            if unit.engine is Engine.SCALAR and _table(one) not in self.tables:
-                self.tables.add(_table(one))
+            if unit.engine is Engine.SCALAR and _table(one) not in core.tables:
+                core.tables.add(_table(one))
                 span.start = now = now + self.clockwork.table_load.value
             span.end = now + timed.latency
             span.busy = timed.interval
@@ -357,11 +313,11 @@ class _Scheduler:
         self.spans[one.index] = span
         self._done(one, span)
 
-    def _issue_dma(self, unit: _Unit, one: LoweredInstruction, span: Span) -> None:
+    def _issue_dma(self, core: PhysicalCore, one: LoweredInstruction, span: Span) -> None:
         transfer = one.transfer
         assert transfer is not None
         figures = self.clockwork
-        queue = self.stores if one.is_store else self.loads
+        queue = core.stores if one.is_store else core.loads
         span.start = max(span.start, queue.slot())
         if self._generates(one):
             per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
@@ -370,7 +326,7 @@ class _Scheduler:
         else:
             span.busy = figures.trigger.value
             trigger = span.start
-        span.transfer_start, span.transfer_end, span.end = self.dma.run(trigger, transfer)
+        span.transfer_start, span.transfer_end, span.end = core.dma.run(trigger, transfer)
         queue.done.append(span.end)
         if one.is_store:
             self.store_spans.append(span)

@@ -69,12 +69,12 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
     out = new_output(X, W, pool_size)
     weights = load_weights(W)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
+    for image in range(X.shape[0]):
         for first in range(top, bottom, block_rows):
             rows = min(block_rows, bottom - first)
             block = load_block(X, image, first, rows + halo)
             pooled_rows = slice(first // pool_size, (first + rows) // pool_size)
-            for o in nl.affine_range(W.shape[0] // pmax):
+            for o in range(W.shape[0] // pmax):
                 out_block = nl.ndarray(
                     (pmax, rows // pool_size, out_width // pool_size),
                     dtype=X.dtype,
@@ -225,13 +225,13 @@ def load_weights(W):
     taps = W.shape[2] * W.shape[3]
     together = nl.tile_size.psum_fmax // pmax
     weights = nl.ndarray((pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf)
-    for o in nl.affine_range(out_blocks):
-        for k in nl.affine_range(in_blocks):
+    for o in range(out_blocks):
+        for k in range(in_blocks):
             filters = load_filters(W, o, k)
             for first in range(0, taps, together):
                 count = min(together, taps - first)
                 turned = nl.ndarray((pmax, count, pmax), dtype=W.dtype, buffer=nl.psum)
-                for t in nl.affine_range(count):
+                for t in range(count):
                     nisa.nc_transpose(dst=turned[:, t, :], data=filters[:, :, first + t])
                 nisa.tensor_copy(dst=weights[:, o, k, first : first + count, :], src=turned)
     return weights
@@ -251,7 +251,7 @@ def load_block(X, image, first, rows):
     pmax = nl.tile_size.pmax
     in_blocks = X.shape[1] // pmax
     block = nl.ndarray((pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf)
-    for k in nl.affine_range(in_blocks):
+    for k in range(in_blocks):
         channels = slice(k * pmax, (k + 1) * pmax)
         nisa.dma_copy(dst=block[:, k, :, :], src=X[image, channels, first : first + rows, :])
     return block
@@ -266,9 +266,9 @@ def convolve(weights, block, o, place, filter_size):
     rows, columns = place
     shape = (pmax, rows.stop - rows.start, columns.stop - columns.start)
     total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    for k in nl.affine_range(in_blocks):
-        for i in nl.affine_range(filter_size):
-            for j in nl.affine_range(filter_size):
+    for k in range(in_blocks):
+        for i in range(filter_size):
+            for j in range(filter_size):
                 seen_rows = slice(rows.start + i, rows.stop + i)
                 seen_columns = slice(columns.start + j, columns.stop + j)
                 nisa.nc_matmul(

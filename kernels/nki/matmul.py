@@ -34,13 +34,13 @@ def nki_matmul_tiled_(lhsT, rhs, result, TILE_M=128, TILE_K=128, TILE_N=512):
     for name, size, tile in (("M", M, TILE_M), ("K", K, TILE_K), ("N", N, TILE_N)):
         assert size % tile == 0, f"{name}={size} is not a multiple of TILE_{name}={tile}"
 
-    for m in nl.affine_range(M // TILE_M):
-        for n in nl.affine_range(N // TILE_N):
+    for m in range(M // TILE_M):
+        for n in range(N // TILE_N):
             rows = slice(m * TILE_M, (m + 1) * TILE_M)
             columns = slice(n * TILE_N, (n + 1) * TILE_N)
             total = nl.ndarray((TILE_M, TILE_N), dtype=nl.float32, buffer=nl.psum)
 
-            for k in nl.affine_range(K // TILE_K):
+            for k in range(K // TILE_K):
                 depth = slice(k * TILE_K, (k + 1) * TILE_K)
                 lhsT_tile = nl.ndarray((TILE_K, TILE_M), dtype=lhsT.dtype, buffer=nl.sbuf)
                 rhs_tile = nl.ndarray((TILE_K, TILE_N), dtype=rhs.dtype, buffer=nl.sbuf)

@@ -61,7 +61,7 @@ def load_panels(a_tensor, top, height, left, width):
     """Rows of the matrix as [128, panels, width] in SBUF: a DMA for each 128 rows."""
     tile = nl.tile_size.pmax
     block = nl.ndarray((tile, height // tile, width), dtype=a_tensor.dtype, buffer=nl.sbuf)
-    for panel in nl.affine_range(height // tile):
+    for panel in range(height // tile):
         row = top + panel * tile
         nisa.dma_copy(dst=block[:, panel, :], src=a_tensor[row : row + tile, left : left + width])
     return block
@@ -71,10 +71,10 @@ def transpose_tiles(block, first, count):
     """``count`` tiles of columns of all panels as [128, count, 128 * panels] in SBUF."""
     tile, panels, _ = block.shape
     turned = nl.ndarray((tile, count, panels * tile), dtype=block.dtype, buffer=nl.sbuf)
-    for t in nl.affine_range(count):
+    for t in range(count):
         column = first + t * tile
         bank = nl.ndarray((tile, panels * tile), dtype=block.dtype, buffer=nl.psum)
-        for panel in nl.affine_range(panels):
+        for panel in range(panels):
             nisa.nc_transpose(
                 dst=bank[:, panel * tile : (panel + 1) * tile],
                 data=block[:, panel, column : column + tile],
@@ -107,8 +107,8 @@ def transpose_by_tiles(a_tensor):
     assert M % tile == N % tile == 0, f"transpose_by_tiles takes multiples of {tile}, got {M} x {N}"
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
 
-    for i in nl.affine_range(M // tile):
-        for j in nl.affine_range(N // tile):
+    for i in range(M // tile):
+        for j in range(N // tile):
             rows = slice(i * tile, (i + 1) * tile)
             columns = slice(j * tile, (j + 1) * tile)
             block = nl.ndarray((tile, tile), dtype=a_tensor.dtype, buffer=nl.sbuf)

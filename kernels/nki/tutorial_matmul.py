@@ -37,9 +37,9 @@ def matmul_hoisted(lhsT, rhs):
     assert M % rows == N % columns == 0, f"M={M} is not a multiple of {rows} or N={N} of {columns}"
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
-    for m in nl.affine_range(M // rows):
+    for m in range(M // rows):
         stationary = load_column(lhsT, m * rows, rows)
-        for n in nl.affine_range(N // columns):
+        for n in range(N // columns):
             moving = load_column(rhs, n * columns, columns)
             total = multiply(stationary, moving)
             copy = nl.ndarray(total.shape, dtype=result.dtype, buffer=nl.sbuf)
@@ -85,17 +85,17 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
         assert size % block == 0, f"{name}={size} is not a multiple of its block, {block}"
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
-    for n in nl.affine_range(N // block_columns):
+    for n in range(N // block_columns):
         totals = [
             nl.zeros((rows, block_columns), dtype=nl.float32, buffer=nl.sbuf)
             for _ in range(M // rows)
         ]
-        for k in nl.sequential_range(K // depth):
+        for k in range(K // depth):
             moving = load_column(rhs, n * block_columns, block_columns, k * depth, K_TILES)
-            for m in nl.affine_range(M // block_rows):
+            for m in range(M // block_rows):
                 stationary = load_column(lhsT, m * block_rows, block_rows, k * depth, K_TILES)
                 add_block(totals[m * M_TILES : (m + 1) * M_TILES], stationary, moving)
-        for m in nl.affine_range(M // rows):
+        for m in range(M // rows):
             nisa.dma_copy(
                 dst=result[m * rows : (m + 1) * rows, n * block_columns : (n + 1) * block_columns],
                 src=totals[m],

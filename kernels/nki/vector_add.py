@@ -50,7 +50,7 @@ def vector_add_tiled(a_vec, b_vec, ROW_CHUNK=128):
     assert n % ROW_CHUNK == 0, f"{n} elements are not a multiple of ROW_CHUNK={ROW_CHUNK}"
     a_rows, b_rows = a_vec.reshape((n, 1)), b_vec.reshape((n, 1))
     out = nl.ndarray((n, 1), dtype=a_vec.dtype, buffer=nl.shared_hbm)
-    for m in nl.affine_range(n // ROW_CHUNK):
+    for m in range(n // ROW_CHUNK):
         rows = slice(m * ROW_CHUNK, (m + 1) * ROW_CHUNK)
         add_tile(out[rows, :], a_rows[rows, :], b_rows[rows, :])
     return out.reshape((n,))
@@ -79,7 +79,7 @@ def vector_add_stream(a_vec, b_vec, FREE_DIM=2):
     shape = (partitions, n // partitions)
     a_rows, b_rows = a_vec.reshape(shape), b_vec.reshape(shape)
     out = nl.ndarray(shape, dtype=a_vec.dtype, buffer=nl.shared_hbm)
-    for m in nl.affine_range(shape[1] // FREE_DIM):
+    for m in range(shape[1] // FREE_DIM):
         columns = slice(m * FREE_DIM, (m + 1) * FREE_DIM)
         add_tile(out[:, columns], a_rows[:, columns], b_rows[:, columns])
     return out.reshape((n,))

@@ -108,7 +108,11 @@ NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 PROBES = Rule("difftest/backends/device/probes_*.py", ("neuronxcc", "nki"))
 # A suite of others meets the simulator as any host of foreign code does.
 CONFORMANCE = Rule(
-    "conformance/**/*.py", ("numpy", "ml_dtypes", "pytest", "conformance", "difftest.host")
+    "conformance/**/*.py",
+    (
+        *("numpy", "ml_dtypes", "pytest", "conformance"),
+        *("difftest.host", "difftest.simulator.launch_ranks"),
+    ),
 )
 
 RULES = [
@@ -129,6 +133,7 @@ RULES += [CONFORMANCE, INSPECTION]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
+    "debugging",
     "strictness",
     "pattern",
     "machine",

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,25 @@ class Canvas:
         )
         flat = unit * self._unit // self.allocation.dtype.itemsize
         return tuple(int(k) for k in np.unravel_index(flat, self.allocation.shape or (1,)))
+
+
+def are_apart(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
+    """Whether regions of different owners surely share no element, found without a canvas.
+
+    It holds for parts of a grid, as in outputs that are stored tile by tile: along each axis the
+    boxes' sides are equal or apart.
+    """
+    if allocation.viewed:
+        return False
+    owners: dict[Box, int] = {}
+    for owner, region in owned:
+        box = _box(allocation.shape, region.offset, region.shape, region.strides)
+        if box is None or owners.setdefault(box, owner) != owner:
+            return False
+    for sides in map(sorted, map(set, zip(*owners, strict=True))):
+        if any(one[1] > other[0] for one, other in pairwise(sides)):
+            return False
+    return True
 
 
 def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]] | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas, Cells
+from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, affine_runs
@@ -44,14 +44,17 @@ _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 def affine(trace: Trace, machine: Machine) -> Found:
     """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
     said: set[tuple[object, ...]] = set()
+    unrolled = trace.dialect == "nki"
     for accesses in survey_of(trace).accesses.values():
+        if unrolled and accesses[0].region.allocation.space is Space.PSUM:
+            continue  # its chains are looked at by other detectors
         for loop, turns in affine_runs(accesses):
             conflicts = list(_conflicts(turns))
             if not conflicts:
                 continue
             after = turns[-1].touch.event.number
             read_later = any(a.event.number > after and not a.writes for a in accesses)
-            if trace.dialect == "nki":
+            if unrolled:
                 judged = _unrolled(loop, conflicts)
             else:
                 judged = _judged(loop, conflicts, turns, read_later)
@@ -88,7 +91,10 @@ def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
     """One conflict of each kind for each pair of source lines."""
     if all(_accumulates(turn.touch) for turn in turns):
         return
-    canvas = Canvas(turns[0].touch.region.allocation, [turn.touch.region for turn in turns])
+    allocation = turns[0].touch.region.allocation
+    if are_apart(allocation, ((turn.number, turn.touch.region) for turn in turns)):
+        return
+    canvas = Canvas(allocation, [turn.touch.region for turn in turns])
     replay = _Replay(canvas, turns)
     for turn in turns:
         yield from replay.write(turn) if turn.touch.writes else replay.read(turn)
@@ -209,19 +215,8 @@ def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later
             yield _finding(CARRIED, Severity.ERROR, loop, other)
         return
     within = any(not turn.touch.writes for turn in turns)
-    if within and not read_later:
-        on_chip = not exact[0].later.touch.region.allocation.space.is_hbm
-        yield _finding(REWRITTEN, Severity.WARNING if on_chip else Severity.ERROR, loop, exact[0])
-        return
-    yield _written_twice(loop, exact[0])
-
-
-def _written_twice(loop: Loop, conflict: Conflict) -> Suspicion:
-    """Several turns write one element: whether one value wins that others do not have."""
-    return Suspicion(
-        _finding(WRITTEN_TWICE, Severity.ERROR, loop, conflict),
-        _finding(WRITTEN_TWICE, Severity.WARNING, loop, conflict),
-    )
+    id = REWRITTEN if within and not read_later else WRITTEN_TWICE
+    yield _finding(id, Severity.ERROR, loop, exact[0])
 
 
 _WORDS = {

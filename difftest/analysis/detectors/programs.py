@@ -18,7 +18,7 @@ from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Location, LoopKind, Space, Trace
+from difftest.simulator.trace import Allocation, Event, Location, Loop, LoopKind, Space, Trace
 
 RACE = "program-race"
 WRITTEN_TWICE = "program-written-twice"
@@ -207,26 +207,38 @@ def _lines(*locations: Location | None) -> tuple[Location, ...]:
 
 
 def _trip_counts(trace: Trace) -> Found:
-    """Loops that run on the device and turn differently often in two programs."""
-    turns: dict[Location | None, dict[tuple[int, ...], dict[int, int]]] = {}
+    """Loops that turn differently often in two programs.
+
+    On the device that hangs. Loops that are unrolled may; the outermost of them is worth a note.
+    """
+    turns: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
+    """By the loop's kind and line, by program, how often each run of it turns."""
+    everyone: set[tuple[int, ...]] = set()
     for event in trace.events:
+        everyone.add(event.program)
         for loop, number, _ in event.loops:
-            if loop.kind is LoopKind.DYNAMIC:
-                runs = turns.setdefault(loop.location, {}).setdefault(event.program, {})
-                runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
-    for location, by_program in turns.items():
+            runs = turns.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
+            runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
+    noted = trace.dialect != "nki"
+    for loop, by_program in turns.items():
         counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
-        if len(set(counts.values())) > 1 or len(counts) < len({e.program for e in trace.events}):
-            shown = "; ".join(
-                f"program {', '.join(map(str, program))}: {', '.join(map(str, one))}"
-                for program, one in sorted(counts.items())
-            )
-            yield Finding(
-                id=TRIP_COUNTS,
-                severity=Severity.ERROR,
-                happened=f"a loop on the device turns differently often in two programs: {shown}",
-                rule="the cores of a logical NeuronCore run the same control flow: with other trip "
-                "counts they hang, and with other blocks the kernel does not compile",
-                locations=_lines(location),
-                remedy="give every program the same trip counts, and mask what one has not to do",
-            )
+        on_device = loop.kind is LoopKind.DYNAMIC
+        if len(set(counts.values())) == 1 and (len(counts) == len(everyone) or not on_device):
+            continue
+        if not on_device and noted:
+            continue
+        noted |= not on_device
+        shown = "; ".join(
+            f"program {', '.join(map(str, program))}: {', '.join(map(str, counts[program]))}"
+            for program in sorted(counts)
+        )
+        where = "on the device" if on_device else "that is unrolled"
+        yield Finding(
+            id=TRIP_COUNTS,
+            severity=Severity.ERROR if on_device else Severity.NOTE,
+            happened=f"a loop {where} turns differently often in two programs: {shown}",
+            rule="the cores of a logical NeuronCore run the same control flow: loops on the device "
+            "with other trip counts hang, and with other blocks the kernel does not compile",
+            locations=_lines(loop.location),
+            remedy="give every program the same trip counts, and mask what one has not to do",
+        )

@@ -125,29 +125,33 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         done[place] = False
 
 
+def _clears(event: Event) -> bool:
+    return event.opcode == "memset" and event.attributes.value == 0
+
+
 def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
     """A matmul that adds to what something else wrote."""
     others = [t for t in touches if t.writes and t.event.opcode not in MATMULS]
+    if not modern:  # its compiler knows tiles that are cleared and added to
+        others = [touch for touch in others if not _clears(touch.event)]
     if not others or not any(t.event.attributes.accumulate for t in touches):
         return
     if modern and machine.nc_version >= 4:
         return
     canvas = Canvas(touches[0].region.allocation, [touch.region for touch in touches])
-    cells = canvas.blank(0)  # the place of what wrote last, from 1 on; negative for zeros
+    cells = canvas.blank(0)  # the place of what wrote last, from 1 on, if it is foreign
+    foreign = {touch.event for touch in others}
     for number, touch in enumerate(touches, 1):
         if not touch.writes:
             continue
         view = canvas.view(cells, touch.region)
         if not _is_product(touch):
-            attributes = touch.event.attributes
-            zeros = touch.event.opcode == "memset" and attributes.value == 0
-            view[...] = -number if zeros else number
+            view[...] = 0 if touch.event not in foreign else number
             continue
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
-            # The classic dialect clears a tile and adds to it: its compiler knows that form.
-            wrong = view != 0 if modern else view > 0
+            wrong = view > 0
             if wrong.any():
-                other = touches[abs(int(view[wrong][0])) - 1]
+                other = touches[int(view[wrong][0]) - 1]
                 yield _finding(
                     FOREIGN,
                     Severity.ERROR if modern else Severity.WARNING,

@@ -17,7 +17,7 @@ from difftest.timing.report import ENGINES, Report, weakest
 from difftest.timing.schedule import Span
 
 CORE, QUEUES = 1, 2
-"""Process numbers."""
+"""Process numbers; further cores follow."""
 
 
 def perfetto(report: Report) -> dict[str, Any]:
@@ -28,11 +28,16 @@ def perfetto(report: Report) -> dict[str, Any]:
         _name("process_name", QUEUES, 0, "DMA queues (predicted)"),
     ]
     places: dict[int, tuple[int, int]] = {}
-    for number, engine in enumerate(ENGINES, start=1):
-        events.append(_name("thread_name", CORE, number, engine.value))
-        for span in schedule.spans:
-            if span.engine is engine and span.instruction.transfer is None:
-                places[span.instruction.index] = (CORE, number)
+    for core in range(schedule.program.cores):
+        process = CORE if core == 0 else QUEUES + core
+        if core:
+            events.append(_name("process_name", process, 0, f"core {core} engines (predicted)"))
+        for number, engine in enumerate(ENGINES, start=1):
+            events.append(_name("thread_name", process, number, engine.value))
+            for span in schedule.spans:
+                one = span.instruction
+                if span.engine is engine and one.transfer is None and one.core == core:
+                    places[one.index] = (process, number)
     places |= _lanes(schedule.spans, events)
     events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
     events += _arrows(report, places)

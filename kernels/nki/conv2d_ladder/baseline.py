@@ -39,11 +39,11 @@ def conv2d_baseline(X, W, bias, pool_size=1):
 
     out = new_output(X, W, pool_size)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
-        for row in nl.affine_range(out_height // pool_size):
-            for o in nl.affine_range(W.shape[0] // pmax):
+    for image in range(X.shape[0]):
+        for row in range(out_height // pool_size):
+            for o in range(W.shape[0] // pmax):
                 rows = new_rows(out, pool_size)
-                for r in nl.affine_range(pool_size):
+                for r in range(pool_size):
                     total = row_sum(X, W, image, o, row * pool_size + r)
                     nisa.tensor_scalar(
                         dst=rows[:, r : r + 1, :],
@@ -61,10 +61,10 @@ def row_sum(X, W, image, o, y):
     _, out_width = convolved_size(X, W)
     filter_size = W.shape[2]
     total = nl.zeros((pmax, 1, out_width), nl.float32, buffer=nl.sbuf)
-    for k in nl.sequential_range(X.shape[1] // pmax):
+    for k in range(X.shape[1] // pmax):
         channels = slice(k * pmax, (k + 1) * pmax)
-        for i in nl.sequential_range(filter_size):
-            for j in nl.sequential_range(filter_size):
+        for i in range(filter_size):
+            for j in range(filter_size):
                 seen = nl.ndarray((pmax, 1, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(y + i, y + i + 1), slice(j, j + out_width)
                 nisa.dma_copy(dst=seen, src=X[image, channels, rows, columns])

@@ -41,13 +41,13 @@ def conv2d_flat_weights(X, W, bias, pool_size=1):
     out = new_output(X, W, pool_size)
     weights = flatten_weights(W)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
-        for row in nl.affine_range(out_height // pool_size):
+    for image in range(X.shape[0]):
+        for row in range(out_height // pool_size):
             block = load_block(X, image, row * pool_size, pool_size + filter_size - 1)
             wide_block = float32_copy(block)
-            for o in nl.affine_range(W.shape[0] // pmax):
+            for o in range(W.shape[0] // pmax):
                 rows = new_rows(out, pool_size)
-                for r in nl.affine_range(pool_size):
+                for r in range(pool_size):
                     total = row_sum(weights, wide_block, o, r, filter_size)
                     add_spread_bias(rows, r, total, offsets[:, o : o + 1])
                 store_pooled(out, image, o, row, rows)
@@ -59,9 +59,9 @@ def row_sum(weights, block, o, r, filter_size):
     pmax, in_blocks, _, width = block.shape
     out_width = width - filter_size + 1
     total = nl.ndarray((pmax, 1, out_width), dtype=nl.float32, buffer=nl.psum)
-    for k in nl.affine_range(in_blocks):
-        for i in nl.affine_range(filter_size):
-            for j in nl.affine_range(filter_size):
+    for k in range(in_blocks):
+        for i in range(filter_size):
+            for j in range(filter_size):
                 rows, columns = slice(r + i, r + i + 1), slice(j, j + out_width)
                 nisa.nc_matmul(
                     dst=total,
@@ -80,9 +80,9 @@ def flatten_weights(W):
     weights = nl.ndarray(
         (pmax, out_blocks, in_blocks, taps, pmax), dtype=nl.float32, buffer=nl.sbuf
     )
-    for o in nl.affine_range(out_blocks):
-        for k in nl.affine_range(in_blocks):
+    for o in range(out_blocks):
+        for k in range(in_blocks):
             filters = load_filters(W, o, k)
-            for t in nl.affine_range(taps):
+            for t in range(taps):
                 nisa.tensor_copy(dst=weights[:, o, k, t, :], src=turned_tap(filters, t))
     return weights

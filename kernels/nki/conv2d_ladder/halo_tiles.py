@@ -40,12 +40,12 @@ def conv2d_halo_tiles(X, W, bias, pool_size=1):
 
     out = new_output(X, W, pool_size)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
-        for row in nl.affine_range(out_height // pool_size):
+    for image in range(X.shape[0]):
+        for row in range(out_height // pool_size):
             block = load_block(X, image, row * pool_size, pool_size + halo)
-            for o in nl.affine_range(W.shape[0] // pmax):
+            for o in range(W.shape[0] // pmax):
                 rows = new_rows(out, pool_size)
-                for r in nl.affine_range(pool_size):
+                for r in range(pool_size):
                     total = row_sum(W, block, o, r)
                     nisa.tensor_scalar(
                         dst=rows[:, r : r + 1, :],
@@ -63,10 +63,10 @@ def row_sum(W, block, o, r):
     filter_size = W.shape[2]
     out_width = width - filter_size + 1
     total = nl.zeros((pmax, 1, out_width), nl.float32, buffer=nl.sbuf)
-    for k in nl.sequential_range(in_blocks):
+    for k in range(in_blocks):
         filters = load_filters(W, o, k)
-        for i in nl.sequential_range(filter_size):
-            for j in nl.sequential_range(filter_size):
+        for i in range(filter_size):
+            for j in range(filter_size):
                 rows, columns = slice(r + i, r + i + 1), slice(j, j + out_width)
                 tap = transposed_tap(filters, i * filter_size + j)
                 seen = float32_copy(block[:, k, rows, columns])

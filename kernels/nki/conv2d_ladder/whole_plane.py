@@ -44,8 +44,8 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
 
     out = new_output(X, W, pool_size)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
-        for o in nl.affine_range(W.shape[0] // pmax):
+    for image in range(X.shape[0]):
+        for o in range(W.shape[0] // pmax):
             for first in range(0, windows, piece):
                 places = [divmod(n, across) for n in range(first, min(first + piece, windows))]
                 positions = [
@@ -68,10 +68,10 @@ def positions_sum(X, W, image, o, positions):
     out_height, out_width = convolved_size(X, W)
     filter_size = W.shape[2]
     total = nl.zeros((pmax, len(positions)), nl.float32, buffer=nl.sbuf)
-    for k in nl.sequential_range(X.shape[1] // pmax):
+    for k in range(X.shape[1] // pmax):
         channels = slice(k * pmax, (k + 1) * pmax)
-        for i in nl.sequential_range(filter_size):
-            for j in nl.sequential_range(filter_size):
+        for i in range(filter_size):
+            for j in range(filter_size):
                 plane = nl.ndarray((pmax, out_height, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(i, i + out_height), slice(j, j + out_width)
                 nisa.dma_copy(dst=plane, src=X[image, channels, rows, columns])

@@ -40,12 +40,12 @@ def conv2d_without_copies(X, W, bias, pool_size=1):
     out = new_output(X, W, pool_size)
     weights = load_weights(W)
     offsets = load_bias(bias)
-    for image in nl.affine_range(X.shape[0]):
-        for row in nl.affine_range(out_height // pool_size):
+    for image in range(X.shape[0]):
+        for row in range(out_height // pool_size):
             block = load_block(X, image, row * pool_size, pool_size + halo)
-            for o in nl.affine_range(W.shape[0] // pmax):
+            for o in range(W.shape[0] // pmax):
                 rows = new_rows(out, pool_size)
-                for r in nl.affine_range(pool_size):
+                for r in range(pool_size):
                     place = slice(r, r + 1), slice(0, out_width)
                     total = convolve(weights, block, o, place, W.shape[2])
                     add_spread_bias(rows, r, total, offsets[:, o : o + 1])

@@ -79,3 +79,37 @@ def test_findings_as_json(kernel, tmp_path):
     (found,) = json.loads(file.read_text())
     assert (found["id"], found["severity"]) == ("affine-carried", "error")
     assert [line["line"] for line in found["locations"]] == [11, 10]
+
+
+RACE = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def total(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(nl.program_id(0)))
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+"""
+
+
+@pytest.mark.parametrize(("grid", "code"), [((), 0), (("--grid", "2"), 1)])
+def test_two_cores(tmp_path, monkeypatch, grid, code):
+    (tmp_path / "check_race.py").write_text(RACE)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("check_race:total", "--shape", "16,16", *grid)
+    assert result.exit_code == code, result.output
+    assert ("error program-race" in result.stdout) is bool(code)
+
+
+def test_a_kernel_test_has_a_grid_of_its_own():
+    result = run(
+        "tests/kernels/test_matmul.py::test_nki_matmul_tiled", "--case", "{}", "--grid", "2"
+    )
+    assert result.exit_code == 2
+    assert "the grid of a --case" in result.output

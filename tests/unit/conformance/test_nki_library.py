@@ -43,19 +43,34 @@ from nki_cpu_simulator import nki as simulator
 def setup_simulation_mode():
     sys.modules["nki"] = simulator
 """
+ORCHESTRATOR = """
+INF_ARTIFACT_DIR_NAME = "results"
+
+class InferenceException(Exception):
+    pass
+
+def normalize_golden_output(golden, rank_id):
+    return golden.for_rank(rank_id) if hasattr(golden, "for_rank") else golden
+
+class Orchestrator:
+    def _run_simulator_inference(self, test):
+        return "alone"
+"""
 TESTS = """
 import os
 import time
 import neuron_dtypes as dt
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from nki.isa import topk
+from types import SimpleNamespace
+from nki.language import int64
 from nki.compiler.frontend import NKIFrontend, ParserFrontend
 from test.utils.scripts.remote_lock_scripts import LockStatus
-from test.utils.test_orchestrator import Orchestrator
+from test.utils.test_orchestrator import InferenceException, Orchestrator
 
 @nki.jit
 def double(x):
@@ -93,9 +108,55 @@ def test_traces_an_error():
             double, inputs={"x": np.zeros((129, 2), np.float32)}, target="trn2", lnc=1
         )
 
-@pytest.mark.parametrize("use", [topk, LockStatus])
+@pytest.mark.parametrize("use", [int64, LockStatus])
 def test_what_is_absent_is_no_result(use):
     use(1)
+
+class PerRank:
+    def for_rank(self, rank):
+        return {"x.must_alias_input": np.full((4, 2), rank, np.float32), "count": 3}
+
+@nki.jit
+def summed(x, count, factor=2.0):
+    tile = nl.ndarray(x.shape, x.dtype)
+    result = nl.ndarray(x.shape, x.dtype)
+    nisa.dma_copy(tile, x)
+    group = ncc.ReplicaGroup([list(range(count))])
+    ncc.all_reduce([tile], [result], group, nl.add)
+    nisa.tensor_scalar(result, result, nl.multiply, factor)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, result)
+    nisa.dma_copy(x, result)
+    return out
+
+def on_ranks(tmp_path, kernel, given, ranks, cores=2):
+    target = SimpleNamespace(get_nc_gen=lambda: "gen3")
+    orchestrator = Orchestrator()
+    orchestrator.fs_config = SimpleNamespace(artifacts_output_directory_path=str(tmp_path))
+    return orchestrator._run_simulator_inference(
+        SimpleNamespace(
+            inference_args=SimpleNamespace(collective_ranks=ranks),
+            compiler_input=SimpleNamespace(logical_nc_config=cores, platform_target=target),
+            validation_args=SimpleNamespace(golden_output={"out": np.zeros(1, np.float16)}),
+            kernel_func=kernel,
+            kernel_input=given,
+        )
+    )
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_passes_on_ranks(tmp_path, cores):
+    folder = on_ranks(tmp_path, summed, PerRank(), 3, cores)
+    for rank in range(3):
+        found = np.fromfile(f"{folder}/output_worker_{rank}/out.bin", np.float16)
+        np.testing.assert_array_equal(found, [6.0] * 8)
+
+def test_passes_on_ranks_that_are_given_one_array(tmp_path):
+    given = {"x": np.ones((4, 2), np.float32), "count": 2}
+    on_ranks(tmp_path, summed, given, 2)
+    assert given["x"].max() == 1
+    assert on_ranks(tmp_path, summed, given, 1) == "alone"
+    with pytest.raises(InferenceException, match="names a rank that was not launched"):
+        on_ranks(tmp_path, summed, {**given, "count": 3}, 2)
 
 def test_is_slow():
     while True:
@@ -113,7 +174,7 @@ def suite(tmp_path):
         "test/conftest.py": CONFTEST,
         "test/utils/__init__.py": "",
         "test/utils/simulation_setup.py": HOOK,
-        "test/utils/test_orchestrator.py": "class Orchestrator: pass",
+        "test/utils/test_orchestrator.py": ORCHESTRATOR,
         "test/test_kernels.py": TESTS,
         "pytest.ini": "[pytest]",
     }
@@ -133,11 +194,11 @@ def test_a_suite_is_counted_with_its_causes(suite):
     done = recipe(suite, "--limit", 2, "test/test_kernels.py")
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "| test/test_kernels.py | 7 | 3 | 4 | 1 |" in lines
-    assert "| **all** | 7 | 3 | 4 | 1 |" in lines
+    assert "| test/test_kernels.py | 10 | 6 | 4 | 1 |" in lines
+    assert "| **all** | 10 | 6 | 4 | 1 |" in lines
     for cause in (
         "AssertionError:",
-        "difftest.simulator.errors.NotModelledError: nki.isa.topk is not modelled",
+        "difftest.simulator.errors.NotModelledError: nki.language.int64 is not modelled",
         "NotImplementedError: test.utils.scripts.remote_lock_scripts.LockStatus is not modelled",
         "TimeoutError: the test took longer than N s",
     ):
@@ -147,7 +208,7 @@ def test_a_suite_is_counted_with_its_causes(suite):
 def test_a_suite_that_passes_ends_with_0(suite):
     done = recipe(suite, "test/test_kernels.py", "-k", "passes or traces")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "| **all** | 3 | 3 | 0 | 0 |" in done.stdout.splitlines()
+    assert "| **all** | 6 | 6 | 0 | 0 |" in done.stdout.splitlines()
     assert "python -m conformance.nki_library PATH test/test_kernels.py -k 'passes or traces'" in (
         done.stdout
     )

@@ -13,6 +13,10 @@ def streamed(tiles, kib):
     return build.program()
 
 
+def of(program):
+    return Buffers(program.machine, program.instructions)
+
+
 def test_each_tile_has_its_own_place_until_none_is_left():
     program = streamed(4, 64)  # 208 KiB hold three
     timeline = schedule(program, dge=False)
@@ -38,7 +42,7 @@ def test_psum_is_given_by_banks():
         tile, total = build.load((128, 128)), build.psum((128, 128))
         build.matmul(total, tile, tile)
         build.store(build.add(tile, tile))
-    buffers = Buffers(build.program())
+    buffers = of(build.program())
     assert buffers.memories[Space.PSUM].size(build.psum((128, 128))) == TRN2.psum_bank_bytes
 
 
@@ -50,7 +54,7 @@ def test_small_tiles_share_banks_if_there_are_not_enough():
         build.matmul(total, tile, tile)
     for total in totals:
         build.store(build.add(tile, total))
-    buffers = Buffers(build.program())
+    buffers = of(build.program())
     assert buffers.memories[Space.PSUM].size(totals[0]) == 512
     assert len(schedule(build.program(), dge=False).spans) == 1 + 12 + 24
 

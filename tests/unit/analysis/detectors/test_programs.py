@@ -139,25 +139,34 @@ def test_sendrecv_orders_what_each_core_sends():
     assert found_in(both(kernel), [X]) == []
 
 
-def trips(count):
+def trips(loop, count):
     def kernel(x):
         out = shared(x)
         mine = nl.program_id(0)
-        for _ in nl.dynamic_range(count(mine)):
+        for _ in loop(count(mine)):
             copy_part(out, x, mine)
         return out
 
     return kernel
 
 
+DIFFERENT = "program-trip-counts"
+
+
 @pytest.mark.parametrize(
-    ("count", "found"),
-    [(lambda mine: 2, []), (lambda mine: 1 + mine, [("program-trip-counts", "error")])],
-    ids=["equal", "different"],
+    ("loop", "count", "found"),
+    [
+        (nl.dynamic_range, lambda mine: 2, []),
+        (nl.dynamic_range, lambda mine: 1 + mine, [(DIFFERENT, "error")]),
+        (nl.sequential_range, lambda mine: 1 + mine, [(DIFFERENT, "note")]),
+        (nl.sequential_range, lambda mine: 2, []),
+        (range, lambda mine: 1 + mine, []),
+    ],
+    ids=["equal", "different", "different-unrolled", "equal-unrolled", "of-python"],
 )
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
-def test_trip_counts_on_the_device(count, found):
-    assert found_in(both(trips(count)), [X]) == found
+def test_trip_counts(loop, count, found):
+    assert found_in(both(trips(loop, count)), [X]) == found
 
 
 # -- the classic dialect's grid --------------------------------------------------------------------

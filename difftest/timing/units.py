@@ -1,0 +1,79 @@
+"""What a core issues instructions with: its engines, their queues, and its own memories."""
+
+from __future__ import annotations
+
+from difftest.simulator.trace import Engine
+from difftest.timing.buffers import Buffers
+from difftest.timing.clockwork import Clockwork, hop
+from difftest.timing.dma import DmaEngines
+from difftest.timing.program import Program
+from difftest.timing.sharing import Sharing
+from difftest.timing.tensor_engine import TensorEngine
+
+GENERATOR = Engine.DMA
+"""Issues the DMAs whose descriptors are generated on the device."""
+
+
+ENGINES = (
+    Engine.SYNC,
+    Engine.TENSOR,
+    Engine.VECTOR,
+    Engine.SCALAR,
+    Engine.GPSIMD,
+    GENERATOR,
+)
+
+
+class Unit:
+    """An engine that issues instructions, one after the other."""
+
+    __slots__ = ("coming", "engine", "free", "last", "number", "ready", "wake")
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.engine = engine
+        self.number = number
+        self.free = 0.0
+        self.coming: list[tuple[float, int]] = []
+        """(when ready, instruction)."""
+        self.ready: list[int] = []
+        self.wake = float("inf")
+        self.last = -1
+
+
+class Queue:
+    """A DMA queue: so many under way, the next waits for the oldest's semaphore."""
+
+    def __init__(self, outstanding: int) -> None:
+        self.outstanding = outstanding
+        self.done: list[float] = []
+
+    def slot(self) -> float:
+        """When the next DMA has a semaphore."""
+        if len(self.done) < self.outstanding:
+            return 0.0
+        return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
+
+
+class PhysicalCore:
+    """One physical core; with LNC 2 a logical one has two, which share HBM alone.
+
+    Parameters
+    ----------
+    program : what all cores run.
+    core : the number of this one.
+    phase : see :func:`~difftest.timing.schedule.schedule`.
+    """
+
+    def __init__(self, program: Program, core: int, phase: float) -> None:
+        figures: Clockwork = program.clockwork
+        first = core * len(ENGINES)
+        self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
+        self.tensor = TensorEngine(figures, phase)
+        self.dma = DmaEngines(figures)
+        self.loads = Queue(figures.outstanding)
+        self.stores = Queue(figures.outstanding)
+        self.sharing = Sharing(figures)
+        self.tables: set[str] = set()
+        self.buffers = Buffers(
+            program.machine, [one for one in program.instructions if one.core == core]
+        )

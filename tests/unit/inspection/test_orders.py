@@ -1,0 +1,87 @@
+"""Runs in other orders: what they tell, and what they cannot."""
+
+import numpy as np
+import pytest
+
+from difftest.inspection.orders import DRAWS, depends_on_order
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import random_numbers, record
+from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.witness import witnessing
+
+
+def depends(kernel, *arrays):
+    kept = []
+    with witnessing(lambda testimony: kept.append(depends_on_order(testimony))):
+        launch(kernel, arrays)
+    return kept[0]
+
+
+def last_wins(value):
+    def kernel(a):
+        out = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        for i in nl.affine_range(3):
+            nl.store(out, value(tile, i))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (lambda tile, i: nl.add(tile, i), True),
+        (lambda tile, i: nl.add(tile, 1), False),
+        (lambda tile, i: nl.add(nl.rand((128, 4)), i), False),
+    ],
+    ids=["other-values", "equal-values", "random-values"],
+)
+def test_whether_the_last_value_wins(value, told):
+    assert depends(last_wins(value), np.ones((128, 4), np.float32)) is told
+
+
+def test_a_kernel_that_ends_in_one_order_alone_depends_on_it():
+    def kernel(a):
+        out = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(2):
+            if i == 0:
+                tile[...] = nl.load(a)
+            else:
+                nl.store(out, tile)
+        return out
+
+    assert depends(kernel, np.ones((128, 4), np.float32))
+
+
+def test_what_a_kernel_prints_is_not_printed_again(capsys):
+    def kernel(a):
+        out = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.shared_hbm)
+        print("once")
+        nl.store(out, nl.load(a))
+        return out
+
+    assert not depends(kernel, np.ones((128, 4), np.float32))
+    assert capsys.readouterr().out == "once\n"
+
+
+def test_each_instruction_that_draws_is_known():
+    assert set(record.INSTRUCTIONS) >= DRAWS
+    assert {random_numbers.rng.name, random_numbers.rand2.name} <= DRAWS
+
+
+@pytest.mark.parametrize(
+    ("order", "items"),
+    [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])],
+    ids=["forward", "reversed"],
+)
+def test_an_order(order, items):
+    assert list(order.arranged(range(4))) == items
+
+
+def test_a_shuffle_is_the_same_each_time():
+    shuffled = list(Order(seed=0).arranged(range(9)))
+    assert shuffled == list(Order(seed=0).arranged(range(9)))
+    assert sorted(shuffled) == list(range(9)) != shuffled

@@ -1,0 +1,111 @@
+"""The two cores of LNC 2 in the timeline: side by side, each with its own engines."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.install import embedded
+from difftest.timing import predict
+from difftest.timing.report import Report
+from difftest.timing.roofline import roofline
+from difftest.timing.views.perfetto import perfetto
+
+with embedded():
+    import neuronxcc.nki as classic
+    import neuronxcc.nki.language as cl
+    import nki
+    import nki.isa as nisa
+    import nki.language as nl
+
+TILES = 12
+SHAPE = (TILES * 128, 512)
+
+
+@nki.jit
+def doubled(x):
+    """2 * x, the tiles of 128 rows shared among the programs."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for tile in range(nl.program_id(0), TILES, nl.num_programs(0)):
+        rows = slice(tile * 128, (tile + 1) * 128)
+        here = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=here, src=x[rows, :])
+        for _ in range(20):
+            nisa.tensor_scalar(dst=here, data=here, op0=nl.multiply, operand0=1.0)
+        nisa.tensor_scalar(dst=here, data=here, op0=nl.multiply, operand0=2.0)
+        nisa.dma_copy(dst=out[rows, :], src=here)
+    return out
+
+
+@nki.jit
+def handed_over(x):
+    """The second core reads what the first has written, after a barrier."""
+    between = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm, name="between")
+    out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
+    here = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    if nl.program_id(0) == 0:
+        nisa.dma_copy(dst=here, src=x)
+        nisa.dma_copy(dst=between, src=here)
+    nisa.core_barrier(between, (0, 1))
+    if nl.program_id(0) == 1:
+        nisa.dma_copy(dst=here, src=between)
+        nisa.dma_copy(dst=out, src=here)
+    return out
+
+
+@classic.jit
+def in_a_grid(x):
+    out = cl.ndarray(x.shape, dtype=x.dtype, buffer=cl.shared_hbm)
+    half = x.shape[0] // cl.num_programs(0)
+    for tile in range(half // 128):
+        first = cl.program_id(0) * half + tile * 128
+        cl.store(out[first : first + 128, :], cl.load(x[first : first + 128, :]) * 2)
+    return out
+
+
+def predicted(kernel, shape=SHAPE, grid=()):
+    return predict(launch(kernel, [np.ones(shape, np.float32)], grid=grid).trace, TRN2, dge=True)
+
+
+def test_two_cores_share_the_work():
+    one, two = predicted(doubled), predicted(doubled, grid=(2,))
+    assert (one.program.cores, two.program.cores) == (1, 2)
+    assert 0.4 * one.middle < two.middle < 0.6 * one.middle
+    assert {span.instruction.core for span in two.schedule.spans} == {0, 1}
+
+
+def test_each_core_has_its_own_engines():
+    """No two instructions of one core overlap on an engine; those of two cores do."""
+    schedule = predicted(doubled, grid=(2,)).schedule
+    vector = [s for s in schedule.spans if s.engine.value == "vector"]
+    for core in (0, 1):
+        mine = sorted((s for s in vector if s.instruction.core == core), key=lambda s: s.start)
+        assert len(mine) == 21 * TILES // 2
+        assert all(a.start + a.busy <= b.start + 1e-6 for a, b in pairwise(mine))
+    first, second = (min(s.start for s in vector if s.instruction.core == c) for c in (0, 1))
+    assert first == second
+
+
+def test_what_crosses_a_barrier_waits_for_it():
+    spans = predicted(handed_over, (128, 512), (2,)).schedule.spans
+    written = [s for s in spans if s.instruction.core == 0 and s.instruction.is_store]
+    read = [s for s in spans if s.instruction.core == 1 and s.instruction.transfer]
+    assert min(s.start for s in read) >= written[0].end
+
+
+def test_the_programs_of_a_classic_grid_run_on_one_core():
+    one, two = predicted(in_a_grid, grid=(1,)), predicted(in_a_grid, grid=(2,))
+    assert two.program.cores == 1
+    assert two.middle == pytest.approx(one.middle, rel=0.05)
+
+
+def test_shares_are_of_both_cores():
+    two = predicted(doubled, grid=(2,))
+    assert roofline(two).memory_bound == pytest.approx(
+        roofline(predicted(doubled)).memory_bound / 2
+    )
+    fields = Report(two).summary()
+    assert fields["mbu_estimated_percent"] < 1
+    names = {e["args"]["name"] for e in perfetto(Report(two))["traceEvents"] if e["ph"] == "M"}
+    assert "core 1 engines (predicted)" in names
