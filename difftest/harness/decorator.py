@@ -12,6 +12,7 @@ import hypothesis
 
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
+from difftest.harness.edge_checks import check_edges
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
@@ -35,11 +36,13 @@ class KernelTest:
     check_case : the test for one explicit case: takes ``case`` and the runner, and what fixtures
         the test's function asks for.
     check_rejection : the check of one rejection: takes ``rejection`` and the runner.
+    check_edges : the check of all calls near the contract's edge: takes ``calls`` and the runner.
     """
 
     spec: KernelSpec
     check_case: TestFunction
     check_rejection: TestFunction
+    check_edges: TestFunction
 
 
 def kernel_test(
@@ -55,6 +58,7 @@ def kernel_test(
     output_dtype: str | tuple[str | None, ...] | None = None,
     rejects: Sequence[Rejection] = (),
     examples: Sequence[Case | Mapping[str, Value]] = (),
+    edges: bool = True,
     exact: bool = True,
     reduction: int | str | Callable[..., int] | None = None,
     accumulation: str = "float32",
@@ -91,6 +95,7 @@ def kernel_test(
         output_dtype=output_dtype,
         rejects=listed("rejects", rejects),
         examples=listed("examples", examples),
+        edges=edges,
         exact=exact,
         reduction=reduction,
         accumulation=accumulation,
@@ -145,6 +150,13 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             with runner.on(backends):
                 runner.check_rejection(one, rejection)
 
+    def check_calls(calls: str, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        for one, backends in runnable(spec, runner.backends):
+            with runner.on(backends):
+                check_edges(runner, one)
+
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(
         test,
@@ -153,6 +165,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             spec=spec,
             check_case=_with_signature(run, function, names),
             check_rejection=_with_signature(check_rejection, function, ("rejection",)),
+            check_edges=_with_signature(check_calls, function, ("calls",)),
         ),
     )
     return test

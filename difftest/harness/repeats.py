@@ -7,9 +7,10 @@ from hypothesis.errors import UnsatisfiedAssumption
 from difftest.harness.case import Case
 from difftest.harness.spec import KernelSpec
 
-_IN_A_ROW = 4
-"""How many repeats are replaced, one after the other. A domain of few cases has no others, and
-Hypothesis's health check fails on 50 replaced ones before the tenth that is none."""
+_IN_A_ROW = 50
+"""How many repeats are replaced, one after the other. A domain of few cases has no others."""
+_IN_A_ROW_AT_FIRST, _FIRST = 4, 10
+"""As many before the tenth case: Hypothesis's health check fails on 50 replaced before it."""
 
 
 class Repeats:
@@ -35,7 +36,8 @@ class Repeats:
             self._in_a_row = 0
             return False
         self._in_a_row += 1
-        if self._in_a_row <= _IN_A_ROW:
+        first = len(self._agreed) < _FIRST
+        if self._in_a_row <= (_IN_A_ROW_AT_FIRST if first else _IN_A_ROW):
             raise UnsatisfiedAssumption("the case was drawn before, and agreed")
         self._in_a_row = 0
         return True

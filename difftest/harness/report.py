@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
+from difftest.harness.edges import Edge
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import (
@@ -181,6 +182,18 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
         (backend, happened),
     ]
     return "\n".join([f"{spec.name} must refuse this case", *map(_row, rows)])
+
+
+def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> str:
+    """The report of a call near the contract's edge that was neither refused nor correct."""
+    rows = [("call", edge.why), *_case_rows(spec, edge.case)]
+    rows += [(name, f"of shape {shape} instead") for name, shape in edge.shapes.items()]
+    rows += _verdict_rows(backend, verdict, False)
+    if not edge.inside:
+        remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
+        rows.append(("remedy", remedy))
+    what = "accept this call" if edge.inside else "refuse this call, or be correct"
+    return "\n".join([f"{spec.name} must {what}", *map(_row, rows)])
 
 
 def _row(row: tuple[str, str]) -> str:

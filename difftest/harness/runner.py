@@ -391,6 +391,7 @@ class Runner:
         NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
         """
         case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
+        case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = run_kernel(backend, call)

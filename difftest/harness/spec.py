@@ -79,17 +79,20 @@ class Rejection:
     match : a regular expression that the error's text must contain.
     dtype : of the inputs; None means the first of the spec's dtypes.
     shapes : shapes of inputs or outputs that differ from what their dimensions say.
+    dtypes : dtypes of inputs that differ from ``dtype``.
     """
 
     values: Mapping[str, Value]
     match: str
     dtype: str | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     def label(self) -> str:
         """A test id."""
         parts = [f"{name}={value}" for name, value in self.values.items()]
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
+        parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
         return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
 
 
@@ -115,6 +118,9 @@ class KernelSpec:
     output_dtype : of the outputs, or a tuple of one for each; None means the case's dtype.
     rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
         check, each a Case, or a value for each name of the domain (then once in each dtype).
+    edges : whether a spec that has ``rejects`` is asked for more: calls one step outside its
+        domain, one at a time, must be refused or come out correct. With or without ``rejects``, the
+        kernel is called once with its defaults.
     exact : whether the embedded simulator runs each case without rounding too, so that a wrong
         algorithm is told from rounding (see docs/tolerance.md).
     reduction : roundings on the way to an element: a name of the domain, a number, or a function
@@ -146,6 +152,7 @@ class KernelSpec:
     output_dtype: str | tuple[str | None, ...] | None = None
     rejects: tuple[Rejection, ...] = ()
     examples: tuple[Case | Mapping[str, Value], ...] = ()
+    edges: bool = True
     exact: bool = True
     reduction: int | str | Callable[..., int] | None = None
     accumulation: str = "float32"
@@ -373,6 +380,7 @@ def _check_explicit(spec: KernelSpec) -> None:
             raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
         matched("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
+        _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
         given.append(("rejects", rejection.values))
     for example in spec.examples:
         given.append(("examples", example.values if isinstance(example, Case) else example))

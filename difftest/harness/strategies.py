@@ -43,6 +43,9 @@ _SPREADS = (0, 0, 0, 1, 2, 4, 8)
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
+_END = "difftest_end"
+"""An attribute of strategies of sizes: the last of them."""
+
 _KINDS = 100
 """A recipe's kind is one of so many numbers, from plain to wild. All are about equally frequent, so
 that the all-zero operand comes in the first case, which Hypothesis makes the plainest, and then as
@@ -70,7 +73,9 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
         raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
     edges = sorted(size for size in steps | set(near) if low <= size <= high)
-    return _leaning(low, high, tuple(edges))
+    strategy = _leaning(low, high, tuple(edges))
+    setattr(strategy, _END, high)
+    return strategy
 
 
 def multiples(
@@ -199,11 +204,27 @@ def _values(name: str, source: Source, earlier: dict[str, Any]) -> SearchStrateg
 
 
 @st.composite
-def cases(draw: DrawFn, spec: KernelSpec) -> Case:
-    """Cases of the spec's domain. They shrink name by name, in the order of the domain."""
+def values_of(draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each name of the domain, some of them fixed: the others fit them."""
     values: dict[str, Any] = {}
     for name, source in spec.domain.items():
-        values[name] = draw(_values(name, source, values), label=name)
+        if name in fixed:
+            values[name] = fixed[name]
+        else:
+            values[name] = draw(_values(name, source, values), label=name)
+    return values
+
+
+def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None:
+    """The last size of a name whose source is :func:`sizes`; None of any other source."""
+    end = getattr(_values(name, spec.domain[name], dict(values)), _END, None)
+    return end if isinstance(end, int) else None
+
+
+@st.composite
+def cases(draw: DrawFn, spec: KernelSpec) -> Case:
+    """Cases of the spec's domain. They shrink name by name, in the order of the domain."""
+    values = draw(values_of(spec, {}))
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
     dtypes = {
         name: draw(st.sampled_from(own), label=f"{name}'s dtype")

@@ -89,6 +89,7 @@ def kernel_test_of(function: object) -> KernelTest | None:
 
 def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]:
     """Test functions for the spec's examples and rejections, one test id each."""
+    from difftest.harness.edges import has_edges
     from difftest.harness.explicit import explicit_cases
 
     cases = list(explicit_cases(test.spec))
@@ -98,6 +99,9 @@ def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]
         labels = [rejection.label() for rejection in test.spec.rejects]
         parametrize = pytest.mark.parametrize("rejection", test.spec.rejects, ids=labels)
         yield _marked(test.check_rejection, [*marks, parametrize.mark])
+    if has_edges(test.spec):
+        parametrize = pytest.mark.parametrize("calls", ["edges"])
+        yield _marked(test.check_edges, [*marks, parametrize.mark])
 
 
 def case_check(

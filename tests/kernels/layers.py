@@ -172,4 +172,10 @@ REJECTIONS = [
         match="a pooling window has at most 512 elements.* got 23 x 23",
     ),
     Rejection(layer(), match="X is float32, float16 or bfloat16: got int32", dtype="int32"),
+    Rejection(
+        layer(), match="bias is float32, float16 or bfloat16: got int32", dtypes={"bias": "int32"}
+    ),
+    Rejection(
+        layer(), match="W has the dtype of X: got float16 and float32", dtypes={"W": "float16"}
+    ),
 ]

@@ -24,30 +24,20 @@ from difftest.harness.case import Case
 from difftest.harness.decorator import ATTRIBUTE, decorate
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Match, Verdict
+from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import TRN2
 
 KERNEL_TESTS = Path(__file__).parent.parent / "kernels"
 
 
-class Collector(Runner):
-    """Runs nothing and agrees with everything: it keeps the cases."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-        self.cases: list[Case] = []
-
-    def check(self, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
-        self.cases.append(case)
-        return {"none": Match(elements=1, exact=True)}
-
-
 def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
-    """The cases that a kernel test of ``count`` examples runs."""
+    """The cases that a kernel test of ``count`` examples runs; here nothing does."""
+    found: list[Case] = []
 
     def check(case):
-        case.check()
+        found.append(case.case)
+        case.verdicts = {"none": Match(elements=1, exact=True)}
 
     plain = settings(
         max_examples=count,
@@ -56,9 +46,8 @@ def drawn(spec: KernelSpec, count: int, seed: int = 0) -> list[Case]:
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    collector = Collector()
-    plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=collector)
-    return collector.cases
+    plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=Runner(()))
+    return found
 
 
 def kernel_tests() -> Iterator[tuple[str, KernelSpec]]:

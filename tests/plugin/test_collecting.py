@@ -103,13 +103,14 @@ MORE = """
 def test_examples_and_rejections_are_tests_of_their_own(project):
     project.add_test(more=MORE)
     result = project.run("--simulate", "-v")
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(
         [
             "test_add.py::test_add PASSED*",
             "test_add.py::test_add[[]m=128-n=2048-float32[]] PASSED*",
             "test_add.py::test_add[[]m=128-n=2048-float16[]] PASSED*",
             "test_add.py::test_add[[]rejects-m=129-n=2[]] PASSED*",
+            "test_add.py::test_add[[]edges[]] PASSED*",
         ]
     )
 

@@ -78,7 +78,8 @@ def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile(test_page=imports + code)
     result = pytester.runpytest_subprocess("--simulate")
-    result.assert_outcomes(passed=1 + 1 + 2)  # drawn cases, the rejection, the example in 2 dtypes
+    # Drawn cases, the rejection, the edges, the example in 2 dtypes.
+    result.assert_outcomes(passed=1 + 1 + 1 + 2)
 
 
 def test_the_page_on_testing_checks_one_case():

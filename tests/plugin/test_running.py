@@ -16,6 +16,7 @@ def counts(result):
 MORE = """
     rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 2048}],
+    edges=False,
 """
 
 
@@ -99,7 +100,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
 """,
     )
     result = project.run("--simulate")
-    result.assert_outcomes(failed=4)
+    result.assert_outcomes(failed=5)
     result.stdout.fnmatch_lines(
         [
             "E*case:        m=128, n=4, float32",

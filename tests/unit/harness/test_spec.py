@@ -166,8 +166,8 @@ VALUES = "TILE, M, K"
         ({"rejects": [{}]}, "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'"),
         (
             {"rejects": Rejection({}, "x")},
-            "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}); accepted: "
-            "a sequence of Rejections",
+            "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}, dtypes={}); "
+            "accepted: a sequence of Rejections",
         ),
         (
             {"rejects": [Rejection(None, "x")]},

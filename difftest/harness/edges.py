@@ -1,0 +1,164 @@
+"""Calls one step outside a spec's domain, one at a time: a kernel refuses them, or is correct.
+
+A contract is what a kernel promises, and a check that is missing shows nowhere inside the domain.
+So a spec that has rejections is taken at its word: from the plainest case each name takes one step
+down and one up, and one beyond the end of its range; each array gets another size, alone; each
+operand another dtype. Which of these the contract allows, nobody has to say: whoever accepts a call
+must be correct.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import Phase, find, settings
+from hypothesis.errors import HypothesisException
+
+from difftest.harness.case import Case
+from difftest.harness.recipes import Integers, Random, Recipe
+from difftest.harness.rounding import is_float
+from difftest.harness.signature import signature_of
+from difftest.harness.spec import KernelSpec, Value, dimensions_of
+from difftest.harness.strategies import data_of, end_of, values_of
+
+_FOREIGN = ("int32", "float32")
+"""Dtypes for kernels of floats, and for kernels of integers."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A call near the contract's edge.
+
+    Attributes
+    ----------
+    shapes : of arrays, where they differ from what their dimensions say.
+    why : what sets it apart, e.g. ``"K=129"``.
+    inside : whether it keeps to the domain, so that it has to be accepted.
+    """
+
+    case: Case
+    why: str
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    inside: bool = False
+
+
+def has_edges(spec: KernelSpec) -> bool:
+    """Whether a spec has calls to make near its edges."""
+    return spec.edges and bool(spec.rejects or _defaults(spec))
+
+
+def edges_of(spec: KernelSpec) -> Iterator[Edge]:
+    """The call with the kernel's defaults; and if the spec has rejections, all calls outside."""
+    defaults = _defaults(spec)
+    if defaults:
+        values = plainest(spec, defaults)
+        if values is not None:
+            shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
+            yield Edge(case_of(spec, values), f"the defaults, {shown}", inside=True)
+    base = plainest(spec, {})
+    if not spec.rejects or base is None:
+        return
+    yield from _other_values(spec, base)
+    yield from _other_shapes(spec, base)
+    yield from _other_dtypes(spec, base)
+
+
+def grown(spec: KernelSpec, fixed: Mapping[str, Value]) -> Case | None:
+    """The plainest case that has the fixed values; None if the domain has none."""
+    values = plainest(spec, fixed)
+    return None if values is None else case_of(spec, values)
+
+
+def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
+    """The plainest values of the domain that have the fixed ones; None if there are none."""
+    quick = settings(
+        max_examples=10, phases=[Phase.generate], database=None, deadline=None, derandomize=True
+    )
+    try:
+        return find(values_of(spec, fixed), lambda values: True, settings=quick)
+    except (ValueError, ArithmeticError, HypothesisException):
+        return None  # a source of the domain has nothing for such a value of an earlier name
+
+
+def _defaults(spec: KernelSpec) -> dict[str, Any]:
+    """The defaults of those of the kernel's parameters that the domain draws."""
+    signature = signature_of(spec.kernel)
+    if signature is None:
+        return {}
+    return {
+        name: signature.parameters[name].default
+        for name in spec.parameters
+        if name in signature.parameters
+        and signature.parameters[name].default is not inspect.Parameter.empty
+    }
+
+
+def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
+    for name, value in base.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        for step in (value - 1, value + 1):
+            if step >= 1:
+                yield Edge(case_of(spec, {**base, name: step}), f"{name}={step}")
+        end = end_of(spec, name, base)
+        if end is None:
+            continue
+        beyond = plainest(spec, {name: end + 1})
+        if beyond is not None:
+            yield Edge(case_of(spec, beyond), f"{name}={end + 1}, just beyond {end}")
+
+
+def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
+    """Each size that several axes share is another one on each of them."""
+    arrays = {**spec.inputs, **spec.outputs}
+    tokens = [token for given in arrays.values() for token in dimensions_of(given).split()]
+    for name, given in arrays.items():
+        shape = spec.shape(name, base)
+        for axis, token in enumerate(dimensions_of(given).split()):
+            if tokens.count(token) > 1 and not token.isdigit():
+                other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
+                yield Edge(case_of(spec, base), f"{name} of shape {other}", {name: other})
+
+
+def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
+    """Each operand alone has another of the spec's dtypes, and one that is none of them."""
+    known = [np.dtype(name) for name in spec.dtypes]
+    foreign = next(
+        (name for name in _FOREIGN if is_float(np.dtype(name)) != is_float(known[0])), None
+    )
+    free = [name for name in spec.inputs if not spec.input(name).dtypes]
+    dtypes = [*spec.dtypes[:2], foreign]
+    for name in free:
+        for own in filter(None, dtypes):
+            for other in spec.dtypes[:2]:
+                if own != other and (len(free) > 1 or own == foreign):
+                    case = case_of(spec, base, other, {name: own})
+                    yield Edge(case, f"{name} of {own} beside {other}")
+
+
+def case_of(
+    spec: KernelSpec,
+    values: Mapping[str, Any],
+    dtype: str | None = None,
+    others: Mapping[str, str] | None = None,
+) -> Case:
+    """A case of these values: random data, or the plainest of an input's own.
+
+    ``others`` has those inputs that have another dtype than the case.
+    """
+    dtype = dtype or spec.dtypes[0]
+    dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
+    dtypes |= others or {}
+    data: dict[str, Recipe] = {}
+    for seed, name in enumerate(spec.inputs):
+        mine = dtypes.get(name, dtype)
+        if spec.input(name).data is not None:
+            strategy = data_of(spec, name, values, mine)
+            data[name] = find(strategy, lambda recipe: True, settings=settings(database=None))
+        else:
+            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
+    return Case(dict(values), dtype, data, dtypes)
