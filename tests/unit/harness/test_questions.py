@@ -227,7 +227,6 @@ class Elsewhere(PlainBackend):
 
     def run(self, call):
         (values,) = ran_embedded(call).outputs
-        call.inputs[0][...] = 0  # what it leaves of its inputs is nobody else's
         return Ran((values * np.float32(1 + self.off),))
 
 
