@@ -13,6 +13,7 @@ import hypothesis
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges
+from difftest.harness.repeats import choices_made
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
@@ -139,10 +140,11 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     def run_drawn(case: Case, **fixtures: Any) -> None:
         __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        if runner.repeats.is_one(spec, case):
+        choices = choices_made()
+        if runner.repeats.is_one(spec, case, choices):
             return
         run(case, **fixtures)
-        runner.repeats.add(spec, case)
+        runner.repeats.add(spec, case, choices)
 
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
         runner: Runner = fixtures[RUNNER_FIXTURE]
