@@ -105,6 +105,43 @@ def limit_of(space: Space, machine: Machine) -> int:
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
+    for (program, space), allocations in _tensors(trace).items():
+        yield place(allocations, program, space, machine)
+
+
+def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
+    """Those of :func:`placements` in which there is not room however the tensors are laid out."""
+    if _is_small(trace, machine):
+        return
+    for (program, space), allocations in _tensors(trace).items():
+        sizes = _Sizes(allocations, machine)
+        if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
+            yield _laid_out(sizes, program, space, machine)
+
+
+def _is_small(trace: Trace, machine: Machine) -> bool:
+    """Whether there is room for all tensors of a launch at once, so that no time need be looked at.
+
+    It is a fast answer for small kernels; False says nothing.
+    """
+    sbuf = banks = 0
+    bank = machine.psum_bank_bytes
+    for one in trace.allocations:
+        if one.space.is_hbm:
+            continue
+        if one.address is not None or one.places:
+            return False
+        if one.space is Space.SBUF:
+            sbuf += one.partition_bytes
+        elif one.partition_bytes > bank:
+            return False
+        else:
+            banks += 1
+    return sbuf * EASY <= machine.sbuf_usable_bytes and banks * bank <= machine.psum_partition_bytes
+
+
+def _tensors(trace: Trace) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
+    """The tensors that need memory, by program and by memory."""
     tensors: dict[tuple[tuple[int, ...], Space], list[Allocation]] = {}
     owners = _owners(trace.events) if trace.grid else None
     for allocation in trace.allocations:
@@ -113,8 +150,7 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
             continue
         program = () if owners is None else owners[allocation.id]
         tensors.setdefault((program, space), []).append(allocation)
-    for (program, space), allocations in tensors.items():
-        yield place(allocations, program, space, machine)
+    return tensors
 
 
 def place(
@@ -122,12 +158,24 @@ def place(
 ) -> Placement:
     """Lay tensors into a memory: as they begin, and if that does not fit, the largest first."""
     limit = limit_of(space, machine)
-    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     sizes = _Sizes(allocations, machine)
+    if sizes.surely_fit(limit, _whole_banks(space, machine)):
+        return Placement(program=program, space=space, limit=limit, peak=sizes.peak())
+    return _laid_out(sizes, program, space, machine)
+
+
+def _whole_banks(space: Space, machine: Machine) -> int:
+    """Bytes of the banks of which each tensor is given whole ones, to be sure; 0 for none."""
+    return machine.psum_bank_bytes if space is Space.PSUM else 0
+
+
+def _laid_out(
+    sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine
+) -> Placement:
+    limit = limit_of(space, machine)
+    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     peak = sizes.peak()
-    if sizes.surely_fit(limit, machine.psum_bank_bytes if space is Space.PSUM else 0):
-        return Placement(program=program, space=space, limit=limit, peak=peak)
-    lives = [sizes.live(number) for number in range(len(allocations))]
+    lives = [sizes.live(number) for number in range(len(sizes.allocations))]
     best: tuple[int, tuple[Place, ...]] | None = None
     for order in _ORDERS:
         found = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.detectors.turns import Turn, affine_runs
+from difftest.analysis.detectors.turns import AffineRun, Turn, affine_runs
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, Space, Trace
@@ -43,12 +43,18 @@ _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 
 def affine(trace: Trace, machine: Machine) -> Found:
     """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
+    survey = survey_of(trace)
+    if not survey.has_affine:
+        return
     said: set[tuple[object, ...]] = set()
     unrolled = trace.dialect == "nki"
-    for accesses in survey_of(trace).accesses.values():
+    for accesses in survey.accesses.values():
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
             continue  # its chains are looked at by other detectors
-        for loop, turns in affine_runs(accesses):
+        for run in affine_runs(accesses):
+            if _is_independent(run):
+                continue
+            loop, turns = run.loop, run.turns
             conflicts = list(_conflicts(turns))
             if not conflicts:
                 continue
@@ -87,13 +93,16 @@ class Conflict(NamedTuple):
         return self.earlier.touch.region.whole and self.later.touch.region.whole
 
 
+def _is_independent(run: AffineRun) -> bool:
+    """Whether there is no conflict, as can be told without a canvas."""
+    if all(map(_accumulates, run.touches)):
+        return True
+    return are_apart(run.touches[0].region.allocation, run.regions)
+
+
 def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
     """One conflict of each kind for each pair of source lines."""
-    if all(_accumulates(turn.touch) for turn in turns):
-        return
     allocation = turns[0].touch.region.allocation
-    if are_apart(allocation, ((turn.number, turn.touch.region) for turn in turns)):
-        return
     canvas = Canvas(allocation, [turn.touch.region for turn in turns])
     replay = _Replay(canvas, turns)
     for turn in turns:

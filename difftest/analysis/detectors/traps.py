@@ -70,6 +70,8 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
     """Sums that an instruction makes beside its result, accumulated from turn to turn."""
     made: dict[int, Event] = {}
     """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    if not survey_of(trace).has_reduce_res:
+        return
     for event in trace.events:
         if event.loops and made and updates(event):
             total = event.writes[0].allocation
