@@ -119,7 +119,7 @@ def tally_from_json(text: str) -> Tally:
         for first, second, backend, same, cases in document["agreements"]
     }
     reasons, doubts = set(document["reasons"]), set(document["doubts"])
-    return Tally(rows, agreements, reasons, doubts, document["homes"])
+    return Tally(rows, reasons, doubts, agreements, document["homes"])
 
 
 def total_of(tallies: Sequence[Tally]) -> Tally:
