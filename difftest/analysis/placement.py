@@ -169,9 +169,7 @@ def _whole_banks(space: Space, machine: Machine) -> int:
     return machine.psum_bank_bytes if space is Space.PSUM else 0
 
 
-def _laid_out(
-    sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine
-) -> Placement:
+def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
     limit = limit_of(space, machine)
     bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     peak = sizes.peak()
