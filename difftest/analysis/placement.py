@@ -105,46 +105,53 @@ def limit_of(space: Space, machine: Machine) -> int:
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
-    for (program, space), allocations in _tensors(trace).items():
+    for (program, space), allocations in _tensors(trace.allocations, trace).items():
         yield place(allocations, program, space, machine)
 
 
 def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """Those of :func:`placements` in which there is not room however the tensors are laid out."""
-    if _is_small(trace, machine):
-        return
-    for (program, space), allocations in _tensors(trace).items():
-        sizes = _Sizes(allocations, machine)
+    small = _small(trace.allocations, machine)
+    allocations = [one for one in trace.allocations if one.space not in small]
+    for (program, space), tensors in _tensors(allocations, trace).items():
+        sizes = _Sizes(tensors, machine)
         if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
             yield _laid_out(sizes, program, space, machine)
 
 
-def _is_small(trace: Trace, machine: Machine) -> bool:
-    """Whether there is room for all tensors of a launch at once, so that no time need be looked at.
+def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
+    """The memories that surely have room for all tensors at once, whenever they live.
 
-    It is a fast answer for small kernels; False says nothing.
+    It spares most kernels a look at live ranges.
     """
     sbuf = banks = 0
-    bank = machine.psum_bank_bytes
-    for one in trace.allocations:
-        if one.space.is_hbm:
+    small = {Space.SBUF, Space.PSUM}
+    for one in allocations:
+        space = one.space
+        if space is Space.SBUF:
+            sbuf += one.partition_bytes
+        elif space is Space.PSUM:
+            banks += 1
+            if one.partition_bytes > machine.psum_bank_bytes:
+                small.discard(space)
+        else:
             continue
         if one.address is not None or one.places:
-            return False
-        if one.space is Space.SBUF:
-            sbuf += one.partition_bytes
-        elif one.partition_bytes > bank:
-            return False
-        else:
-            banks += 1
-    return sbuf * EASY <= machine.sbuf_usable_bytes and banks * bank <= machine.psum_partition_bytes
+            small.discard(space)
+    if sbuf * EASY > limit_of(Space.SBUF, machine):
+        small.discard(Space.SBUF)
+    if banks * machine.psum_bank_bytes > limit_of(Space.PSUM, machine):
+        small.discard(Space.PSUM)
+    return small
 
 
-def _tensors(trace: Trace) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
-    """The tensors that need memory, by program and by memory."""
+def _tensors(
+    allocations: Iterable[Allocation], trace: Trace
+) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
+    """Those that need memory, by program and by memory."""
     tensors: dict[tuple[tuple[int, ...], Space], list[Allocation]] = {}
     owners = _owners(trace.events) if trace.grid else None
-    for allocation in trace.allocations:
+    for allocation in allocations:
         space = allocation.space
         if space.is_hbm or allocation.first < 0 or allocation.is_temporary:
             continue

@@ -15,8 +15,8 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
-from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.detectors.turns import AffineRun, Turn, affine_runs
+from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, Space, Trace
@@ -52,7 +52,7 @@ def affine(trace: Trace, machine: Machine) -> Found:
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
             continue  # its chains are looked at by other detectors
         for run in affine_runs(accesses):
-            if _is_independent(run):
+            if are_apart(accesses[0].region.allocation, run.regions):
                 continue
             loop, turns = run.loop, run.turns
             conflicts = list(_conflicts(turns))
@@ -93,13 +93,6 @@ class Conflict(NamedTuple):
         return self.earlier.touch.region.whole and self.later.touch.region.whole
 
 
-def _is_independent(run: AffineRun) -> bool:
-    """Whether there is no conflict, as can be told without a canvas."""
-    if all(map(_accumulates, run.touches)):
-        return True
-    return are_apart(run.touches[0].region.allocation, run.regions)
-
-
 def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
     """One conflict of each kind for each pair of source lines."""
     allocation = turns[0].touch.region.allocation
@@ -133,7 +126,7 @@ class _Replay:
         foreign = others != turn.number
         if not foreign.any():
             return
-        if _accumulates(turn.touch):
+        if accumulates(turn.touch):
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
@@ -149,7 +142,7 @@ class _Replay:
         reader = self.canvas.view(self.reader, region)
         others = self.number[writer]
         twice = (others != turn.number) & (others != _NOBODY)
-        if _accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
+        if accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
             writer[...] = np.where(twice, writer, self.place)
             return
         if twice.any():
@@ -167,18 +160,6 @@ class _Replay:
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
             yield Conflict(kind, other, turn, self.canvas.element(turn.touch.region, wrong))
-
-
-def _accumulates(touch: Touch) -> bool:
-    """Whether a touch is a matmul's that adds to its destination in PSUM."""
-    event, region = touch.event, touch.region
-    return (
-        event.attributes.accumulate
-        and region.allocation.space is Space.PSUM
-        and bool(event.writes)
-        and event.writes[0].allocation is region.allocation
-        and (touch.writes or region.role == "dst")
-    )
 
 
 def updates(event: Event) -> bool:

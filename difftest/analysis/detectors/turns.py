@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from difftest.analysis.detectors.canvas import are_apart
 from difftest.analysis.detectors.survey import Touch
-from difftest.simulator.trace import Loop, LoopKind, Region
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region, Space
 
 
 class Turn(NamedTuple):
@@ -50,10 +51,12 @@ def affine_runs(accesses: Sequence[Touch]) -> Iterator[AffineRun]:
 
     ``accesses`` are all of them to one tensor.
     """
-    first = accesses[0].event.loops
-    if all(touch.event.loops is first for touch in accesses):
+    first, last = accesses[0].event, accesses[-1].event
+    if all(touch.event.loops is first.loops for touch in accesses):
         return
-    yield from _runs(accesses, 0)
+    made = accesses[0].region.allocation
+    within = not made.space.is_hbm and is_inside(made, first) and is_inside(made, last)
+    yield from _runs(accesses, len(made.loops) if within else 0)
 
 
 def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
@@ -64,13 +67,48 @@ def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
         if len(loops) > depth:
             runs.setdefault(loops[depth].loop.id, []).append(touch)
     for inside in runs.values():
+        if all(map(accumulates, inside)) or not any(touch.writes for touch in inside):
+            continue
         turns: dict[int, list[Touch]] = {}
         for touch in inside:
             turns.setdefault(touch.event.loops[depth].number, []).append(touch)
         if len(turns) > 1:
+            if _are_apart(inside):
+                continue
             run = AffineRun(depth, inside)
-            if run.loop.kind is LoopKind.AFFINE and any(touch.writes for touch in inside):
+            if run.loop.kind is LoopKind.AFFINE:
                 yield run
         for one in turns.values():
             if len(one) > 1:
                 yield from _runs(one, depth + 1)
+
+
+def _are_apart(touches: list[Touch]) -> bool:
+    """Whether it is plain that turns share no element, of this loop and of those inside."""
+    owned = ((id(touch.event.loops), touch.region) for touch in touches)
+    return are_apart(touches[0].region.allocation, owned)
+
+
+def accumulates(touch: Touch) -> bool:
+    """Whether a touch is a matmul's that adds to its destination in PSUM."""
+    event, region = touch.event, touch.region
+    return (
+        event.attributes.accumulate
+        and region.allocation.space is Space.PSUM
+        and bool(event.writes)
+        and event.writes[0].allocation is region.allocation
+        and (touch.writes or region.role == "dst")
+    )
+
+
+def is_inside(made: Allocation, event: Event) -> bool:
+    """Whether an event belongs to the turn of the loops in which a tensor was made."""
+    loops = made.loops
+    if event.loops is loops:
+        return True
+    if len(event.loops) < len(loops):
+        return False
+    return all(
+        mine.loop.id == other.loop.id and mine.number == other.number
+        for mine, other in zip(loops, event.loops, strict=False)
+    )
