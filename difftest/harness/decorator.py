@@ -13,7 +13,6 @@ import hypothesis
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges
-from difftest.harness.repeats import choices_made
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
@@ -140,11 +139,14 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     def run_drawn(case: Case, **fixtures: Any) -> None:
         __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        choices = choices_made()
-        if runner.repeats.is_one(spec, case, choices):
+        if runner.repeats.is_one(spec, case):
             return
-        run(case, **fixtures)
-        runner.repeats.add(spec, case, choices)
+        try:
+            run(case, **fixtures)
+        except BaseException:
+            runner.repeats.failed()
+            raise
+        runner.repeats.add(spec, case)
 
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
         runner: Runner = fixtures[RUNNER_FIXTURE]

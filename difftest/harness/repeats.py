@@ -14,46 +14,55 @@ _IN_A_ROW_AT_FIRST, _FIRST = 4, 10
 """As many before the tenth case: Hypothesis's health check fails on 50 replaced before it."""
 
 
-def choices_made() -> str:
-    """What Hypothesis chose for the case that runs: other choices may make the same case."""
-    return repr(current_build_context().data.choices)
-
-
 class Repeats:
     """The drawn cases of a test that agreed.
 
     Hypothesis knows what it has drawn by its own choices, and many choices make the same case. It
-    is told of a case that agreed before that it is not valid, and draws another. A case that failed
-    is never a repeat, so that shrinking and replaying meet it again. Shrinking also makes choices
-    that agreed or were replaced once more, and calls the test flaky if it hears something else of
-    them then: so it hears the same.
+    is told of a case that agreed before that it is not valid, and draws another. What it was once
+    told of some choices it is told again, for it plays them once more while it shrinks; and once a
+    case has failed, nothing more is replaced. A case that failed is never a repeat.
     """
 
     def __init__(self) -> None:
         self._agreed: set[tuple[int, str]] = set()
         self._replaced: dict[str, bool] = {}
         self._in_a_row = 0
+        self._failed = False
 
-    def is_one(self, spec: KernelSpec, case: Case, choices: str) -> bool:
-        """Whether the case agreed before, and there is no other to draw: it need not run again.
+    def is_one(self, spec: KernelSpec, case: Case) -> bool:
+        """Whether the case agreed before, and none is drawn in its place: it need not run again.
 
         Raises
         ------
         UnsatisfiedAssumption : it agreed before, and another is to be drawn.
         """
-        if (id(spec), repr(case)) not in self._agreed:
-            self._in_a_row = 0
-            return False
+        choices = _choices()
+        agreed = (id(spec), repr(case)) in self._agreed
         if choices not in self._replaced:
-            self._in_a_row += 1
-            most = _IN_A_ROW_AT_FIRST if len(self._agreed) < _FIRST else _IN_A_ROW
-            self._replaced[choices] = self._in_a_row <= most
+            self._replaced[choices] = agreed and self._may_be_replaced()
         if self._replaced[choices]:
             raise UnsatisfiedAssumption("the case was drawn before, and agreed")
-        self._in_a_row = 0
+        if not agreed:
+            self._in_a_row = 0
+        return agreed
+
+    def _may_be_replaced(self) -> bool:
+        self._in_a_row += 1
+        first = len(self._agreed) < _FIRST
+        if self._failed or self._in_a_row > (_IN_A_ROW_AT_FIRST if first else _IN_A_ROW):
+            self._in_a_row = 0
+            return False
         return True
 
-    def add(self, spec: KernelSpec, case: Case, choices: str) -> None:
+    def add(self, spec: KernelSpec, case: Case) -> None:
         """Remember a case that agreed."""
         self._agreed.add((id(spec), repr(case)))
-        self._replaced[choices] = False
+
+    def failed(self) -> None:
+        """A case failed: Hypothesis shrinks it now."""
+        self._failed = True
+
+
+def _choices() -> str:
+    """What Hypothesis chose for the case that it runs."""
+    return repr(current_build_context().data.choices)

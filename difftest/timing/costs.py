@@ -1,6 +1,6 @@
 """What an instruction costs: one row for each instruction, machine, engine and kind of operands.
 
-A row gives, for N elements a partition,
+A row gives, for N elements a partition (or what :mod:`difftest.timing.work` counts),
 
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
@@ -239,6 +239,7 @@ _VARIANTS = {
     "tensor_copy": _copy,
     "tensor_scalar": _moved,
     "tensor_copy_predicated": _space,
+    "select_reduce": _space,
     "tensor_tensor": _tensor_tensor,
     "memset": _memset,
     "activation": _activation,
