@@ -105,16 +105,59 @@ def limit_of(space: Space, machine: Machine) -> int:
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
+    for (program, space), allocations in _tensors(trace.allocations, trace).items():
+        yield place(allocations, program, space, machine)
+
+
+def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
+    """Those of :func:`placements` in which there is not room however the tensors are laid out."""
+    small = _small(trace.allocations, machine)
+    allocations = [one for one in trace.allocations if one.space not in small]
+    for (program, space), tensors in _tensors(allocations, trace).items():
+        sizes = _Sizes(tensors, machine)
+        if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
+            yield _laid_out(sizes, program, space, machine)
+
+
+def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
+    """The memories that surely have room for all tensors at once, whenever they live.
+
+    It spares most kernels a look at live ranges.
+    """
+    sbuf = banks = 0
+    small = {Space.SBUF, Space.PSUM}
+    for one in allocations:
+        space = one.space
+        if space is Space.SBUF:
+            sbuf += one.partition_bytes
+        elif space is Space.PSUM:
+            banks += 1
+            if one.partition_bytes > machine.psum_bank_bytes:
+                small.discard(space)
+        else:
+            continue
+        if one.address is not None or one.places:
+            small.discard(space)
+    if sbuf * EASY > limit_of(Space.SBUF, machine):
+        small.discard(Space.SBUF)
+    if banks * machine.psum_bank_bytes > limit_of(Space.PSUM, machine):
+        small.discard(Space.PSUM)
+    return small
+
+
+def _tensors(
+    allocations: Iterable[Allocation], trace: Trace
+) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
+    """Those that need memory, by program and by memory."""
     tensors: dict[tuple[tuple[int, ...], Space], list[Allocation]] = {}
     owners = _owners(trace.events) if trace.grid else None
-    for allocation in trace.allocations:
+    for allocation in allocations:
         space = allocation.space
         if space.is_hbm or allocation.first < 0 or allocation.is_temporary:
             continue
         program = () if owners is None else owners[allocation.id]
         tensors.setdefault((program, space), []).append(allocation)
-    for (program, space), allocations in tensors.items():
-        yield place(allocations, program, space, machine)
+    return tensors
 
 
 def place(
@@ -122,12 +165,22 @@ def place(
 ) -> Placement:
     """Lay tensors into a memory: as they begin, and if that does not fit, the largest first."""
     limit = limit_of(space, machine)
-    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     sizes = _Sizes(allocations, machine)
+    if sizes.surely_fit(limit, _whole_banks(space, machine)):
+        return Placement(program=program, space=space, limit=limit, peak=sizes.peak())
+    return _laid_out(sizes, program, space, machine)
+
+
+def _whole_banks(space: Space, machine: Machine) -> int:
+    """Bytes of the banks of which each tensor is given whole ones, to be sure; 0 for none."""
+    return machine.psum_bank_bytes if space is Space.PSUM else 0
+
+
+def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
+    limit = limit_of(space, machine)
+    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     peak = sizes.peak()
-    if sizes.surely_fit(limit, machine.psum_bank_bytes if space is Space.PSUM else 0):
-        return Placement(program=program, space=space, limit=limit, peak=peak)
-    lives = [sizes.live(number) for number in range(len(allocations))]
+    lives = [sizes.live(number) for number in range(len(sizes.allocations))]
     best: tuple[int, tuple[Place, ...]] | None = None
     for order in _ORDERS:
         found = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))

@@ -83,11 +83,42 @@ class Canvas:
 def are_apart(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
     """Whether regions of different owners surely share no element, found without a canvas.
 
-    It holds for parts of a grid, as in outputs that are stored tile by tile: along each axis the
-    boxes' sides are equal or apart.
+    It holds for pieces of the tensor that follow each other in memory, and for parts of a grid, as
+    in outputs that are stored tile by tile: along each axis the boxes' sides are equal or apart.
     """
     if allocation.viewed:
         return False
+    owned = list(owned)
+    return _follow_each_other(owned) or _are_parts_of_a_grid(allocation, owned)
+
+
+def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
+    """Whether no region begins before those of another owner with lower elements have ended."""
+    spans: list[tuple[int, int, int]] = []
+    for owner, region in owned:
+        _, offset, shape, strides, *_ = region
+        before, after = _reach(shape, strides)
+        spans.append((offset - before, offset + after, owner))
+    spans.sort()
+    ended, of = -1, -1
+    for first, last, owner in spans:
+        if first > ended:
+            of = owner
+        elif owner != of:
+            return False
+        ended = max(ended, last)
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _reach(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
+    """How far a pattern reaches before its first element, and after it."""
+    reaches = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return -sum(reach for reach in reaches if reach < 0), sum(r for r in reaches if r > 0)
+
+
+def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
+    """Whether boxes of different owners differ, and their sides are equal or apart."""
     owners: dict[Box, int] = {}
     for owner, region in owned:
         box = _box(allocation.shape, region.offset, region.shape, region.strides)
@@ -111,16 +142,29 @@ def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]]
     return [sorted(axis) for axis in edges]
 
 
-@lru_cache(maxsize=65536)
 def _box(
     whole: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Box | None:
     """The box of a tensor's own axes that a pattern is; None if it is none."""
+    sides = _sides(whole, shape, strides)
+    if sides is None:
+        return None
+    box: list[tuple[int, int]] = []
+    for step, side, size in zip(_steps(whole), sides, whole, strict=True):
+        low, offset = divmod(offset, step)
+        high = low + side
+        if high > size:
+            return None
+        box.append((low, high))
+    return tuple(box)
+
+
+@lru_cache(maxsize=4096)
+def _sides(
+    whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The sides of the box that a pattern of this shape is, wherever it begins."""
     steps = _steps(whole)
-    low: list[int] = []
-    for step in steps:
-        place, offset = divmod(offset, step)
-        low.append(place)
     sizes = [1] * len(whole)
     for size, stride in zip(shape, strides, strict=True):
         if size == 1 or stride == 0:
@@ -131,10 +175,10 @@ def _box(
         axis = len(steps) - 1 - steps[::-1].index(stride)
         while axis > 0 and whole[axis] == 1:
             axis -= 1
-        if sizes[axis] > 1 or low[axis] + size > whole[axis]:
+        if sizes[axis] > 1:
             return None
         sizes[axis] = size
-    return tuple((start, start + size) for start, size in zip(low, sizes, strict=True))
+    return tuple(sizes)
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.footprint import footprint
-from difftest.analysis.placement import Live, Placement, placements
+from difftest.analysis.placement import Live, Placement, crowded
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
 
@@ -21,7 +21,7 @@ NAMED = 5
 
 def memory(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Memories in which no place was found for what is live at one time."""
-    for placement in placements(trace, machine):
+    for placement in crowded(trace, machine):
         if not placement.fits:
             yield _full(placement, machine)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Seen, Sight, Trace
@@ -24,7 +25,7 @@ Noted = list[tuple[Event, Sight]]
 def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """What is to be said of the values of a launch."""
     noted: dict[Seen, Noted] = {}
-    for event in trace.events:
+    for event in survey_of(trace).seen:
         for sight in event.seen:
             noted.setdefault(sight.what, []).append((event, sight))
     if not noted:

@@ -15,8 +15,8 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
-from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.detectors.turns import Turn, affine_runs
+from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, Space, Trace
@@ -43,12 +43,18 @@ _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 
 def affine(trace: Trace, machine: Machine) -> Found:
     """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
+    survey = survey_of(trace)
+    if not survey.has_affine:
+        return
     said: set[tuple[object, ...]] = set()
     unrolled = trace.dialect == "nki"
-    for accesses in survey_of(trace).accesses.values():
+    for accesses in survey.accesses.values():
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
             continue  # its chains are looked at by other detectors
-        for loop, turns in affine_runs(accesses):
+        for run in affine_runs(accesses):
+            if are_apart(accesses[0].region.allocation, run.regions):
+                continue
+            loop, turns = run.loop, run.turns
             conflicts = list(_conflicts(turns))
             if not conflicts:
                 continue
@@ -89,11 +95,7 @@ class Conflict(NamedTuple):
 
 def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
     """One conflict of each kind for each pair of source lines."""
-    if all(_accumulates(turn.touch) for turn in turns):
-        return
     allocation = turns[0].touch.region.allocation
-    if are_apart(allocation, ((turn.number, turn.touch.region) for turn in turns)):
-        return
     canvas = Canvas(allocation, [turn.touch.region for turn in turns])
     replay = _Replay(canvas, turns)
     for turn in turns:
@@ -124,7 +126,7 @@ class _Replay:
         foreign = others != turn.number
         if not foreign.any():
             return
-        if _accumulates(turn.touch):
+        if accumulates(turn.touch):
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
@@ -140,7 +142,7 @@ class _Replay:
         reader = self.canvas.view(self.reader, region)
         others = self.number[writer]
         twice = (others != turn.number) & (others != _NOBODY)
-        if _accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
+        if accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
             writer[...] = np.where(twice, writer, self.place)
             return
         if twice.any():
@@ -158,18 +160,6 @@ class _Replay:
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
             yield Conflict(kind, other, turn, self.canvas.element(turn.touch.region, wrong))
-
-
-def _accumulates(touch: Touch) -> bool:
-    """Whether a touch is a matmul's that adds to its destination in PSUM."""
-    event, region = touch.event, touch.region
-    return (
-        event.attributes.accumulate
-        and region.allocation.space is Space.PSUM
-        and bool(event.writes)
-        and event.writes[0].allocation is region.allocation
-        and (touch.writes or region.role == "dst")
-    )
 
 
 def updates(event: Event) -> bool:

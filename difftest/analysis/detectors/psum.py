@@ -35,11 +35,15 @@ def psum(trace: Trace, machine: Machine) -> Found:
     for touches in survey_of(trace).accesses.values():
         if touches[0].region.allocation.space is not Space.PSUM:
             continue
-        readers = [_foreign(touches, machine, modern=modern)]
-        if modern:
-            readers += [_chains(touches, machine), _starts(touches)]
-        else:
-            readers += [_additions(touches)]
+        readers: list[Iterator[Finding]] = []
+        if any(touch.event.attributes.accumulate for touch in touches):
+            readers.append(_foreign(touches, machine, modern=modern))
+            if modern:
+                readers.append(_chains(touches, machine))
+        if not modern:
+            readers.append(_additions(touches))
+        elif any(touch.event.attributes.inferred for touch in touches):
+            readers.append(_starts(touches))
         for reader in readers:
             for finding in reader:
                 if (finding.id, finding.locations) not in said:
@@ -134,7 +138,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
     others = [t for t in touches if t.writes and t.event.opcode not in MATMULS]
     if not modern:  # its compiler knows tiles that are cleared and added to
         others = [touch for touch in others if not _clears(touch.event)]
-    if not others or not any(t.event.attributes.accumulate for t in touches):
+    if not others:
         return
     if modern and machine.nc_version >= 4:
         return

@@ -35,7 +35,7 @@ def scatters(trace: Trace, machine: Machine) -> Found:
 
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
-    for event in trace.events:
+    for event in survey_of(trace).seen:
         for sight in event.seen:
             if sight.what is Seen.PLACE_ADDED_TWICE:
                 yield _finding(
@@ -81,7 +81,10 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _after_writes(trace: Trace) -> Iterator[Finding]:
     """A scatter that adds to a tensor in HBM that was written plainly, with no barrier between."""
-    for touches in survey_of(trace).accesses.values():
+    survey = survey_of(trace)
+    if not survey.has_scatter:
+        return
+    for touches in survey.accesses.values():
         if not touches[0].region.allocation.space.is_hbm:
             continue
         plain: Touch | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from difftest.simulator.trace import Allocation, Event, Region, Trace
+from difftest.simulator.trace import Allocation, Event, Iteration, LoopKind, Region, Space, Trace
 
 
 class Touch(NamedTuple):
@@ -17,27 +18,75 @@ class Touch(NamedTuple):
 
 
 class Survey:
-    """The accesses to each tensor that a kernel writes, in program order.
+    """What several readers need of a trace, gathered in one pass over its events.
 
-    An instruction's reads stand before its writes. Tensors that nothing writes, a kernel's inputs,
-    are left out.
+    Attributes
+    ----------
+    seen : the events in whose values something stood out.
+    has_affine : whether a loop of the launch is an ``affine_range``.
+    has_scatter : whether an instruction writes through indices in HBM.
+    has_reduce_res : whether an instruction makes a reduction beside its result.
+    accesses : by the id of the allocation, the accesses to it in program order, an instruction's
+        reads before its writes. Left out are tensors that nothing writes, a kernel's inputs, and
+        those of which no reader can say anything: in SBUF, or in HBM where nothing scatters, all
+        accesses by one program in the one turn of the loops that made the tensor.
     """
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.allocations: dict[int, Allocation] = {}
-        self.accesses: dict[int, list[Touch]] = {}
-        """By the id of the allocation."""
-        accesses, make = self.accesses, Touch
+        self.seen: list[Event] = []
+        self.has_affine = False
+        self.has_scatter = False
+        self.has_reduce_res = False
+        self._begins: list[int] = []
+        """Numbers of the events at which another turn of a loop, or another program, begins."""
+        self._loops: list[tuple[Iteration, ...]] = []
+        """The loops around the events from each of them on."""
+        self._divide(trace)
+        self.accesses = self._gathered(trace)
+
+    def _divide(self, trace: Trace) -> None:
+        loops: tuple[Iteration, ...] | None = None
+        program: tuple[int, ...] | None = None
+        for event in trace.events:
+            if event.seen:
+                self.seen.append(event)
+            if event.opcode == "dma_scatter":
+                self.has_scatter = True
+            if len(event.writes) > 1:
+                self.has_reduce_res |= event.operand("reduce_res") is not None
+            if event.loops is not loops or event.program is not program:
+                loops, program = event.loops, event.program
+                self._begins.append(event.number)
+                self._loops.append(loops)
+                if not self.has_affine:
+                    self.has_affine = any(turn.loop.kind is LoopKind.AFFINE for turn in loops)
+
+    def _gathered(self, trace: Trace) -> dict[int, list[Touch]]:
+        shared = {one for one in trace.allocations if one.writes and not self._is_local(one)}
+        accesses: dict[int, list[Touch]] = {}
+        if not shared:
+            return accesses
         for event in trace.events:
             for region in event.reads:
                 allocation = region.allocation
-                if allocation.writes:
-                    accesses.setdefault(allocation.id, []).append(make(event, region, False))
+                if allocation in shared:
+                    touch = Touch(event, region, False)
+                    accesses.setdefault(allocation.id, []).append(touch)
             for region in event.writes:
-                accesses.setdefault(region.allocation.id, []).append(make(event, region, True))
-        for one in trace.allocations:
-            self.allocations[one.id] = one
+                allocation = region.allocation
+                if allocation in shared:
+                    touch = Touch(event, region, True)
+                    accesses.setdefault(allocation.id, []).append(touch)
+        return accesses
+
+    def _is_local(self, one: Allocation) -> bool:
+        """Whether no reader can say anything of a tensor's accesses."""
+        if one.space is Space.PSUM or (self.has_scatter and one.space.is_hbm):
+            return False
+        turn = bisect_right(self._begins, one.first)
+        if turn == 0 or (turn < len(self._begins) and self._begins[turn] <= one.last):
+            return False
+        return not one.loops or one.loops is self._loops[turn - 1]
 
 
 _SURVEYS: WeakKeyDictionary[Trace, Survey] = WeakKeyDictionary()

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.order import updates
 from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.turns import is_inside
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Location, Trace
+from difftest.simulator.trace import Event, Location, Trace
 
 SCOPE = "tensor-scope"
 REDUCTION = "reduce-res-accumulated"
@@ -36,8 +37,8 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
     for touches in survey_of(trace).accesses.values():
         last = touches[-1]
         made = last.region.allocation
-        if made.loops and not _is_inside(made, last.event):
-            first = next(touch.event for touch in touches if not _is_inside(made, touch.event))
+        if made.loops and not is_inside(made, last.event):
+            first = next(touch.event for touch in touches if not is_inside(made, touch.event))
             loop = made.loops[-1].loop.location
             where = f" at line {loop.line}" if loop else ""
             yield Finding(
@@ -53,23 +54,12 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
             )
 
 
-def _is_inside(made: Allocation, event: Event) -> bool:
-    """Whether an event belongs to the turn of the loops in which a tensor was made."""
-    loops = made.loops
-    if event.loops is loops:
-        return True
-    if len(event.loops) < len(loops):
-        return False
-    return all(
-        mine.loop.id == other.loop.id and mine.number == other.number
-        for mine, other in zip(loops, event.loops, strict=False)
-    )
-
-
 def _reductions(trace: Trace) -> Iterator[Finding]:
     """Sums that an instruction makes beside its result, accumulated from turn to turn."""
     made: dict[int, Event] = {}
     """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    if not survey_of(trace).has_reduce_res:
+        return
     for event in trace.events:
         if event.loops and made and updates(event):
             total = event.writes[0].allocation

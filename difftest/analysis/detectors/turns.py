@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from difftest.analysis.detectors.canvas import are_apart
 from difftest.analysis.detectors.survey import Touch
-from difftest.simulator.trace import Loop, LoopKind
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region, Space
 
 
 class Turn(NamedTuple):
@@ -19,18 +20,46 @@ class Turn(NamedTuple):
     touch: Touch
 
 
-def affine_runs(accesses: Sequence[Touch]) -> Iterator[tuple[Loop, list[Turn]]]:
-    """Each run of an ``affine_range`` in which several turns touch a tensor that one writes.
+class AffineRun(NamedTuple):
+    """A run of an ``affine_range`` in which several turns touch a tensor that one writes."""
 
-    ``accesses`` are all of them to one tensor; what a run has of them stays in program order.
+    depth: int
+    """How many loops are around it."""
+    touches: list[Touch]
+    """In program order."""
+
+    @property
+    def loop(self) -> Loop:
+        """The loop."""
+        return self.touches[0].event.loops[self.depth].loop
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Each touch with its iteration."""
+        depth = self.depth
+        return [Turn(*touch.event.loops[depth][1:], touch) for touch in self.touches]
+
+    @property
+    def regions(self) -> Iterator[tuple[int, Region]]:
+        """What each touch has of the tensor, behind its iteration's number."""
+        depth = self.depth
+        return ((touch.event.loops[depth].number, touch.region) for touch in self.touches)
+
+
+def affine_runs(accesses: Sequence[Touch]) -> Iterator[AffineRun]:
+    """The runs of each ``affine_range`` that are worth a look.
+
+    ``accesses`` are all of them to one tensor.
     """
-    first = accesses[0].event.loops
-    if all(touch.event.loops is first for touch in accesses):
+    first, last = accesses[0].event, accesses[-1].event
+    if all(touch.event.loops is first.loops for touch in accesses):
         return
-    yield from _runs(accesses, 0)
+    made = accesses[0].region.allocation
+    within = not made.space.is_hbm and is_inside(made, first) and is_inside(made, last)
+    yield from _runs(accesses, len(made.loops) if within else 0)
 
 
-def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[tuple[Loop, list[Turn]]]:
+def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
     """The same of loops that have ``depth`` others around them."""
     runs: dict[int, list[Touch]] = {}
     for touch in accesses:
@@ -38,16 +67,48 @@ def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[tuple[Loop, list[Tu
         if len(loops) > depth:
             runs.setdefault(loops[depth].loop.id, []).append(touch)
     for inside in runs.values():
+        if all(map(accumulates, inside)) or not any(touch.writes for touch in inside):
+            continue
         turns: dict[int, list[Touch]] = {}
         for touch in inside:
             turns.setdefault(touch.event.loops[depth].number, []).append(touch)
-        loop = inside[0].event.loops[depth].loop
-        if (
-            len(turns) > 1
-            and loop.kind is LoopKind.AFFINE
-            and any(touch.writes for touch in inside)
-        ):
-            yield loop, [Turn(*touch.event.loops[depth][1:], touch) for touch in inside]
+        if len(turns) > 1:
+            if _are_apart(inside):
+                continue
+            run = AffineRun(depth, inside)
+            if run.loop.kind is LoopKind.AFFINE:
+                yield run
         for one in turns.values():
             if len(one) > 1:
                 yield from _runs(one, depth + 1)
+
+
+def _are_apart(touches: list[Touch]) -> bool:
+    """Whether it is plain that turns share no element, of this loop and of those inside."""
+    owned = ((id(touch.event.loops), touch.region) for touch in touches)
+    return are_apart(touches[0].region.allocation, owned)
+
+
+def accumulates(touch: Touch) -> bool:
+    """Whether a touch is a matmul's that adds to its destination in PSUM."""
+    event, region = touch.event, touch.region
+    return (
+        event.attributes.accumulate
+        and region.allocation.space is Space.PSUM
+        and bool(event.writes)
+        and event.writes[0].allocation is region.allocation
+        and (touch.writes or region.role == "dst")
+    )
+
+
+def is_inside(made: Allocation, event: Event) -> bool:
+    """Whether an event belongs to the turn of the loops in which a tensor was made."""
+    loops = made.loops
+    if event.loops is loops:
+        return True
+    if len(event.loops) < len(loops):
+        return False
+    return all(
+        mine.loop.id == other.loop.id and mine.number == other.number
+        for mine, other in zip(loops, event.loops, strict=False)
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.numbers import Noted, by_line, is_output, lines_of, share
+from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Seen, Trace
@@ -21,7 +22,7 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Outputs and indices that depend on what a mask left unwritten."""
     stored: Noted = []
     indices: Noted = []
-    for event in trace.events:
+    for event in survey_of(trace).seen:
         for sight in event.seen:
             if sight.what is Seen.UNDEFINED_STORED and is_output(event):
                 stored.append((event, sight))

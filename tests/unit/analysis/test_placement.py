@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from difftest.analysis.placement import EASY, limit_of, place, placements
+from difftest.analysis.placement import EASY, crowded, limit_of, place, placements
 from difftest.simulator import TRN1, TRN2, TRN3, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Allocation, Space
+from difftest.simulator.trace import Allocation, Space, Trace
 
 KIB = 1024
 
@@ -177,3 +177,33 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
         Space.SBUF: 64,
         Space.PSUM: 16,
     }
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        pytest.param([tensor(0, KIB, 0, 9)], [], id="little"),
+        pytest.param([tensor(n, 64 * KIB, n, n) for n in range(9)], [], id="one after the other"),
+        pytest.param([tensor(n, 64 * KIB, 0, 9) for n in range(4)], [Space.SBUF], id="full"),
+        pytest.param(
+            [tensor(n, 2 * KIB, n, n, space=Space.PSUM) for n in range(9)], [], id="nine banks"
+        ),
+        pytest.param(
+            [tensor(n, 2 * KIB, 0, 9, space=Space.PSUM) for n in range(9)],
+            [Space.PSUM],
+            id="nine banks at once",
+        ),
+        pytest.param(
+            [tensor(0, 4 * KIB, 0, 9, space=Space.PSUM)], [Space.PSUM], id="longer than a bank"
+        ),
+        pytest.param([tensor(0, 4, 0, 9, address=(0, 0))], [Space.SBUF], id="placed"),
+    ],
+)
+def test_what_surely_fits_is_not_laid_out(tensors, expected):
+    trace = Trace()
+    trace.allocations = tensors
+    found = list(crowded(trace, TRN2))
+    assert [one.space for one in found] == expected
+    assert [one for one in found if not one.fits] == [
+        one for one in placements(trace, TRN2) if not one.fits
+    ]

@@ -17,21 +17,53 @@ def case_of(n):
     return Case({"n": n}, "float32", {"a": Zeros(), "b": Ones()})
 
 
-def test_a_case_is_a_repeat_once_it_agreed():
+@pytest.fixture
+def choose(monkeypatch):
+    """Says what Hypothesis has chosen for the case."""
+
+    def chosen(choices):
+        monkeypatch.setattr("difftest.harness.repeats._choices", lambda: choices)
+
+    chosen("first")
+    return chosen
+
+
+def test_a_case_is_a_repeat_once_it_agreed(choose):
     repeats = Repeats()
     assert not repeats.is_one(ADD, case_of(1))
-    assert not repeats.is_one(ADD, case_of(1))
     repeats.add(ADD, case_of(1))
+    choose("other choices of the same case")
     with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
         repeats.is_one(ADD, case_of(1))
+    choose("another case")
     assert not repeats.is_one(ADD, case_of(2))
 
 
-def test_where_there_is_no_other_case_it_is_passed_over():
+def test_the_same_choices_come_to_the_same(choose):
+    """Hypothesis calls a test flaky if choices are valid once and not the next time."""
+    repeats = Repeats()
+    assert not repeats.is_one(ADD, case_of(1))
+    repeats.add(ADD, case_of(1))
+    assert repeats.is_one(ADD, case_of(1))  # passed over
+    choose("second")
+    for _ in range(2):
+        with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
+            repeats.is_one(ADD, case_of(1))
+
+
+def test_nothing_is_replaced_once_a_case_has_failed(choose):
+    repeats = Repeats()
+    repeats.add(ADD, case_of(1))
+    repeats.failed()
+    assert repeats.is_one(ADD, case_of(1))
+
+
+def test_where_there_is_no_other_case_it_is_passed_over(choose):
     repeats = Repeats()
     repeats.add(ADD, case_of(1))
     replaced = 0
     while True:
+        choose(str(replaced))
         try:
             assert repeats.is_one(ADD, case_of(1))
             break
@@ -83,7 +115,7 @@ def test_a_failure_is_met_again_and_shrinks():
     assert "{'n': 2}" in runner.ran[-1]
 
 
-def test_a_test_begins_without_repeats():
+def test_a_test_begins_without_repeats(choose):
     runner = Collecting()
     runner.repeats.add(ADD, case_of(1))
     runner.start(None)

@@ -1,0 +1,89 @@
+"""What the readers share: which accesses a survey keeps, and which no reader needs."""
+
+import numpy as np
+
+from difftest.analysis.detectors.survey import Survey, Touch
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.trace import Space
+
+X = np.ones((128, 64), np.float32)
+
+
+def surveyed(kernel, **options):
+    """The survey of a launch, and the spaces of the tensors whose accesses it keeps."""
+    trace = launch(kernel, [X], **options).trace
+    survey = Survey(trace)
+    kept = [touches[0].region.allocation for touches in survey.accesses.values()]
+    return survey, [one.space for one in kept]
+
+
+def output(x):
+    return nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+
+def test_what_one_turn_makes_and_uses_is_left_out():
+    def kernel(x):
+        out = output(x)
+        for i in nl.affine_range(4):
+            nl.store(out[:, nl.ds(16 * i, 16)], nl.exp(nl.load(x[:, nl.ds(16 * i, 16)])))
+        return out
+
+    survey, kept = surveyed(kernel)
+    assert (survey.has_affine, kept) == (True, [Space.SHARED_HBM])
+    (touches,) = survey.accesses.values()
+    assert [touch.writes for touch in touches] == [True] * 4
+    assert [touch.event.loops[0].number for touch in touches] == [0, 1, 2, 3]
+
+
+def test_what_several_turns_touch_is_kept_from_its_first_access_to_its_last():
+    def kernel(x):
+        out = output(x)
+        tile = nl.load(x)
+        for _ in nl.sequential_range(2):
+            tile[...] = nl.add(tile, 1.0)
+        nl.store(out, tile)
+        return out
+
+    survey, kept = surveyed(kernel)
+    assert (survey.has_affine, kept) == (False, [Space.SBUF])
+    (touches,) = survey.accesses.values()
+    assert [touch.writes for touch in touches] == [True, False, True, False, True, False]
+    assert all(isinstance(touch, Touch) for touch in touches)
+
+
+def test_what_is_touched_in_one_turn_only_but_made_in_another_is_kept():
+    def kernel(x):
+        out = output(x)
+        for _ in nl.affine_range(1):
+            tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
+        tile[...] = nl.load(x)
+        nl.store(out, tile)
+        return out
+
+    _, kept = surveyed(kernel)
+    assert kept == [Space.SBUF]
+
+
+def test_what_several_programs_touch_is_kept():
+    def kernel(x):
+        out = output(x)
+        nl.store(out[nl.program_id(0)], nl.load(x)[0])
+        return out
+
+    survey, kept = surveyed(kernel, grid=(2,))
+    assert kept == [Space.SHARED_HBM]
+    (touches,) = survey.accesses.values()
+    assert [touch.event.program for touch in touches] == [(0,), (1,)]
+
+
+def test_psum_is_kept():
+    def kernel(x):
+        out = nl.ndarray((64, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nl.store(out, nl.copy(nisa.nc_matmul(tile, tile)))
+        return out
+
+    _, kept = surveyed(kernel)
+    assert kept == [Space.PSUM]
