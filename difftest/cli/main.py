@@ -15,6 +15,7 @@ from difftest.cli.doctor import doctor
 from difftest.cli.grade import grade
 from difftest.cli.init import init
 from difftest.cli.measure import measure
+from difftest.cli.migrate import migrate
 from difftest.cli.profile import profile
 from difftest.cli.run import run
 from difftest.cli.timing import timing
@@ -54,4 +55,5 @@ main.add_command(trace)
 main.add_command(check)
 main.add_command(doctor)
 main.add_command(measure)
+main.add_command(migrate)
 main.add_command(api)

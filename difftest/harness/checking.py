@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.bound import check_each
 from difftest.harness.case import Case
 from difftest.harness.explicit import CaseError, case_from_json, plain_case
 from difftest.harness.runner import Runner
@@ -24,15 +25,19 @@ def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
 
     Returns
     -------
-    What came of it: Match, BothRejected or Inconclusive.
+    What came of it, or of the first kernel of several: Match, BothRejected or Inconclusive.
 
     Raises
     ------
     CaseError : it is no case of the spec.
     DifferentialFailure : they disagree; its text is the report that pytest would show.
+    HazardFailure : they agree, and the kernel does what is wrong on a device.
     BrokenReferenceError : the reference can judge nothing.
     """
-    return Runner((EmbeddedSimulator(),)).check(spec, _as_case(spec, case))["embedded"]
+    runner = Runner((EmbeddedSimulator(),))
+    first, *_ = check_each(runner, spec, _as_case(spec, case)).values()
+    runner.check_hazards()
+    return first
 
 
 def _as_case(spec: KernelSpec, given: Case | Mapping[str, Any] | str) -> Case:

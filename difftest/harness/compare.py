@@ -257,7 +257,8 @@ def _mismatch(
 ) -> Mismatch:
     message = _MESSAGES.get((expected.question, kind)) or _MESSAGES[kind]
     if kind == "value" and expected.exact and not expected.question:
-        message = "values differ, and nothing here rounds: each must be equal"
+        why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
+        message = f"values differ, and {why}: each must be equal"
     return Mismatch(
         kind=kind,
         output=index,
@@ -280,10 +281,16 @@ def _first(
     return WrongElement(
         index=index,
         got="never written" if kind == "unwritten" else str(got[index]),
-        expected=str(value),
+        expected=_shown(value, expected.dtype),
         error=_error_in_ulp(float(got[index]), float(value), expected.dtype),
         allowed=f"exactly {low}" if low == high else f"{low} to {high}",
     )
+
+
+def _shown(value: np.float64, dtype: np.dtype[Any]) -> str:
+    """A reference's value, which is held in float64, as its output has it."""
+    whole = not is_float(dtype) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
 
 def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:

@@ -141,7 +141,11 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         runner: Runner = fixtures[RUNNER_FIXTURE]
         if runner.repeats.is_one(spec, case):
             return
-        run(case, **fixtures)
+        try:
+            run(case, **fixtures)
+        except BaseException:
+            runner.repeats.failed()
+            raise
         runner.repeats.add(spec, case)
 
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:

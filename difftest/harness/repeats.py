@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis.control import current_build_context
 from hypothesis.errors import UnsatisfiedAssumption
 
 from difftest.harness.case import Case
@@ -17,31 +18,51 @@ class Repeats:
     """The drawn cases of a test that agreed.
 
     Hypothesis knows what it has drawn by its own choices, and many choices make the same case. It
-    is told of a case that agreed before that it is not valid, and draws another. A case that failed
-    is never a repeat, so that shrinking and replaying meet it again.
+    is told of a case that agreed before that it is not valid, and draws another. What it was once
+    told of some choices it is told again, for it plays them once more while it shrinks; and once a
+    case has failed, nothing more is replaced. A case that failed is never a repeat.
     """
 
     def __init__(self) -> None:
         self._agreed: set[tuple[int, str]] = set()
+        self._replaced: dict[str, bool] = {}
         self._in_a_row = 0
+        self._failed = False
 
     def is_one(self, spec: KernelSpec, case: Case) -> bool:
-        """Whether the case agreed before, and there is no other to draw: it need not run again.
+        """Whether the case agreed before, and none is drawn in its place: it need not run again.
 
         Raises
         ------
         UnsatisfiedAssumption : it agreed before, and another is to be drawn.
         """
-        if (id(spec), repr(case)) not in self._agreed:
+        choices = _choices()
+        agreed = (id(spec), repr(case)) in self._agreed
+        if choices not in self._replaced:
+            self._replaced[choices] = agreed and self._may_be_replaced()
+        if self._replaced[choices]:
+            raise UnsatisfiedAssumption("the case was drawn before, and agreed")
+        if not agreed:
             self._in_a_row = 0
-            return False
+        return agreed
+
+    def _may_be_replaced(self) -> bool:
         self._in_a_row += 1
         first = len(self._agreed) < _FIRST
-        if self._in_a_row <= (_IN_A_ROW_AT_FIRST if first else _IN_A_ROW):
-            raise UnsatisfiedAssumption("the case was drawn before, and agreed")
-        self._in_a_row = 0
+        if self._failed or self._in_a_row > (_IN_A_ROW_AT_FIRST if first else _IN_A_ROW):
+            self._in_a_row = 0
+            return False
         return True
 
     def add(self, spec: KernelSpec, case: Case) -> None:
         """Remember a case that agreed."""
         self._agreed.add((id(spec), repr(case)))
+
+    def failed(self) -> None:
+        """A case failed: Hypothesis shrinks it now."""
+        self._failed = True
+
+
+def _choices() -> str:
+    """What Hypothesis chose for the case that it runs."""
+    return repr(current_build_context().data.choices)

@@ -27,6 +27,7 @@ from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
 from difftest.harness.frames import without_files
+from difftest.harness.hazards import wanted
 from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
@@ -195,8 +196,8 @@ class Runner:
         its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
-    hazards : of the test that runs, those that make it fail, with the case in which each was seen.
-    warned : of the test that runs, those that are known.
+    hazards : of the test that runs, errors and warnings, with the case in which each was seen.
+    known : of the test that runs, the ids and places of hazards.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -212,7 +213,7 @@ class Runner:
     verbose: bool = False
     strict: bool = False
     hazards: list[tuple[KernelSpec, Case, Finding]] = field(default_factory=list)
-    warned: set[tuple[object, ...]] = field(default_factory=set)
+    known: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
@@ -229,7 +230,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats = Repeats()
-        self.warned, self.hazards = set(), []
+        self.known, self.hazards = set(), []
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -289,35 +290,33 @@ class Runner:
             )
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
-        self._note_hazards(spec, case, findings)
+        self._note_hazards(spec, case, [one for one in findings if not wanted(one, reference)])
         return verdicts
 
     def _note_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
-        """Keep the hazards that fail the test, and warn of the others, each of them once."""
+        """Keep what the test's end is to say, each of it once."""
         for one in findings:
             key = one.id, one.locations
-            if key in self.warned:
-                continue
-            if fails(one, strict=self.strict):
+            if key not in self.known and one.severity is not Severity.NOTE:
+                self.known.add(key)
                 self.hazards.append((spec, case, one))
-            elif one.severity is Severity.WARNING:
-                warn(HazardWarning(finding_text(one)), one.location)
-            else:
-                continue
-            self.warned.add(key)
 
     def check_hazards(self) -> None:
-        """Judge a test whose cases all agree with their reference.
+        """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
+
+        Not before its end, so that what shrinks is a wrong value.
 
         Raises
         ------
         HazardFailure : in one of them the kernel did what is wrong on a device.
         """
         __tracebackhide__ = True
-        if self.hazards:
-            spec, case, _ = self.hazards[0]
-            found = tuple(finding for _, _, finding in self.hazards)
-            raise HazardFailure(spec, case, found, self.again)
+        failing = [one for one in self.hazards if fails(one[2], strict=self.strict)]
+        if failing:
+            spec, case, _ = failing[0]
+            raise HazardFailure(spec, case, tuple(one for *_, one in failing), self.again)
+        for *_, one in self.hazards:
+            warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

@@ -41,10 +41,10 @@ class Tally:
     """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short."""
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
-    agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-    """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     reasons: set[str] = field(default_factory=set)
     doubts: set[str] = field(default_factory=set)
+    agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     homes: dict[str, str] = field(default_factory=dict)
     """The module that a kernel of this name is defined in."""
 
@@ -119,7 +119,7 @@ def tally_from_json(text: str) -> Tally:
         for first, second, backend, same, cases in document["agreements"]
     }
     reasons, doubts = set(document["reasons"]), set(document["doubts"])
-    return Tally(rows, agreements, reasons, doubts, document["homes"])
+    return Tally(rows, reasons, doubts, agreements, document["homes"])
 
 
 def total_of(tallies: Sequence[Tally]) -> Tally:

@@ -9,7 +9,7 @@ from difftest.harness.tally import Counts, Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""
-_MIN_WIDTH = 100
+_MIN_WIDTH = 120
 COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inconclusive")
 
 

@@ -105,6 +105,8 @@ class Clockwork:
     """Of copy bandwidth, what a DMA transpose reaches."""
 
     # Tensor Engine
+    row_share: Figure
+    """Of the Tensor Engine's clock, the rate at which rows stream in the long run."""
     row_overhead: Figure
     """Cycles of a matmul on top of its rows, warm."""
     row_overhead_fp32: Figure
@@ -172,6 +174,7 @@ TRN2 = Clockwork(
     bandwidth=measured(28.1, "TRACE: the same line; DMA documents 27.2 for an engine"),
     element_write=measured(100.0, "TRACE: 95 to 107 ns for each 2 to 4 bytes"),
     transpose_share=documented(0.9, "ARCH3: HBM to SBUF"),
+    row_share=measured(1.0, "TRACE: rows stream at the clock, warm"),
     row_overhead=measured(5.0, "TRACE: fp16, 420 and 444 rows"),
     row_overhead_fp32=measured(6.5, "TRACE: fp32, 420 and 512 rows"),
     drain=measured(85.0, "TRACE: transposes one at a time"),
@@ -209,9 +212,15 @@ TRN1 = replace(
     },
     generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
     generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
-    bandwidth=documented(17.0, "DMA: effective, of one engine"),
+    descriptor=measured(20.0, "PROBE: 160 GB/s in rows of 512 bytes"),
+    bandwidth=measured(16.8, "PROBE: 261 to 264 GB/s into 8 to 64 KiB a partition"),
+    row_share=measured(0.875, "PROBE: 2.45 G columns a second of 2.8; a cap that profiles show"),
+    weights_interval={
+        **_AS_TRN2.weights_interval,
+        (False, False): measured(40.0, "PROBE: bf16 transposes, other weights for each"),
+    },
     throttle_slowdown=assumed(1.0, "EXPLORER describes throttling for trn2 and later"),
-    hbm_bandwidth=documented(272.0, "DMA: 16 engines of 17"),
+    hbm_bandwidth=measured(262.5, "PROBE: 261 to 264 GB/s"),
 )
 
 TRN3 = replace(

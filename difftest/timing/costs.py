@@ -1,6 +1,6 @@
 """What an instruction costs: one row for each instruction, machine, engine and kind of operands.
 
-A row gives, for N elements a partition,
+A row gives, for N elements a partition (or what :mod:`difftest.timing.work` counts),
 
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
@@ -92,13 +92,17 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
 
     The documentation gives one number of cycles for both machines (ISA). So a row of trn2 for any
     operands is trn1's with the same cycles, an interval of as many cycles of the slower or faster
-    clock, whole ns, and a result as long after the interval as in trn1's own rows of that engine
+    clock, whole ns, and a result as long after the interval as in trn1's own copy on that engine
     (trn2's, where it has none). The fast modes of trn2 are rows of certain operands, which trn1
     has not. A figure measured on trn2 is an assumption on trn1.
     """
     own = [cost for cost in rows if cost.machine == "trn1"]
     known = {(cost.instruction, cost.engine) for cost in own}
-    delays = {cost.engine: cost.latency_ns - cost.interval_ns for cost in own}
+    delays = {
+        cost.engine: cost.latency_ns - cost.interval_ns
+        for cost in own
+        if (cost.instruction, cost.variant) == ("tensor_copy", ANY)
+    }
     derived = []
     for cost in rows:
         key = cost.instruction, cost.engine
@@ -215,8 +219,14 @@ def _moved(event: Event) -> str:
 def _tensor_tensor(event: Event) -> str:
     dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
     whole = len({elements(region) for region in event.reads}) == 1
-    fast = _narrow(event) and dense and whole and _space(event) == "sbuf"
-    return "2-byte sbuf" if fast else ANY
+    if _narrow(event) and dense and whole and _space(event) == "sbuf":
+        return "2-byte sbuf"
+    return _source(event)
+
+
+def _source(event: Event) -> str:
+    """Of two inputs one in PSUM can be read beside the other (ISA)."""
+    return "psum" if any(r.allocation.space is Space.PSUM for r in event.reads) else ANY
 
 
 def _memset(event: Event) -> str:
@@ -225,8 +235,9 @@ def _memset(event: Event) -> str:
 
 
 def _activation(event: Event) -> str:
-    copies = event.attributes.op in COPIES
-    return f"copy {_space(event)}" if copies else ANY
+    if len(event.writes) > 1:
+        return "reduced"
+    return f"copy {_space(event)}" if event.attributes.op in COPIES else ANY
 
 
 def _register(event: Event) -> str:
@@ -239,7 +250,9 @@ _VARIANTS = {
     "tensor_copy": _copy,
     "tensor_scalar": _moved,
     "tensor_copy_predicated": _space,
+    "select_reduce": _space,
     "tensor_tensor": _tensor_tensor,
+    "scalar_tensor_tensor": _source,
     "memset": _memset,
     "activation": _activation,
 }

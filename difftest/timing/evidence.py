@@ -6,9 +6,12 @@ Sources are named by these keys, in the tables of this package and in docs/timin
   ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals
   agree with the profiler's own
 - WRITEUP: latencies that people published, see data/measurements-trn2.csv
+- PROBE: published probes of single instructions and DMAs on one core of a trn1.2xlarge (nki 0.6.0,
+  neuronx-cc 2.27.5334): the slope over 256 repeats, back to back
 - ARCH2, ARCH3: AWS Neuron documentation, ``trainium_inferentia2_arch.rst``, ``trainium2_arch.rst``
 - ARCH4: AWS Neuron documentation at tag v2.32.0, ``trainium3_arch.rst``
 - ISA: docstrings of ``nki.isa`` at tag v2.26.0, the "Estimated instruction cost" of each
+- ISA32: the same at tag v2.32.0, where ``topk`` alone has one
 - DMA: AWS Neuron documentation, ``nki-dma-overview.rst`` and ``nki-dma-bandwidth-guide.rst``
 - PERF: AWS Neuron documentation, ``nki_perf_guide.rst``
 - EXPLORER: AWS Neuron documentation, ``tools/neuron-explorer/``

@@ -48,6 +48,7 @@ def _dma(times: Clockwork, *, transposes: bool) -> tuple[Figure, ...]:
 def _tensor(times: Clockwork) -> tuple[Figure, ...]:
     return (
         times.clocks[Engine.TENSOR],
+        times.row_share,
         times.row_overhead,
         times.row_overhead_fp32,
         times.drain,

@@ -21,10 +21,11 @@ from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
-from difftest.timing.costs import Cost, CostTable, cost_table, free_elements
+from difftest.timing.costs import Cost, CostTable, cost_table
 from difftest.timing.evidence import Evidence
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
+from difftest.timing.work import work
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
@@ -224,7 +225,7 @@ class _Builder:
         if cost is None:
             time = self.clockwork.cycles(engine, UNKNOWN_CYCLES)
             return Timed(time, time, None)
-        time = self.clockwork.cycles(engine, cost.cycles * free_elements(event))
+        time = self.clockwork.cycles(engine, cost.cycles * work(event))
         return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
 
     def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:

@@ -124,7 +124,7 @@ class TensorEngine:
     def __init__(self, clockwork: Clockwork, phase: float) -> None:
         self.clockwork = clockwork
         self.throttle = Throttle(clockwork, phase)
-        self.clock = clockwork.clocks[Engine.TENSOR].value
+        self.clock = clockwork.clocks[Engine.TENSOR].value * clockwork.row_share.value
         self._shadow = 0.0
         """When the next weights may begin to come, so that these are in use before they are there
         (loads overlap each other as far as their latency exceeds their interval)."""

@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
@@ -236,8 +237,12 @@ def test_a_planted_bug_in_row_tiles_is_found_and_shrinks():
     kernel = planted(
         {"image, first, rows + halo": "image, 0, rows + halo"}, conv2d_ladder.conv2d_row_tiles
     )
-    columns = {"pool_size": (2,), "width": lambda filter_size: (24 + filter_size - 1,)}
-    failure = smallest_failure(spec_of(kernel, **columns))
+    sides = {
+        "pool_size": (2,),
+        "width": lambda filter_size: (24 + filter_size - 1,),
+        "height": lambda filter_size: st.integers(1, 16).map(lambda n: 2 * n + filter_size - 1),
+    }
+    failure = smallest_failure(spec_of(kernel, **sides))
     assert smallest_layer(failure) == {"pool_size": 2, "width": 24, "height": 22}
 
 

@@ -165,7 +165,7 @@ def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
 def test_mutable_arguments_are_drawn():
     drawn = []
 
-    @settings(max_examples=200, database=None, phases=[Phase.generate])
+    @settings(max_examples=600, database=None, phases=[Phase.generate])
     @hypothesis.seed(0)
     @hypothesis.given(programs())
     def draw(program):

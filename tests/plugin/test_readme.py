@@ -19,9 +19,7 @@ def block(start: str) -> str:
 def repository(pytester, monkeypatch):
     """The repository that the README describes."""
     monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(
-        scale=block("import nki\n"), test_scale=block("import numpy as np")
-    )
+    pytester.makepyfile(scale=block("import nki\n"), test_scale=block("import numpy as np"))
     return pytester
 
 

@@ -49,7 +49,9 @@ from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.tile import Tile
 
-COPIES = ("core_barrier", "sendrecv", "all_gather", "all_to_all", "permute")
+ORDERS = "core_barrier"
+"""The event that names a tensor as read and written, and leaves its values."""
+COPIES = ("sendrecv", "all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
 
 _FLOAT64 = np.dtype(np.float64)
@@ -189,6 +191,8 @@ class Shadow:
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
+        if opcode == ORDERS:
+            return
         pending, self._pending = self._pending, None
         if pending is None:
             self._name = opcode

@@ -152,6 +152,12 @@ def test_integers_are_compared():
     assert (verdict.kind, verdict.first.error) == ("value", "2")
 
 
+def test_integers_are_shown_as_integers_and_why_they_must_be_equal():
+    verdict = compare_one([7, -127], np.array([7, -128], np.int8), dtype="int8", reduction=0)
+    assert verdict.message == "values differ, and these are integers: each must be equal"
+    assert (verdict.first.got, verdict.first.expected) == ("-128", "-127")
+
+
 def test_a_bound_that_nothing_can_break_is_inconclusive():
     verdict = compare_one(
         [1.0], np.array([1.0], np.float16), dtype="float16", reduction=4096, accumulation="float16"

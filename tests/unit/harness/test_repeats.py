@@ -7,6 +7,7 @@ from difftest.harness.decorator import decorate
 from difftest.harness.recipes import Ones, Zeros
 from difftest.harness.repeats import Repeats
 from difftest.harness.runner import Runner
+from difftest.harness.strategies import sizes
 from difftest.harness.verdict import Match
 from tests.unit.standin import add_spec
 
@@ -17,21 +18,53 @@ def case_of(n):
     return Case({"n": n}, "float32", {"a": Zeros(), "b": Ones()})
 
 
-def test_a_case_is_a_repeat_once_it_agreed():
+@pytest.fixture
+def choose(monkeypatch):
+    """Says what Hypothesis has chosen for the case."""
+
+    def chosen(choices):
+        monkeypatch.setattr("difftest.harness.repeats._choices", lambda: choices)
+
+    chosen("first")
+    return chosen
+
+
+def test_a_case_is_a_repeat_once_it_agreed(choose):
     repeats = Repeats()
     assert not repeats.is_one(ADD, case_of(1))
-    assert not repeats.is_one(ADD, case_of(1))
     repeats.add(ADD, case_of(1))
+    choose("other choices of the same case")
     with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
         repeats.is_one(ADD, case_of(1))
+    choose("another case")
     assert not repeats.is_one(ADD, case_of(2))
 
 
-def test_where_there_is_no_other_case_it_is_passed_over():
+def test_the_same_choices_come_to_the_same(choose):
+    """Hypothesis calls a test flaky if choices are valid once and not the next time."""
+    repeats = Repeats()
+    assert not repeats.is_one(ADD, case_of(1))
+    repeats.add(ADD, case_of(1))
+    assert repeats.is_one(ADD, case_of(1))  # passed over
+    choose("second")
+    for _ in range(2):
+        with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
+            repeats.is_one(ADD, case_of(1))
+
+
+def test_nothing_is_replaced_once_a_case_has_failed(choose):
+    repeats = Repeats()
+    repeats.add(ADD, case_of(1))
+    repeats.failed()
+    assert repeats.is_one(ADD, case_of(1))
+
+
+def test_where_there_is_no_other_case_it_is_passed_over(choose):
     repeats = Repeats()
     repeats.add(ADD, case_of(1))
     replaced = 0
     while True:
+        choose(str(replaced))
         try:
             assert repeats.is_one(ADD, case_of(1))
             break
@@ -58,7 +91,7 @@ def run_test(spec, runner, **given):
     def check(case):
         case.check()
 
-    chosen = settings(max_examples=50, database=None, deadline=None, **given)
+    chosen = settings(**{"max_examples": 50, "database": None, "deadline": None, **given})
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
 
 
@@ -83,7 +116,22 @@ def test_a_failure_is_met_again_and_shrinks():
     assert "{'n': 2}" in runner.ran[-1]
 
 
-def test_a_test_begins_without_repeats():
+def test_shrinking_that_makes_choices_again_is_not_called_flaky():
+    """Where a size follows from another one, Hypothesis tries choices that it made before."""
+
+    class WrongWhereWide(Collecting):
+        def check(self, spec, case):
+            small = case.values["d"] <= 100 or case.values["n"] <= 3
+            assert small or "Random" not in repr(case)
+            return super().check(spec, case)
+
+    domain = {"n": sizes(1, 128), "h": sizes(1, 300), "d": lambda h: [2 * h]}
+    spec = add_spec(domain=domain, inputs={"a": "n d", "b": "n d"})
+    with pytest.raises(AssertionError):
+        run_test(spec, WrongWhereWide(), max_examples=200)
+
+
+def test_a_test_begins_without_repeats(choose):
     runner = Collecting()
     runner.repeats.add(ADD, case_of(1))
     runner.start(None)

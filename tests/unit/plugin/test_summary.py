@@ -7,6 +7,7 @@ TALLY = Tally(
         ("add", "embedded"): Counts(cases=7, elements=9, both_rejected=1, inconclusive=3),
     },
     {"add: vague"},
+    agreements={("add (neuronxcc)", "add (nki)", "embedded"): (6, 7)},
 )
 
 
@@ -15,6 +16,7 @@ def test_the_whole_summary():
         "kernel  backend   cases  elements  bit for bit  rejections  both reject  inconclusive",
         "add     embedded      7         9            0           0            1             3",
         "matmul  embedded     50    123456           20           2            0             0",
+        "add (neuronxcc) and add (nki) on embedded: all bits agree in 6 of 7 cases",
         "inconclusive: add: vague",
         "not run: sdk (--simulate=sdk was not given)",
         "not run: device (--device was not given)",

@@ -18,7 +18,9 @@ MEASURED, DOCUMENTED, ASSUMED = Evidence
         ("dma_copy", Engine.DMA, {MEASURED}),
         ("dma_transpose", Engine.DMA, {MEASURED, DOCUMENTED}),
         ("nc_matmul", Engine.TENSOR, {MEASURED, DOCUMENTED, ASSUMED}),
-        ("local_gather", Engine.GPSIMD, set()),
+        ("topk", Engine.GPSIMD, {DOCUMENTED}),
+        ("local_gather", Engine.GPSIMD, {ASSUMED}),
+        ("local_gather", Engine.VECTOR, set()),
     ],
 )
 def test_the_evidence_behind_a_cost(instruction, engine, known):

@@ -10,6 +10,9 @@ from difftest.simulator import NotModelledError, launch
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nki_isa
+from difftest.simulator.frontend.nki import language as nki_language
+from difftest.simulator.frontend.nki.kernel import jit
 
 BFLOAT16 = ml_dtypes.bfloat16
 X = np.random.default_rng(1).standard_normal((16, 24)).astype(np.float32)
@@ -272,3 +275,31 @@ def test_a_reduction_to_registers_under_such_a_mask_is_a_doubt():
     assert {doubt.reason for doubt in run.doubts if doubt.lost} == {
         "under a mask that is no box, tensor_scalar_reduce has no error rule"
     }
+
+
+def test_a_barrier_of_two_cores_leaves_the_values_of_its_tensor():
+    """Each core sums its half; the first adds both, over HBM that the barrier orders."""
+
+    @jit
+    def halves(x):
+        me, half = nki_language.program_id(0), x.shape[1] // 2
+        out = nki_language.ndarray((16, 1), np.float32, buffer=nki_language.shared_hbm)
+        sums = nki_language.ndarray((2, 16, 1), np.float32, buffer=nki_language.shared_hbm)
+        tile = nki_language.ndarray((16, half), np.float32)
+        mine = nki_language.ndarray((16, 1), np.float32)
+        other = nki_language.ndarray((16, 1), np.float32)
+        nki_isa.dma_copy(tile, x[:, me * half : (me + 1) * half])
+        nki_isa.tensor_reduce(mine, nki_language.add, tile, 1)
+        nki_isa.dma_copy(sums[me], mine)
+        nki_isa.core_barrier(sums, (0, 1))
+        if me == 0:
+            nki_isa.dma_copy(other, sums[1])
+            nki_isa.tensor_tensor(mine, mine, other, nki_language.add)
+            nki_isa.dma_copy(out, mine)
+        return out
+
+    run = launch(halves[2], [X], exact=True).exact
+    assert run.doubts == ()
+    (output,) = run.outputs
+    assert np.allclose(output.value[:, 0], X.astype(np.float64).sum(axis=1), rtol=0, atol=1e-14)
+    assert output.error.max() > 0

@@ -1,0 +1,1 @@
+"""The way over: classic kernels (``neuronxcc.nki``) rewritten in today's dialect, and proven."""

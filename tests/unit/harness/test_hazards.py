@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.harness.case import Case
+from difftest.harness.hazards import wanted
+from difftest.harness.questions import reference_of
+from difftest.harness.recipes import Fill, Ones
+from tests.unit.standin import add_spec
+
+
+def finding(id):
+    return Finding(
+        id=id,
+        severity=Severity.WARNING,
+        happened="a value is not finite",
+        rule="values are finite",
+        locations=(),
+        remedy="none",
+    )
+
+
+def reference_for(value, dtype):
+    case = Case({"n": 2}, dtype, {"a": Fill(value, ()), "b": Ones()})
+    spec = add_spec(dtypes=(dtype,))
+    return reference_of(spec, case, spec.inputs_of(case))
+
+
+@pytest.mark.parametrize("id", ["infinity-made", "nan-made"])
+def test_an_infinity_that_the_reference_wants_is_no_hazard(id):
+    assert wanted(finding(id), reference_for(np.inf, "float32"))
+    assert not wanted(finding(id), reference_for(1.0, "float32"))
+
+
+def test_what_overflows_in_the_outputs_dtype_is_wanted_too():
+    spec = add_spec(reference=lambda a, b: 1e6 * a.astype(np.float64), dtypes=("float16",))
+    case = Case({"n": 2}, "float16", {"a": Ones(), "b": Ones()})
+    assert wanted(finding("infinity-made"), reference_of(spec, case, spec.inputs_of(case)))
+
+
+def test_no_other_hazard_is_excused_and_none_where_the_reference_refuses():
+    assert not wanted(finding("program-race"), reference_for(np.inf, "float32"))
+    assert not wanted(finding("nan-made"), ValueError("refused"))
