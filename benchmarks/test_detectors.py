@@ -28,6 +28,8 @@ def normal(*shape):
 
 MATRICES = normal(1024, 1024), normal(1024, 1024)
 IMAGES = normal(2, 128, 34, 18), normal(128, 128, 3, 3), normal(128)
+VECTORS = normal(256), normal(256)
+SMALL_IMAGE = normal(1, 128, 6, 6), normal(128, 128, 3, 3), normal(128)
 
 
 def kernels():
@@ -36,7 +38,10 @@ def kernels():
         from benchmarks import dialects
         from kernels.classic import conv2d as classic
         from kernels.classic import transpose
+        from kernels.classic import vector_add as classic_add
+        from kernels.classic.conv2d_ladder import baseline, halo_tiles
         from kernels.nki import conv2d as todays
+        from kernels.nki import vector_add as todays_add
 
     return {
         "matmul, classic": (dialects.matmul_classic, MATRICES, {}),
@@ -44,6 +49,12 @@ def kernels():
         "conv2d, classic": (classic.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
         "conv2d, today's": (todays.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
         "transpose": (transpose.matrix_transpose, MATRICES[:1], {}),
+        # little data for each instruction: what is looked at weighs most
+        "tiles of 1 element, classic": (classic_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
+        "tiles of 1 element, today's": (todays_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
+        "transpose by tiles": (transpose.transpose_by_tiles, MATRICES[:1], {}),
+        "conv2d baseline, 6 x 6": (baseline.conv2d_baseline, SMALL_IMAGE, {}),
+        "conv2d halo tiles, 6 x 6": (halo_tiles.conv2d_halo_tiles, SMALL_IMAGE, {}),
     }
 
 
