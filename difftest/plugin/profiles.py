@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "quick": {"max_examples": 50},
-    "ci": {"max_examples": 200, "derandomize": True, "database": None},
+    "ci": {"max_examples": 100, "derandomize": True, "database": None},
     "nightly": {"max_examples": 2000},
     "device": {"max_examples": 3},
 }

@@ -15,10 +15,10 @@ deterministic = settings(derandomize=True, database=None, deadline=None, max_exa
 
 @pytest.mark.parametrize("name", SPECS)
 def test_cases_differ_and_are_random_in_at_least_half(name):
-    counts = counted(SPECS[name], drawn(SPECS[name], 50))
-    assert counts.distinct == counts.cases >= 48
-    assert counts.telling >= 32
-    assert counts.random >= 25
+    counts = counted(SPECS[name], drawn(SPECS[name], 200))
+    assert counts.distinct == counts.cases >= 192
+    assert counts.telling >= 128
+    assert counts.random >= 100
 
 
 def test_a_harness_that_repeats_itself_would_be_seen():

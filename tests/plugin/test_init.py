@@ -14,7 +14,7 @@ def test_the_first_files_run_green(pytester, monkeypatch):
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [*NAMES, "now: pytest --simulate"]
     ran = pytester.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
-    ran.assert_outcomes(passed=1 + 1 + 2)  # drawn cases, the rejection, the example in 2 dtypes
+    ran.assert_outcomes(passed=1 + 1 + 1 + 2)  # drawn, edges, the rejection, the example twice
 
 
 def test_a_broken_first_kernel_is_red(pytester, monkeypatch):

@@ -224,7 +224,7 @@ def test_a_seed_gives_the_same_cases(project):
     assert seen(1) == seen(1) != seen(2)
 
 
-@pytest.mark.parametrize(("profile", "cases"), [("quick", 50), ("ci", 200)])
+@pytest.mark.parametrize(("profile", "cases"), [("quick", 50), ("ci", 100)])
 def test_profiles_set_how_many_cases(project, profile, cases):
     project.add_test()
     result = project.run("--simulate", f"--hypothesis-profile={profile}")
@@ -234,7 +234,7 @@ def test_profiles_set_how_many_cases(project, profile, cases):
 def test_in_ci_the_profile_is_ci(project, monkeypatch):
     monkeypatch.setenv("CI", "true")
     project.add_test()
-    assert counts(project.run("--simulate"))["add"][0] == 200
+    assert counts(project.run("--simulate"))["add"][0] == 100
 
 
 def test_a_profile_that_a_conftest_loads_stays(project):
