@@ -7,6 +7,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 BUFFERS = 2
 """Blocks in SBUF at one time: one is computed on while the next is loaded."""
 
@@ -210,9 +212,7 @@ def load_filters(W, o, k):
     pmax = nl.tile_size.pmax
     out_channels, in_channels, filter_size, _ = W.shape
     rows = W.reshape((out_channels, in_channels, filter_size * filter_size))
-    filters = nl.ndarray((pmax, pmax, filter_size * filter_size), dtype=W.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=filters, src=rows[o * pmax : (o + 1) * pmax, k * pmax : (k + 1) * pmax, :])
-    return filters
+    return load(rows[o * pmax : (o + 1) * pmax, k * pmax : (k + 1) * pmax, :])
 
 
 def load_weights(W):

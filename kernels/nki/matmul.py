@@ -4,6 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def nki_matmul_tiled_(lhsT, rhs, result, TILE_M=128, TILE_K=128, TILE_N=512):
@@ -42,10 +44,7 @@ def nki_matmul_tiled_(lhsT, rhs, result, TILE_M=128, TILE_K=128, TILE_N=512):
 
             for k in range(K // TILE_K):
                 depth = slice(k * TILE_K, (k + 1) * TILE_K)
-                lhsT_tile = nl.ndarray((TILE_K, TILE_M), dtype=lhsT.dtype, buffer=nl.sbuf)
-                rhs_tile = nl.ndarray((TILE_K, TILE_N), dtype=rhs.dtype, buffer=nl.sbuf)
-                nisa.dma_copy(dst=lhsT_tile, src=lhsT[depth, rows])
-                nisa.dma_copy(dst=rhs_tile, src=rhs[depth, columns])
+                lhsT_tile, rhs_tile = load(lhsT[depth, rows]), load(rhs[depth, columns])
                 nisa.nc_matmul(dst=total, stationary=lhsT_tile, moving=rhs_tile, accumulate=k > 0)
 
             rounded = nl.ndarray(total.shape, dtype=result.dtype, buffer=nl.sbuf)

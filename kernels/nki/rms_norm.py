@@ -4,6 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def rms_norm_rows(x, gamma, eps=1e-6):
@@ -28,21 +30,18 @@ def rms_norm_rows(x, gamma, eps=1e-6):
     assert gamma.shape == (N,), f"gamma has one value for each of {N} elements: got {gamma.shape}"
     pmax = nl.tile_size.pmax
     out = nl.ndarray((T, N), dtype=x.dtype, buffer=nl.shared_hbm)
-    factors = nl.ndarray((min(pmax, T), N), dtype=gamma.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=factors, src=gamma.reshape((1, N)).broadcast(0, min(pmax, T)))
+    factors = load(gamma.reshape((1, N)).broadcast(0, min(pmax, T)))
     for first in range(0, T, pmax):
         rows = slice(first, min(first + pmax, T))
-        count = rows.stop - first
-        tile = nl.ndarray((count, N), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows, :])
-        normed = nl.ndarray((count, N), dtype=x.dtype, buffer=nl.sbuf)
+        tile = load(x[rows, :])
+        normed = nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.scalar_tensor_tensor(
             dst=normed,
             data=tile,
             op0=nl.multiply,
             operand0=inverse_root_mean_square(tile, eps),
             op1=nl.multiply,
-            operand1=factors[:count, :],
+            operand1=factors[: tile.shape[0], :],
         )
         nisa.dma_copy(dst=out[rows, :], src=normed)
     return out

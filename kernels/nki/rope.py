@@ -4,6 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def rope_rows(x, cos, sin):
@@ -39,13 +41,6 @@ def rope_rows(x, cos, sin):
         combine(turned[:, half:], b, cosines, nl.add, a, sines)
         nisa.dma_copy(dst=out[rows, :], src=turned)
     return out
-
-
-def load(source):
-    """A copy of a matrix in HBM, in SBUF."""
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
 
 
 def combine(dst, a, cosines, op, b, sines):

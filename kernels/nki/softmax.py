@@ -4,6 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def softmax_rows(x):
@@ -26,8 +28,7 @@ def softmax_rows(x):
     out = nl.ndarray((T, N), dtype=x.dtype, buffer=nl.shared_hbm)
     for first in range(0, T, nl.tile_size.pmax):
         rows = slice(first, min(first + nl.tile_size.pmax, T))
-        tile = nl.ndarray((rows.stop - first, N), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows, :])
+        tile = load(x[rows, :])
         powers, total = exponentials(tile)
         share = nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=share, data=powers, op0=nl.multiply, operand0=reciprocal_of(total))

@@ -4,16 +4,17 @@ import nki.isa as nisa
 import nki.language as nl
 
 
+def load(source):
+    """A copy of a tensor in HBM in SBUF: its first dimension becomes the partitions."""
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
 def load_rows(matrix):
     """A matrix in HBM as tiles of 128 rows in SBUF; the last may have fewer."""
-    rows, columns = matrix.shape
-    tiles = []
-    for first in range(0, rows, nl.tile_size.pmax):
-        last = min(first + nl.tile_size.pmax, rows)
-        tile = nl.ndarray((last - first, columns), dtype=matrix.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=matrix[first:last, :])
-        tiles.append(tile)
-    return tiles
+    rows, pmax = matrix.shape[0], nl.tile_size.pmax
+    return [load(matrix[first : min(first + pmax, rows), :]) for first in range(0, rows, pmax)]
 
 
 def transpose_columns(tile):

@@ -4,6 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
@@ -111,8 +113,7 @@ def transpose_by_tiles(a_tensor):
         for j in range(N // tile):
             rows = slice(i * tile, (i + 1) * tile)
             columns = slice(j * tile, (j + 1) * tile)
-            block = nl.ndarray((tile, tile), dtype=a_tensor.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=block, src=a_tensor[rows, columns])
+            block = load(a_tensor[rows, columns])
             bank = nl.ndarray((tile, tile), dtype=a_tensor.dtype, buffer=nl.psum)
             nisa.nc_transpose(dst=bank, data=block)
             turned = nl.ndarray((tile, tile), dtype=a_tensor.dtype, buffer=nl.sbuf)

@@ -9,7 +9,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from kernels.nki.tiles import multiply
+from kernels.nki.tiles import load, multiply
 
 
 @nki.jit
@@ -114,13 +114,9 @@ def contracted(lhsT, rhs):
 def load_column(matrix, first, width, top=0, tiles=None):
     """Columns ``first`` to ``first + width``, from row ``top``: SBUF tiles of 128 rows each."""
     pmax = nl.tile_size.pmax
-    loaded = []
-    for k in range(tiles or matrix.shape[0] // pmax):
-        tile = nl.ndarray((pmax, width), dtype=matrix.dtype, buffer=nl.sbuf)
-        depth = slice(top + k * pmax, top + (k + 1) * pmax)
-        nisa.dma_copy(dst=tile, src=matrix[depth, first : first + width])
-        loaded.append(tile)
-    return loaded
+    count = tiles or matrix.shape[0] // pmax
+    tops = range(top, top + count * pmax, pmax)
+    return [load(matrix[row : row + pmax, first : first + width]) for row in tops]
 
 
 def add_block(totals, stationary, moving):

@@ -7,6 +7,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+from kernels.nki.tiles import load
+
 
 @nki.jit
 def vector_add_naive(a_vec, b_vec):
@@ -94,10 +96,7 @@ def common_length(a_vec, b_vec):
 
 def add_tile(out, a, b):
     """out = a + b for [partitions, elements] in HBM: load both, add, store the sum."""
-    a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=a_tile, src=a)
-    nisa.dma_copy(dst=b_tile, src=b)
+    a_tile, b_tile = load(a), load(b)
     total = nl.ndarray(a.shape, dtype=out.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
     nisa.dma_copy(dst=out, src=total)

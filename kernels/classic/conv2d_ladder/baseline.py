@@ -1,4 +1,4 @@
-"""Rung 2: right first, one row at a time."""
+"""Rung 2: correct first, one row at a time."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa

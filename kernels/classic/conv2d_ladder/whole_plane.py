@@ -17,7 +17,7 @@ from kernels.classic.conv2d_ladder.operands import float32_copy, transposed_tap
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
 def conv2d_whole_plane(X, W, bias, pool_size=1):
-    """The layer of `fused_conv2d_maxpool`, as right as it is slow.
+    """The layer of `fused_conv2d_maxpool`, as correct as it is slow.
 
     The output is one long row of positions, taken 512 at a time. For every tap and every 128
     input channels of such a piece: load the whole plane that the tap sees, copy the piece's

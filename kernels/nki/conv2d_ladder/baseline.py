@@ -1,4 +1,4 @@
-"""Rung 2: right first, one row at a time."""
+"""Rung 2: correct first, one row at a time."""
 
 import nki
 import nki.isa as nisa
@@ -13,6 +13,7 @@ from kernels.nki.conv2d import (
 )
 from kernels.nki.conv2d_ladder.operands import add_product, float32_copy, transposed_tap
 from kernels.nki.conv2d_ladder.rows import new_rows, store_pooled
+from kernels.nki.tiles import load
 
 
 @nki.jit
@@ -65,9 +66,8 @@ def row_sum(X, W, image, o, y):
         channels = slice(k * pmax, (k + 1) * pmax)
         for i in range(filter_size):
             for j in range(filter_size):
-                seen = nl.ndarray((pmax, 1, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(y + i, y + i + 1), slice(j, j + out_width)
-                nisa.dma_copy(dst=seen, src=X[image, channels, rows, columns])
+                seen = load(X[image, channels, rows, columns])
                 filters = load_filters(W, o, k)
                 tap = transposed_tap(filters, i * filter_size + j)
                 add_product(total, stationary=tap, moving=float32_copy(seen))

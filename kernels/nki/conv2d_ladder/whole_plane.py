@@ -12,11 +12,12 @@ from kernels.nki.conv2d import (
     new_output,
 )
 from kernels.nki.conv2d_ladder.operands import add_product, transposed_tap
+from kernels.nki.tiles import load
 
 
 @nki.jit
 def conv2d_whole_plane(X, W, bias, pool_size=1):
-    """The layer of `fused_conv2d_maxpool`, as right as it is slow.
+    """The layer of `fused_conv2d_maxpool`, as correct as it is slow.
 
     The output is one long row of positions, taken 512 at a time. For every tap and every 128
     input channels of such a piece: load the whole plane that the tap sees, copy the piece's
@@ -72,9 +73,8 @@ def positions_sum(X, W, image, o, positions):
         channels = slice(k * pmax, (k + 1) * pmax)
         for i in range(filter_size):
             for j in range(filter_size):
-                plane = nl.ndarray((pmax, out_height, out_width), dtype=X.dtype, buffer=nl.sbuf)
                 rows, columns = slice(i, i + out_height), slice(j, j + out_width)
-                nisa.dma_copy(dst=plane, src=X[image, channels, rows, columns])
+                plane = load(X[image, channels, rows, columns])
                 filters = load_filters(W, o, k)
                 tap = transposed_tap(filters, i * filter_size + j)
                 add_product(total, stationary=tap, moving=copy_positions(plane, positions))
