@@ -51,6 +51,7 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.harness.watching import Watch
 from difftest.inspection import fails, finding_text
 from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
@@ -200,6 +201,7 @@ class Runner:
     known : of the test that runs, the ids and places of hazards.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
+    watch : sees which branches and loops of the kernels' code the cases take, for the tally.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
     """
@@ -217,6 +219,7 @@ class Runner:
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
+    watch: Watch | None = None
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -231,6 +234,8 @@ class Runner:
         self.again = again
         self.repeats = Repeats()
         self.known, self.hazards = set(), []
+        if self.watch is not None:
+            self.watch.start()
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -240,6 +245,18 @@ class Runner:
             yield
         finally:
             self.backends = every
+
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
+        if self.watch is None or backend.name not in ("embedded", "plain"):
+            return run_kernel(backend, call)
+        with self.watch.call(call.kernel) as seen:
+            outcome = run_kernel(backend, call)
+        if isinstance(outcome, Ran):
+            self.watch.learn(call.kernel, seen)
+            seen.tell(spec.name, self.tally.coverage)
+            self.tally.coverage.unknown |= {self.watch.unknown} - {""}
+        return outcome
 
     def check(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
@@ -265,7 +282,7 @@ class Runner:
             call = replace(
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
             )
-            ran = run_kernel(backend, call)
+            ran = self.run(spec, backend, call)
             if isinstance(ran, Ran):
                 findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
