@@ -10,11 +10,12 @@ import numpy as np
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge, edges_of
+from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of, keeps_traces
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.report import edge_text
-from difftest.harness.runner import NotRejectedError, Runner, judge, make_call, verdict_on
+from difftest.harness.runner import Runner, judge, make_call, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import OneSided, Verdict, is_failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,13 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
-from difftest.harness.frames import without_files
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    HazardFailure,
+    HazardWarning,
+    NotRejectedError,
+)
 from difftest.harness.hazards import wanted
 from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
@@ -34,9 +40,6 @@ from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import (
     Reproduction,
-    defect_text,
-    failure_text,
-    hazard_text,
     rejection_text,
 )
 from difftest.harness.signature import home_of
@@ -60,125 +63,6 @@ if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
-
-
-class DifferentialFailure(AssertionError):
-    """A kernel and its reference disagree on a case; the text says where and how to run it again.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    verdicts : one for each backend, by name.
-    again : how to run the test again, where that is known.
-    fresh : what came of the case in a process of its own, if it was not the same; else empty.
-    others : what came of the other kernels of the contract, a line each.
-    findings : hazards of the case, which may be the reason.
-    """
-
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        verdicts: dict[str, Verdict],
-        again: Reproduction | None,
-        *,
-        verbose: bool = False,
-        findings: Iterable[Finding] = (),
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.verdicts = verdicts
-        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
-        self.again = again
-        self.others: tuple[str, ...] = ()
-        self._verbose = verbose
-        self.fresh = ""
-        super().__init__()
-
-    def end_in_kernel(self) -> None:
-        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
-
-        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
-        """
-        errors = (v.error for v in self.verdicts.values() if isinstance(v, OneSided))
-        error = next(errors, None)
-        last = self.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        if error is not None and error is not self.__cause__ and last is not None:
-            last.tb_next = without_files(error.__traceback__)
-
-    def __str__(self) -> str:
-        return failure_text(
-            self.spec,
-            self.case,
-            self.verdicts,
-            self.again,
-            others=self.others,
-            verbose=self._verbose,
-            findings=self.findings,
-            fresh=self.fresh,
-        )
-
-
-class HazardFailure(AssertionError):
-    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    findings : the hazards that make it fail.
-    """
-
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        findings: tuple[Finding, ...],
-        again: Reproduction | None,
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.findings = findings
-        self._again = again
-        super().__init__()
-
-    def __str__(self) -> str:
-        return hazard_text(self.spec, self.case, self.findings, self._again)
-
-
-class HazardWarning(UserWarning):
-    """A kernel does what may be wrong on some device, or in some release."""
-
-
-class BrokenReferenceError(AssertionError):
-    """The reference cannot judge a case: it broke down, or wrote to its arguments.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    defect : what is wrong with the reference.
-    """
-
-    def __init__(
-        self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.defect = defect
-        self._again = again
-        super().__init__()
-
-    def __str__(self) -> str:
-        return defect_text(self.spec, self.case, self.defect, self._again)
-
-
-class NotRejectedError(AssertionError):
-    """A backend did not refuse what it must refuse."""
-
-
-class NothingComparedError(AssertionError):
-    """A kernel test ended without having compared anything."""
 
 
 @dataclass(repr=False)

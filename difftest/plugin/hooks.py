@@ -169,7 +169,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import (
+    from difftest.harness.failures import (
         BrokenReferenceError,
         DifferentialFailure,
         HazardFailure,
@@ -185,6 +185,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         finished = True
         runner.check_hazards()
     except HazardFailure as failure:
+        if is_drawn(item, session.request):
+            from difftest.plugin.fresh import fresh_run
+
+            failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
         raise pytest.fail.Exception(str(failure), pytrace=False) from None
     except NotRejectedError as error:
