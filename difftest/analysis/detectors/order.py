@@ -204,9 +204,12 @@ def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later
         else:
             yield _finding(CARRIED, Severity.ERROR, loop, other)
         return
-    within = any(not turn.touch.writes for turn in turns)
-    id = REWRITTEN if within and not read_later else WRITTEN_TWICE
-    yield _finding(id, Severity.ERROR, loop, exact[0])
+    if read_later or all(turn.touch.writes for turn in turns):
+        yield _finding(WRITTEN_TWICE, Severity.ERROR, loop, exact[0])
+        return
+    in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
+    # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
+    yield _finding(REWRITTEN, Severity.ERROR if in_hbm else Severity.WARNING, loop, exact[0])
 
 
 _WORDS = {

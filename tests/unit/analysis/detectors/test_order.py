@@ -186,10 +186,15 @@ def shared_tile(buffer):
     return kernel
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.private_hbm], ids=["tile", "scratch-in-hbm"])
-def test_one_tensor_that_each_iteration_fills_and_reads(buffer):
+@pytest.mark.parametrize(
+    ("buffer", "severity"),
+    [(nl.sbuf, "warning"), (nl.private_hbm, "error")],
+    ids=["tile", "scratch-in-hbm"],
+)
+def test_one_tensor_that_each_iteration_fills_and_reads(buffer, severity):
+    """The compiler can give each iteration a tile of its own, and no memory in HBM."""
     found = found_in(shared_tile(buffer), [normal(128, 512)])
-    assert found == [("affine-rewritten", "error")]
+    assert found == [("affine-rewritten", severity)]
 
 
 def written_by_all(value):
