@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from difftest.analysis.footprint import footprint
+from difftest.analysis.footprint import Dims, footprint, free_axes
 from difftest.simulator.trace import Event, Region
 from difftest.timing.clockwork import Clockwork
 
@@ -44,7 +44,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     if event.opcode in INDIRECT:
         run = small.shape[-1]
     elif event.opcode == "dma_transpose":
-        run = source.shape[-1] if source.whole else target.shape[0]
+        run = source.shape[-1] if source.whole else target.partitions
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
@@ -86,31 +86,22 @@ def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[in
 
 def contiguous_run(source: Region, target: Region) -> int:
     """Elements in a row: contiguous in both regions and inside one partition."""
-    return _run(_axes(source), _inner(source), _axes(target), _inner(target))
+    return _run(_axes(source), _axes(target))
 
 
-def _axes(region: Region) -> tuple[tuple[int, int], ...]:
-    return tuple((n, s) for n, s in zip(region.shape, region.strides, strict=True) if n > 1)
-
-
-def _inner(region: Region) -> int:
-    """Elements of one partition on chip: a row does not go beyond; 0 in HBM."""
-    allocation = region.allocation
-    if allocation.space.is_hbm:
-        return 0
-    inner = 1
-    for size in allocation.shape[allocation.partition_axis + 1 :]:
-        inner *= size
-    return inner
+def _axes(region: Region) -> Dims:
+    """(size, stride) of its axes; the one over partitions has stride 0, which no run goes on."""
+    if region.allocation.space.is_hbm:
+        axes = tuple(zip(region.shape, region.strides, strict=True))
+    else:
+        axes, at = free_axes(region), region.partition_axis
+        if at is not None:
+            axes = (*axes[:at], (region.shape[at], 0), *axes[at:])
+    return tuple(axis for axis in axes if axis[0] > 1)
 
 
 @lru_cache(maxsize=65536)
-def _run(
-    one: tuple[tuple[int, int], ...],
-    one_inner: int,
-    other: tuple[tuple[int, int], ...],
-    other_inner: int,
-) -> int:
+def _run(one: Dims, other: Dims) -> int:
     left, right = list(one), list(other)
     run = 1
     while left and right:
@@ -118,7 +109,7 @@ def _run(
         step = min(size_a, size_b)
         if size_a % step or size_b % step:
             break
-        if not (_continues(stride_a, run, one_inner) and _continues(stride_b, run, other_inner)):
+        if not stride_a == stride_b == run:
             break
         if size_a > step:
             left.append((size_a // step, stride_a * step))
@@ -126,8 +117,3 @@ def _run(
             right.append((size_b // step, stride_b * step))
         run *= step
     return run
-
-
-def _continues(stride: int, run: int, inner: int) -> bool:
-    """Whether the next element along an axis follows the run, in the same partition."""
-    return stride == run and (not inner or stride < inner)

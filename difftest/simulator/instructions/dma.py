@@ -190,6 +190,14 @@ def _skips(call: Call) -> bool:
     return bool(call["oob_mode"] == "skip")
 
 
+def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
+    """Which elements are not moved because an index is out of bounds; None for none."""
+    if inside.all() or not _skips(call):
+        return None
+    outside: Array = ~inside if where is None else where & ~inside
+    return outside if outside.any() else None
+
+
 def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
     arrays, inside = src.resolve(skip=skip, where=where)
@@ -232,7 +240,8 @@ def dma_scatter(
     place = tuple(a[inside] for a in arrays)
     view = dst.elements()
     adds = call["dst_rmw_op"] is not None
-    named = see_places(current(), dst, place, inside, adds=adds, skips=_skips(call))
+    skipped = _skipped(call, inside, where)
+    named = see_places(current(), dst, place, inside, adds=adds, skipped=skipped)
     if not adds:
         moved = _cast(values, src, dst)
         view[place] = moved
