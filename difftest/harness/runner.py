@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -167,9 +167,9 @@ class Runner:
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
             )
             ran = self.run(spec, backend, call)
-            if isinstance(ran, Ran):
-                findings += ran.findings
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
+            if isinstance(outcome, Ran):
+                findings += outcome.findings
             if isinstance(outcome, Ran) and outcome.trace is not None:
                 self.traces[backend.name] = outcome.trace
             if isinstance(outcome, Ran):
@@ -191,14 +191,22 @@ class Runner:
             )
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
-        self._note_hazards(spec, case, [one for one in findings if not wanted(one, reference)])
+        self.note_hazards(spec, case, reference, findings)
         return verdicts
 
-    def _note_hazards(self, spec: KernelSpec, case: Case, findings: list[Finding]) -> None:
+    def note_hazards(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        reference: Reference | Exception,
+        findings: Iterable[Finding],
+    ) -> None:
         """Keep what the test's end is to say, each of it once."""
         for one in findings:
             key = one.id, one.locations
-            if key not in self.known and one.severity is not Severity.NOTE:
+            if one.severity is Severity.NOTE or wanted(one, reference):
+                continue
+            if key not in self.known:
                 self.known.add(key)
                 self.hazards.append((spec, case, one))
 
@@ -238,20 +246,20 @@ class Runner:
     ) -> Outcome:
         """The outcome with its exact run, or the embedded simulator's of the same case.
 
-        What neither knows is noted for the summary.
+        That one is looked at for hazards too. What neither knows is noted for the summary.
         """
         if not isinstance(outcome, Ran) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
             call = make_call(spec, case, spec.inputs_of(case))
-            ran = self.beside(replace(call, exact=settings))
+            ran = self.beside(replace(call, exact=settings, inspect=True))
             if isinstance(ran, str):
                 self.tally.doubts.add(
                     f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
                     "the spec alone is used"
                 )
             elif [one.shape for one in ran.outputs] == [one.shape for one in outcome.outputs]:
-                outcome = replace(outcome, exact=ran.exact)
+                outcome = replace(outcome, exact=ran.exact, findings=ran.findings)
         if outcome.exact is not None:
             self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
         return outcome

@@ -26,6 +26,7 @@ IGNORED_ID = "program-id-ignored"
 ORDER = "program-order"
 OTHER_BARRIER = "program-other-barrier"
 TRIP_COUNTS = "program-trip-counts"
+ADDRESSES = "program-other-address"
 
 MEETINGS = ("core_barrier", "sendrecv")
 """Instructions at which programs wait for each other."""
@@ -65,6 +66,7 @@ def programs(trace: Trace, machine: Machine) -> Found:
         if len({touch.event.program for touch in touches}) > 1:
             yield from _races(touches, allocation, epochs, divided=trace.divided)
     yield from _trip_counts(trace)
+    yield from _addresses(trace)
 
 
 def _epochs(trace: Trace) -> _Epochs:
@@ -242,3 +244,34 @@ def _trip_counts(trace: Trace) -> Found:
             locations=_lines(loop.location),
             remedy="give every program the same trip counts, and mask what one has not to do",
         )
+
+
+def _addresses(trace: Trace) -> Found:
+    """Tensors that two programs exchange and the kernel placed at other addresses in each."""
+    calls: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if event.opcode == "sendrecv":
+            calls.setdefault(event.program, []).append(event)
+    said: set[tuple[object, ...]] = set()
+    for pair in zip(*calls.values(), strict=False):
+        for role in ("src", "dst"):
+            regions = [event.operand(role) for event in pair]
+            placed = {one.allocation.address for one in regions if one is not None}
+            lines = _lines(*(event.location for event in pair))
+            if None in placed or len(placed) == 1 or (*lines, role) in said:
+                continue
+            said.add((*lines, role))
+            yield Finding(
+                id=ADDRESSES,
+                severity=Severity.WARNING,
+                happened=f"the programs of a sendrecv have its {role} at other addresses: "
+                + "; ".join(
+                    f"program {_named(event)} at {one.allocation.address}"
+                    for event, one in zip(pair, regions, strict=True)
+                    if one is not None
+                ),
+                rule="what two cores exchange lies at equal addresses on both (trn2)",
+                locations=lines,
+                remedy="place the tensor at one address in all programs",
+                evidence=tuple(event.number for event in pair),
+            )

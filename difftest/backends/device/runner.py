@@ -148,11 +148,12 @@ class DeviceRunner(Runner):
             case,
             backend,
             self.settings_of(spec, case),
-            backend.run(make_call(spec, case, spec.inputs_of(case))),
+            backend.run(replace(make_call(spec, case, spec.inputs_of(case)), inspect=True)),
         )
         verdict = self.judged(spec, case, reference, outcome)
         if isinstance(outcome, Ran):
             self.outputs[backend.name] = outcome.outputs
+            self.note_hazards(spec, case, reference, outcome.findings)
         is_device = backend is self.device
         if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"

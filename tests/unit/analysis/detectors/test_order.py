@@ -186,10 +186,38 @@ def shared_tile(buffer):
     return kernel
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.private_hbm], ids=["tile", "scratch-in-hbm"])
-def test_one_tensor_that_each_iteration_fills_and_reads(buffer):
+@pytest.mark.parametrize(
+    ("buffer", "severity"),
+    [(nl.sbuf, "warning"), (nl.private_hbm, "error")],
+    ids=["tile", "scratch-in-hbm"],
+)
+def test_one_tensor_that_each_iteration_fills_and_reads(buffer, severity):
+    """The compiler can give each iteration a tile of its own, and no memory in HBM."""
     found = found_in(shared_tile(buffer), [normal(128, 512)])
-    assert found == [("affine-rewritten", "error")]
+    assert found == [("affine-rewritten", severity)]
+
+
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [(False, ("affine-rewritten", "warning")), (True, ("affine-written-twice", "error"))],
+    ids=["overwritten-first", "read-afterwards"],
+)
+def test_what_a_later_run_of_the_loop_overwrites_is_not_left_to_the_order(last, found):
+    """The tile is read again in the next run, but only what that has loaded itself."""
+
+    def kernel(a):
+        out = output(a)
+        tile = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for _ in nl.sequential_range(2):
+            for i in nl.affine_range(4):
+                tile[:, :8] = nl.load(a[:, part(i)][:, :8])
+                tile[:, 8:] = nl.load(a[:, part(i)][:, 8:])
+                nl.store(out[:, part(i)], tile)
+        if last:
+            nl.store(out[:, part(0)][:, :4], tile[:, 4:8])
+        return out
+
+    assert found_in(kernel, [normal(128, 512)])[0] == found
 
 
 def written_by_all(value):
