@@ -20,12 +20,7 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import (
-    KernelError,
-    Location,
-    kernel_location,
-    kernel_stack,
-)
+from difftest.simulator.errors import KernelError, Location, kernel_location, kernel_stack
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
