@@ -165,6 +165,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
+        self.undefined_registers = False
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
         self.plain: PlainMode | None = None
