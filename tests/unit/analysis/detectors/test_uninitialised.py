@@ -33,8 +33,8 @@ def by(compute, columns=1):
 
 
 def data(dtype=np.float32):
-    """Below 165, the poison of uint8."""
-    return np.minimum(np.abs(normal(ROWS, KEPT)) * 50, 160).astype(dtype)
+    """Less than the poison of integers, whatever was drawn before."""
+    return np.minimum(np.abs(normal(ROWS, KEPT)) * 50, 100).astype(dtype)
 
 
 def hidden(tile):
