@@ -84,6 +84,30 @@ def _layout(allocation: Allocation) -> tuple[int, int, int]:
     return _geometry(allocation.shape, allocation.partition_axis, not allocation.space.is_hbm)
 
 
+def free_axes(region: Region) -> Dims:
+    """(size, stride) of each axis inside a partition of an on-chip region, as it lies there.
+
+    The blocks of a tensor lie one after the other in each partition, so that the stride of a block
+    dimension is not what the region counts, which goes over all partitions of a block.
+    """
+    axes = region.free_axes
+    if not region.allocation.partition_axis:
+        return axes
+    block, inner, _ = _layout(region.allocation)
+    size, itemsize = region.allocation.dtype.itemsize, region.dtype.itemsize
+    return _in_partition(axes, block * size // itemsize, inner * size // itemsize)
+
+
+@lru_cache(maxsize=65536)
+def _in_partition(axes: Dims, block: int, inner: int) -> Dims:
+    """The axes with each whole block of their strides as the elements of one partition."""
+    found = []
+    for size, stride in axes:
+        blocks, rest = divmod(abs(stride), block)
+        found.append((size, (blocks * inner + rest) * (-1 if stride < 0 else 1)))
+    return tuple(found)
+
+
 @lru_cache(maxsize=65536)
 def _footprint(
     layout: tuple[int, int, int], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
 from difftest.inspection import Inspector, finding_text, memory_text
@@ -14,10 +15,13 @@ from difftest.simulator.witness import witnessing
 
 @click.command()
 @run_options
+@click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--json", "json_file", type=OutputFile(), help="The findings as JSON.")
 @click.pass_context
-def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path | None) -> None:
+def check(
+    context: click.Context, run: KernelRun, ranks: int, strict: bool, json_file: Path | None
+) -> None:
     """Look for what can go wrong on a device and does not on a simulator.
 
     The kernel runs on the simulator, on random inputs, and its trace is read: the order of
@@ -26,7 +30,7 @@ def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path 
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
-        trace, machine, _ = run.launch()
+        trace, machine, _ = run.launch(ranks)
     for finding in inspector.findings:
         click.echo(finding_text(finding))
     if json_file is not None:
@@ -35,7 +39,7 @@ def check(context: click.Context, run: KernelRun, strict: bool, json_file: Path 
             json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(str(error)) from None
-    click.echo(memory_text(trace, machine))
+    click.echo(memory_text(trace, machine, Console().width))
     click.echo(
         f"{trace.kernel} on {machine.name}: {len(trace):,} instructions, "
         f"{len(inspector.findings)} findings, {inspector.silenced} allowed by comments"

@@ -46,18 +46,22 @@ class KernelRun:
         """The last part of the kernel's name."""
         return self.kernel.rpartition(":")[2]
 
-    def launch(self) -> tuple[Trace, Machine, Any]:
+    def launch(self, ranks: int = 1) -> tuple[Trace, Machine, Any]:
         """Run it on the simulator: its trace, the machine that it ran on, and the kernel.
+
+        Parameters
+        ----------
+        ranks : how many run it side by side; the trace is that of the first.
 
         Raises
         ------
         click.ClickException : there is no such kernel, or it refuses its arguments.
         """
+        if ranks > 1 and self.case:
+            raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
         machine = machine_named(self.machine)
         return self.use(
-            lambda kernel, given: launched(
-                kernel, given.arrays, given.keywords, machine, self.level, given.grid
-            )
+            lambda kernel, given: launched(kernel, given, machine, self.level, ranks=ranks)
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:

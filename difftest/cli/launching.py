@@ -19,9 +19,18 @@ from difftest.cli.collecting import with_spec
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.host.shipped import import_shipped
-from difftest.simulator import MACHINES, TRN2, Machine, NkiError, launch
+from difftest.simulator import (
+    MACHINES,
+    TRN2,
+    LaunchResult,
+    Machine,
+    NkiError,
+    launch,
+    launch_ranks,
+)
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
 SHIPPED = ("kernels", "reference")
@@ -213,13 +222,13 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
 
 def launched(
     kernel: Any,
-    arrays: Sequence[Any],
-    keywords: Mapping[str, Any],
+    given: KernelArguments,
     machine: Machine | None = None,
     level: str | None = None,
-    grid: tuple[int, ...] = (),
+    *,
+    ranks: int = 1,
 ) -> tuple[Trace, Machine, Any]:
-    """Launch a kernel, on its own machine if none is named.
+    """Launch a kernel, on its own machine if none is named; the trace of the first of its ranks.
 
     Raises
     ------
@@ -227,10 +236,28 @@ def launched(
     """
     target = machine if machine else _own_machine(kernel)
     try:
-        result = launch(kernel, arrays, keywords, machine=target, level=level, grid=grid)
+        if ranks > 1:
+            result = _on_ranks(kernel, given, target, level, ranks)
+        else:
+            result = launch(
+                kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
+            )
     except (NkiError, AssertionError) as error:
         raise click.ClickException(f"the kernel refuses this: {error}") from None
     return result.trace, target, kernel
+
+
+def _on_ranks(
+    kernel: Any, given: KernelArguments, machine: Machine, level: str | None, ranks: int
+) -> LaunchResult:
+    """What the first rank has; the others get the same numbers in other places."""
+    target = as_nki_kernel(kernel)
+    arrays = [given.arrays]
+    for rank in range(1, ranks):
+        rng = np.random.default_rng(rank)
+        arrays.append([rng.permuted(one, axis=None) for one in given.arrays])
+    gridded = target[given.grid] if given.grid else target
+    return launch_ranks(gridded, arrays, given.keywords, machine=machine, level=level)[0]
 
 
 def _own_machine(kernel: Any) -> Machine:

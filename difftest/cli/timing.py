@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from difftest.cli.launching import launched, random_arrays
+from difftest.cli.launching import KernelArguments, launched, random_arrays
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
@@ -100,7 +100,8 @@ def _compare(
         with embedded():
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
-            trace, machine, _ = launched(kernel, arrays, dict(first.keywords), MACHINES["trn2"])
+            given = KernelArguments(arrays, dict(first.keywords))
+            trace, machine, _ = launched(kernel, given, MACHINES["trn2"])
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency, prediction.total_time)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))

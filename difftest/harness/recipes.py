@@ -7,9 +7,11 @@ that a person can read. The order of the classes here is the order of shrinking.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ _SPECIAL_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class RecipeError(ValueError):
-    """The JSON of a recipe does not describe one."""
+    """A recipe's fields, or their JSON, do not describe one."""
 
 
 def largest_exact_integer(dtype: np.dtype[Any]) -> int:
@@ -41,12 +43,25 @@ def largest_exact_integer(dtype: np.dtype[Any]) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way of filling an array; see the subclasses."""
+    """One way of filling an array; see the subclasses.
+
+    Raises
+    ------
+    RecipeError : a field that has to be a number is none.
+    """
 
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
     """Whether rounding errors on this data may be taken as independent (see ``tolerance``)."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
+            if field.type == "int":  # of NumPy's, too: as JSON knows it
+                object.__setattr__(self, field.name, _integer(name, value))
+            elif field.type == "float":
+                _check_number(name, value)
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
@@ -194,7 +209,21 @@ def _json_number(value: float) -> float | str:
     return value if math.isfinite(value) else repr(float(value))
 
 
-def _number(argument: str, value: object) -> float:
+_OF_THE_DOMAIN = "(a size of the domain: data=lambda n: seeded(Indices, below=n))"
+
+
+def _check_number(argument: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise RecipeError(f"{argument}: received {value!r}; accepted: a number {_OF_THE_DOMAIN}")
+
+
+def _integer(argument: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise RecipeError(f"{argument}: received {value!r}; accepted: an integer {_OF_THE_DOMAIN}")
+    return int(value)
+
+
+def _number_from_json(argument: str, value: object) -> float:
     if isinstance(value, str) and value in _SPECIAL_NAMES:
         return _SPECIAL_NAMES[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -202,12 +231,6 @@ def _number(argument: str, value: object) -> float:
             f"{argument}: received {value!r}; accepted: a number, or one of "
             f"{', '.join(map(repr, _SPECIAL_NAMES))}"
         )
-    return value
-
-
-def _integer(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RecipeError(f"{argument}: received {value!r}; accepted: an integer")
     return value
 
 
@@ -220,8 +243,11 @@ def _fill_from_json(fields: Mapping[str, Any]) -> Fill:
             f"fill.overrides: received {overrides!r}; accepted: a list of [position, value]"
         )
     return Fill(
-        _number("fill.value", fields.get("value")),
-        tuple((_integer("fill position", at), _number("fill value", to)) for at, to in overrides),
+        _number_from_json("fill.value", fields.get("value")),
+        tuple(
+            (_integer("fill position", at), _number_from_json("fill value", to))
+            for at, to in overrides
+        ),
     )
 
 
@@ -259,9 +285,9 @@ def recipe_from_json(document: object) -> Recipe:
 def _field(argument: str, annotation: Any, value: object) -> Any:
     """A field's value from JSON, as its annotation has it."""
     if annotation == "int":
-        return _integer(argument, value)
+        return value  # the recipe looks at it itself
     if annotation == "float":
-        return _number(argument, value)
+        return _number_from_json(argument, value)
     if not isinstance(value, list):
         raise RecipeError(f"{argument}: received {value!r}; accepted: a list of numbers")
-    return tuple(_number(argument, item) for item in value)
+    return tuple(_number_from_json(argument, item) for item in value)

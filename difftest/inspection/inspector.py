@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from difftest.analysis.detectors import Detected, detect
 from difftest.analysis.finding import Finding, Severity
@@ -18,7 +18,8 @@ class Inspector:
     ----------
     strict : whether a warning counts as a failure.
     findings : of all launches so far, in the order in which they were found.
-    launches, silenced : how many launches were looked at, and findings that a comment allows.
+    launches, silenced : how many launches were looked at, each rank as one, and findings that a
+        comment allows.
     """
 
     strict: bool = False
@@ -36,7 +37,7 @@ class Inspector:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said:
                 self._said.add(key)
-                self.findings.append(finding)
+                self.findings.append(_of_rank(testimony.rank, finding))
 
     @property
     def failures(self) -> list[Finding]:
@@ -50,6 +51,13 @@ def inspect(testimony: Testimony) -> Detected:
     if not detected.suspicions:
         return detected
     return detected.settled(differs=depends_on_order(testimony))
+
+
+def _of_rank(rank: int | None, finding: Finding) -> Finding:
+    """A finding of one of several ranks says of which; the others may well do the same."""
+    if rank is None:
+        return finding
+    return replace(finding, happened=f"on rank {rank}, {finding.happened}")
 
 
 def fails(finding: Finding, *, strict: bool) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Rank
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki.kernel import NkiKernel
 from difftest.simulator.launch import Finished, LaunchResult, run_kernel
 from difftest.simulator.machine import Machine
+from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.witness import Testimony, witness
 
 
 def launch_ranks(
@@ -42,19 +46,48 @@ def launch_ranks(
             happened="launch_ranks got something else than lists of arguments",
             received=f"{args!r:.80}",
         )
+    told = witness()
+
+    def run(record: bool, order: Order = FORWARD) -> list[Finished]:
+        return _run(kernel, args, kwargs, record, order, machine=machine, level=level)
+
+    finished = run(record or told is not None)
+    if told is not None:
+        others = functools.cache(lambda order: [one.everything() for one in run(False, order)])
+        for number, one in enumerate(finished):
+            told(_testimony(number, one, others))
+    return tuple(one.result() for one in finished)
+
+
+def _testimony(
+    number: int, finished: Finished, others: Callable[[Order], list[tuple[Array, ...]]]
+) -> Testimony:
+    """What a rank did; ``others`` runs all ranks in another order, once for all of them."""
+    return Testimony(
+        finished.trace(),
+        finished.core.machine,
+        finished.everything(),
+        lambda order: others(order)[number],
+        rank=number,
+    )
+
+
+def _run(
+    kernel: NkiKernel | Callable[..., Any],
+    args: Sequence[Sequence[Any]],
+    kwargs: Mapping[str, Any] | None,
+    record: bool,
+    order: Order,
+    **options: Any,
+) -> list[Finished]:
+    """Run the ranks to their ends, before a caller's array changes."""
     baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
 
     def on_rank(number: int) -> Callable[[], Finished]:
         rank = Rank(number, len(args), baton)
         return lambda: run_kernel(
-            kernel,
-            args[number],
-            kwargs,
-            machine=machine,
-            record=record,
-            rank=rank,
-            level=level,
+            kernel, args[number], kwargs, record=record, rank=rank, order=order, **options
         )
 
     finished: list[Finished] = baton.run([on_rank(number) for number in range(len(args))])
-    return tuple(one.result() for one in finished)
+    return finished

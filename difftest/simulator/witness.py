@@ -25,6 +25,8 @@ class Testimony(NamedTuple):
     """What the kernel returned, then what it wrote to arguments."""
     again: Callable[[Order], tuple[Array, ...]]
     """The same launch once more in another order: its outputs, or whatever it raises."""
+    rank: int | None = None
+    """Which one of several that talk to each other; None of a launch alone."""
 
 
 Witness = Callable[[Testimony], None]

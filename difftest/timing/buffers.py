@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
@@ -28,8 +29,9 @@ class Memory:
         self.waiting: deque[Allocation] = deque()
 
     def size(self, allocation: Allocation) -> int:
-        """Bytes a partition that the tensor takes."""
-        return -(-allocation.partition_bytes // self.unit) * self.unit
+        """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
+        blocks = prod(allocation.shape[: allocation.partition_axis])
+        return -(-allocation.partition_bytes // (blocks * self.unit)) * self.unit * blocks
 
     def grant(self) -> list[Allocation]:
         """The next tensors, as many as fit."""

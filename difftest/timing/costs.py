@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
+from difftest.analysis.footprint import free_axes
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
@@ -174,7 +175,7 @@ def free_elements(event: Event) -> int:
 def inner_stride(region: Region) -> int:
     """Bytes from one element to the next along the innermost free axis; 0 for a broadcast."""
     itemsize = region.dtype.itemsize
-    for size, stride in reversed(region.free_axes):
+    for size, stride in reversed(free_axes(region)):
         if size > 1:
             return abs(stride) * itemsize
     return itemsize

@@ -3,6 +3,7 @@
 What the compiler does to a trace on the way, as the device traces show it:
 
 - the memset of a PSUM tile before an accumulation goes: the first matmul overwrites
+- a tile that is filled again has a place of its own each time (:mod:`difftest.timing.renaming`)
 - the Tensor Engine's transposes multiply with an identity, which a DMA of its own loads
 - ``tensor_copy`` without an engine goes to the scalar or the vector engine
 - loads are triggered by the sync engine, stores by gpsimd; descriptors that are generated on the
@@ -23,6 +24,7 @@ from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, T
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import Cost, CostTable, cost_table
 from difftest.timing.evidence import Evidence
+from difftest.timing.renaming import Renaming
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 from difftest.timing.work import work
@@ -160,9 +162,11 @@ class _Builder:
         removed = 0
         self.cores = cores_of(trace)
         self._load_identities(trace)
-        for number, event in enumerate(trace.events, 1):
-            if progress and number % STEP == 0:
-                progress(number, len(trace.events))
+        self.renaming = Renaming(trace)
+        for number, event in enumerate(trace.events):
+            if progress and number % STEP == STEP - 1:
+                progress(number + 1, len(trace.events))
+            self.renaming.enter(number, event)
             if _clears(event, accumulated):
                 removed += 1
                 continue
@@ -202,7 +206,9 @@ class _Builder:
         one = LoweredInstruction(
             len(self.instructions), event, event.engine, implied=implied, core=core
         )
-        reads = event.reads
+        reads, writes = event.reads, event.writes
+        if not implied:
+            reads, writes = self.renaming.renamed(reads), self.renaming.renamed(writes)
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
             one.modelled = self.clockwork.descriptor.evidence
@@ -215,9 +221,9 @@ class _Builder:
         else:
             engines = SHARED if event.engine is Engine.UNKNOWN else (event.engine,)
             one.times = {engine: self._time(event, engine) for engine in engines}
-        data, order = self.dependences.of(one.index, reads, event.writes)
+        data, order = self.dependences.of(one.index, reads, writes)
         one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
-        self._touch(one, event.writes + reads)
+        self._touch(one, writes + reads)
         self.instructions.append(one)
 
     def _time(self, event: Event, engine: Engine) -> Timed:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from difftest.analysis.footprint import footprint
+from difftest.analysis.footprint import Dims, footprint, free_axes
 from difftest.simulator.trace import Event, Region
 from difftest.timing.clockwork import Clockwork
 
+TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
+"""Of a transpose whose descriptors the hardware generates (DMA)."""
 INDIRECT = frozenset({"dma_gather", "dma_scatter"})
 
 
@@ -29,6 +31,8 @@ class Transfer(NamedTuple):
     reads_hbm: bool
     writes_hbm: bool
     transposes: bool
+    generated: bool
+    """Whether the device makes its descriptors, where it makes any."""
 
     @property
     def bytes(self) -> int:
@@ -44,7 +48,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     if event.opcode in INDIRECT:
         run = small.shape[-1]
     elif event.opcode == "dma_transpose":
-        run = source.shape[-1] if source.whole else target.shape[0]
+        run = source.shape[-1] if source.whole else target.partitions
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
@@ -65,7 +69,21 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
         transposes=event.opcode == "dma_transpose",
+        generated=_generated(event, source),
     )
+
+
+def _generated(event: Event, source: Region) -> bool:
+    """Whether descriptors can come from the device: the kernel may forbid it.
+
+    The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
+    (DMA); the others have their descriptors laid down.
+    """
+    mode = event.attributes.dge_mode
+    if event.opcode != "dma_transpose" or mode == "swdge":
+        return mode != "none"
+    whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
+    return whole and source.dtype.itemsize == 2 and mode != "none"
 
 
 @lru_cache(maxsize=4096)
@@ -86,31 +104,22 @@ def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[in
 
 def contiguous_run(source: Region, target: Region) -> int:
     """Elements in a row: contiguous in both regions and inside one partition."""
-    return _run(_axes(source), _inner(source), _axes(target), _inner(target))
+    return _run(_axes(source), _axes(target))
 
 
-def _axes(region: Region) -> tuple[tuple[int, int], ...]:
-    return tuple((n, s) for n, s in zip(region.shape, region.strides, strict=True) if n > 1)
-
-
-def _inner(region: Region) -> int:
-    """Elements of one partition on chip: a row does not go beyond; 0 in HBM."""
-    allocation = region.allocation
-    if allocation.space.is_hbm:
-        return 0
-    inner = 1
-    for size in allocation.shape[allocation.partition_axis + 1 :]:
-        inner *= size
-    return inner
+def _axes(region: Region) -> Dims:
+    """(size, stride) of its axes; the one over partitions has stride 0, which no run goes on."""
+    if region.allocation.space.is_hbm:
+        axes = tuple(zip(region.shape, region.strides, strict=True))
+    else:
+        axes, at = free_axes(region), region.partition_axis
+        if at is not None:
+            axes = (*axes[:at], (region.shape[at], 0), *axes[at:])
+    return tuple(axis for axis in axes if axis[0] > 1)
 
 
 @lru_cache(maxsize=65536)
-def _run(
-    one: tuple[tuple[int, int], ...],
-    one_inner: int,
-    other: tuple[tuple[int, int], ...],
-    other_inner: int,
-) -> int:
+def _run(one: Dims, other: Dims) -> int:
     left, right = list(one), list(other)
     run = 1
     while left and right:
@@ -118,7 +127,7 @@ def _run(
         step = min(size_a, size_b)
         if size_a % step or size_b % step:
             break
-        if not (_continues(stride_a, run, one_inner) and _continues(stride_b, run, other_inner)):
+        if not stride_a == stride_b == run:
             break
         if size_a > step:
             left.append((size_a // step, stride_a * step))
@@ -126,8 +135,3 @@ def _run(
             right.append((size_b // step, stride_b * step))
         run *= step
     return run
-
-
-def _continues(stride: int, run: int, inner: int) -> bool:
-    """Whether the next element along an axis follows the run, in the same partition."""
-    return stride == run and (not inner or stride < inner)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, LimitError, NkiError, ShapeError, launch
+from difftest.simulator import TRN1, BufferError, LimitError, NkiError, ShapeError, launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nisa32
+from difftest.simulator.frontend.nki import language as nl32
 
 RNG = np.random.default_rng(0)
 
@@ -275,3 +277,53 @@ def test_issue_999_a_tile_that_is_larger_than_the_memory_is_one_clear_error():
         "features [128, 60000] float32 in sbuf: 240000 bytes a partition"
     )
     assert caught.value.limit == "180224 bytes a partition (trn1)"
+
+
+def test_issue_1054_the_product_of_a_matmul_goes_to_psum():
+    """The verifier's message about a destination in SBUF was lost on its way to the author."""
+
+    def kernel(x, buffer):
+        tile = nl32.ndarray((128, 128), nl32.float32, buffer=nl32.sbuf)
+        nisa32.dma_copy(dst=tile, src=x)
+        product = nl32.ndarray((128, 128), nl32.float32, buffer=buffer)
+        nisa32.nc_matmul(dst=product, stationary=tile, moving=tile)
+
+    with pytest.raises(BufferError) as caught:
+        launch(kernel, [normal(128, 128), nl32.sbuf])
+    assert "nisa32.nc_matmul(dst=product" in caught.value.location.text
+    launch(kernel, [normal(128, 128), nl32.psum])
+
+
+def test_issue_1301_a_transpose_of_128_by_128_by_dma():
+    """Legal as documented; a release's tracer asked for four dimensions."""
+
+    def kernel(x):
+        tile = nl32.ndarray((128, 128), x.dtype, buffer=nl32.sbuf)
+        nisa32.dma_transpose(dst=tile, src=x)
+        out = nl32.ndarray((128, 128), x.dtype, buffer=nl32.shared_hbm)
+        nisa32.dma_copy(dst=out, src=tile)
+        return out
+
+    data = normal(128, 128)
+    assert_array_equal(launch(kernel, [data]).outputs[0], data.T)
+
+
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+def test_issue_1354_a_loop_on_the_device_inside_one_that_is_unrolled():
+    """What the inner loop wrote last is copied: the compiler gave an error without a text."""
+
+    def kernel(x):
+        out = nl32.ndarray((2, 2), x.dtype, buffer=nl32.shared_hbm)
+        rows = nl32.ndarray((3, 2), x.dtype, buffer=nl32.sbuf)
+        held = nl32.ndarray((2, 2), x.dtype, buffer=nl32.sbuf)
+        nisa32.dma_copy(dst=rows, src=x)
+        for first in nl32.static_range(2):
+            for _ in nl32.dynamic_range(2):
+                nisa32.dma_copy(dst=held, src=rows[first : first + 2, :])
+                nisa32.tensor_scalar(dst=held, data=held, op0=nl32.add, operand0=1)
+            nisa32.dma_copy(dst=rows[first : first + 2, :], src=held)
+        nisa32.dma_copy(dst=out, src=held)
+        return out
+
+    x = np.array([[1, 0], [0, 1], [5, 5]], np.int32)
+    assert launch(kernel, [x]).outputs[0].tolist() == [[2, 3], [6, 6]]

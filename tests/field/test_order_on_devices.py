@@ -23,7 +23,7 @@ with embedded():
 # -- iterations of affine_range --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("own", "found"), [(False, [("affine-rewritten", "error")]), (True, [])])
+@pytest.mark.parametrize(("own", "found"), [(False, [("affine-rewritten", "warning")]), (True, [])])
 def test_issue_1045_only_the_weights_of_the_last_iteration_were_right(own, found):
     """One tile for all iterations, filled and read in each; indexed by the loop it was correct."""
 
@@ -158,6 +158,25 @@ def test_trip_counts_that_differ_hang_two_cores():
     (finding,) = findings_in(kernel[2], [normal(16, 32)])
     assert finding.id == "program-trip-counts"
     assert "program 0: 3; program 1: 2" in finding.happened
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_two_cores_exchange_lies_at_one_address(apart):
+    @nki.jit
+    def kernel(x):
+        mine = nl32.program_id(0)
+        out = nl32.ndarray(x.shape, dtype=x.dtype, buffer=nl32.shared_hbm)
+        own = tile_of(x[8 * mine : 8 * mine + 8, :])
+        place = (0, 4096 * (1 + mine)) if apart else (0, 4096)
+        other = nl32.ndarray((8, 32), dtype=x.dtype, buffer=nl32.sbuf, address=place)
+        nisa32.sendrecv(
+            src=own, dst=other, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0
+        )
+        nisa32.dma_copy(dst=out[8 * mine : 8 * mine + 8, :], src=other)
+        return out
+
+    found = found_in(kernel[2], [normal(16, 32)])
+    assert found == ([("program-other-address", "warning")] if apart else [])
 
 
 # -- writes through indices ------------------------------------------------------------------------

@@ -7,7 +7,8 @@ that accumulates in PSUM may do so in any order; everything else may not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
-from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
@@ -58,12 +59,10 @@ def affine(trace: Trace, machine: Machine) -> Found:
             conflicts = list(_conflicts(turns))
             if not conflicts:
                 continue
-            after = turns[-1].touch.event.number
-            read_later = any(a.event.number > after and not a.writes for a in accesses)
             if unrolled:
                 judged = _unrolled(loop, conflicts)
             else:
-                judged = _judged(loop, conflicts, turns, read_later)
+                judged = _judged(loop, conflicts, turns, accesses)
             for found in judged:
                 key = _key(found)
                 if key not in said:
@@ -190,8 +189,10 @@ def _both_update(conflict: Conflict) -> bool:
     return all(updates(turn.touch.event) for turn in (conflict.earlier, conflict.later))
 
 
-def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later: bool) -> Found:
-    """What is to be said of the conflicts in one run of a loop on one tensor."""
+def _judged(
+    loop: Loop, conflicts: list[Conflict], turns: list[Turn], accesses: Sequence[Touch]
+) -> Found:
+    """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
     exact = [one for one in conflicts if one.exact]
     if not exact:
         yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]))
@@ -204,9 +205,54 @@ def _judged(loop: Loop, conflicts: list[Conflict], turns: list[Turn], read_later
         else:
             yield _finding(CARRIED, Severity.ERROR, loop, other)
         return
-    within = any(not turn.touch.writes for turn in turns)
-    id = REWRITTEN if within and not read_later else WRITTEN_TWICE
-    yield _finding(id, Severity.ERROR, loop, exact[0])
+    if all(turn.touch.writes for turn in turns) or _outlives(turns, accesses):
+        yield _finding(WRITTEN_TWICE, Severity.ERROR, loop, exact[0])
+        return
+    in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
+    # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
+    yield _finding(REWRITTEN, Severity.ERROR if in_hbm else Severity.WARNING, loop, exact[0])
+
+
+def _outlives(turns: list[Turn], accesses: Sequence[Touch]) -> bool:
+    """Whether anything after a run reads, not written anew, what several of its turns wrote."""
+    end = bisect_right(accesses, turns[-1].touch.event.number, key=lambda one: one.event.number)
+    many = 2 * len(turns)
+    while True:  # most often the next run overwrites it: no need to look at all that follows
+        later = accesses[end : end + many]
+        canvas = Canvas(
+            turns[0].touch.region.allocation,
+            [turn.touch.region for turn in turns] + [touch.region for touch in later],
+        )
+        answer = _is_read(_contested(canvas, turns), canvas, later)
+        if answer is not None or end + many >= len(accesses):
+            return bool(answer)
+        many *= 2
+
+
+def _contested(canvas: Canvas, turns: list[Turn]) -> Cells:
+    """1 in the cells that several turns write, else 0."""
+    writer, contested = canvas.blank(_NOBODY), canvas.blank(0)
+    for turn in turns:
+        if turn.touch.writes:
+            before = canvas.view(writer, turn.touch.region)
+            several = (before != _NOBODY) & (before != turn.number)
+            canvas.view(contested, turn.touch.region)[several] = 1
+            before[...] = turn.number
+    return contested
+
+
+def _is_read(contested: Cells, canvas: Canvas, later: Sequence[Touch]) -> bool | None:
+    """Whether a touch reads a contested cell before one writes it; None if none does either."""
+    for touch in later:
+        cells = canvas.view(contested, touch.region)
+        if not touch.writes:
+            if cells.any():
+                return True
+        elif touch.region.whole:
+            cells[...] = 0
+            if not contested.any():
+                return False
+    return None
 
 
 _WORDS = {

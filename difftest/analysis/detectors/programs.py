@@ -26,6 +26,7 @@ IGNORED_ID = "program-id-ignored"
 ORDER = "program-order"
 OTHER_BARRIER = "program-other-barrier"
 TRIP_COUNTS = "program-trip-counts"
+ADDRESSES = "program-other-address"
 
 MEETINGS = ("core_barrier", "sendrecv")
 """Instructions at which programs wait for each other."""
@@ -65,6 +66,7 @@ def programs(trace: Trace, machine: Machine) -> Found:
         if len({touch.event.program for touch in touches}) > 1:
             yield from _races(touches, allocation, epochs, divided=trace.divided)
     yield from _trip_counts(trace)
+    yield from _addresses(trace)
 
 
 def _epochs(trace: Trace) -> _Epochs:
@@ -88,6 +90,10 @@ def _epochs(trace: Trace) -> _Epochs:
     return _Epochs(by_any, by_own)
 
 
+Writes = Mapping[tuple[object, ...], int]
+"""By program, the kernel's lines and the place, the first event that writes there."""
+
+
 class Race(NamedTuple):
     """Two programs that touch one element, of which one writes it, with no order between them."""
 
@@ -108,9 +114,13 @@ def _races(
 ) -> Found:
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
+    writes: dict[tuple[object, ...], int] = {}
+    for touch in touches:
+        if touch.writes:
+            writes.setdefault((touch.event.program, *_statement(touch)), touch.event.number)
     for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
         said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race, divided=divided)
+        yield _judged(race, writes, divided=divided)
     own = {touch: epochs.of(touch.event, allocation) for touch in touches}
     for race in _in_one_epoch(canvas, touches, own):
         lines = race.first.event.location, race.second.event.location
@@ -152,15 +162,22 @@ def _in_one_epoch(
                 view[...] = place
 
 
-def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
+def _statement(touch: Touch) -> tuple[object, ...]:
+    """What tells a write from another one, whichever program makes it."""
+    return (touch.event.stack, *touch.region[1:4])
+
+
+def _judged(race: Race, writes: Writes, *, divided: bool) -> Finding | Suspicion:
     if not race.exact:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
+    reader = race.second.event
     if race.kind == "read":
-        return _finding(RACE, Severity.ERROR, race)
-    events = race.first.event, race.second.event
-    same_line = events[0].stack == events[1].stack
-    same_place = race.first.region[:4] == race.second.region[:4]
-    replicated = same_line and same_place
+        found = _finding(RACE, Severity.ERROR, race)
+        own = writes.get((reader.program, *_statement(race.first)), reader.number)
+        # Who reads what it wrote itself, by the statement by which the other one writes it too, may
+        # get the same: each program does all of the work, which the writes are told of.
+        return Suspicion(found) if own < reader.number else found
+    replicated = _statement(race.first) == _statement(race.second)
     if replicated and not divided:
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
     else:  # who asks for its number and writes the same has nothing to divide
@@ -242,3 +259,34 @@ def _trip_counts(trace: Trace) -> Found:
             locations=_lines(loop.location),
             remedy="give every program the same trip counts, and mask what one has not to do",
         )
+
+
+def _addresses(trace: Trace) -> Found:
+    """Tensors that two programs exchange and the kernel placed at other addresses in each."""
+    calls: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if event.opcode == "sendrecv":
+            calls.setdefault(event.program, []).append(event)
+    said: set[tuple[object, ...]] = set()
+    for pair in zip(*calls.values(), strict=False):
+        for role in ("src", "dst"):
+            regions = [event.operand(role) for event in pair]
+            placed = {one.allocation.address for one in regions if one is not None}
+            lines = _lines(*(event.location for event in pair))
+            if None in placed or len(placed) == 1 or (*lines, role) in said:
+                continue
+            said.add((*lines, role))
+            yield Finding(
+                id=ADDRESSES,
+                severity=Severity.WARNING,
+                happened=f"the programs of a sendrecv have its {role} at other addresses: "
+                + "; ".join(
+                    f"program {_named(event)} at {one.allocation.address}"
+                    for event, one in zip(pair, regions, strict=True)
+                    if one is not None
+                ),
+                rule="what two cores exchange lies at equal addresses on both (trn2)",
+                locations=lines,
+                remedy="place the tensor at one address in all programs",
+                evidence=tuple(event.number for event in pair),
+            )

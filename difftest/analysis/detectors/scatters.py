@@ -7,6 +7,7 @@ notes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.detector import Found
@@ -14,12 +15,23 @@ from difftest.analysis.detectors.programs import MEETINGS
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Region, Seen, Sight, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Location,
+    Region,
+    Seen,
+    Sight,
+    Trace,
+)
 
 ADDED_TWICE = "scatter-added-twice"
 TWICE = "scatter-twice"
 AFTER_WRITE = "scatter-after-write"
 SKIPPED = "scatter-skipped"
+VIEW = "scatter-skipped-view"
+OFFSET = "offset-in-view"
 
 _REMEDY = "add up what goes to one row before (as a product with a matrix of zeros and ones does), "
 _REMEDY += "or give each its own row and sum the rows afterwards"
@@ -66,6 +78,8 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
                 )
+            elif sight.what is Seen.INDEX_SKIPPED and not _aborts(event):
+                yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
                 yield _finding(
                     SKIPPED,
@@ -75,6 +89,56 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     "a scatter that adds and skips, and a transpose of rows by indices that skips, "
                     "were seen to abort the DMA (trn2, trn3), and the device to hang",
                     "let each row that is not wanted go to a row of its own that nobody reads",
+                    event,
+                )
+
+
+def _aborts(event: Event) -> bool:
+    """Whether a DMA that skips indices is one of those that were seen to abort."""
+    return event.opcode == "dma_transpose" or _adds(event, event.writes[0])
+
+
+def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
+    """A scatter that skips, whose source is a part of a tensor."""
+    src = event.operand("src")
+    if src is None or src.elements * src.dtype.itemsize == _bytes(src.allocation):
+        return
+    yield _finding(
+        VIEW,
+        Severity.NOTE,
+        f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
+        f"and its source is a part of {src.allocation}",
+        "a DMA that skips was once seen to write all the same where its source was a view of a "
+        "part of a tensor (trn2, one remark, low confidence)",
+        "copy the part to a tile of its own first",
+        event,
+    )
+
+
+def _bytes(allocation: Allocation) -> int:
+    return math.prod(allocation.shape) * allocation.dtype.itemsize
+
+
+def offsets(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """DMAs whose run-time offset is read from inside a tensor."""
+    if trace.dialect != "nki":
+        return
+    said: set[tuple[Location, ...]] = set()
+    for event in trace.events:
+        if event.engine is not Engine.DMA or len(event.reads) < 2:
+            continue
+        for region in event.reads:
+            first = region.role == "index" and region.elements == 1 and region.offset
+            if first and event.stack[:1] not in said:
+                said.add(event.stack[:1])
+                yield _finding(
+                    OFFSET,
+                    Severity.NOTE,
+                    f"{event.opcode} takes its offset from element {region.offset} of "
+                    f"{region.allocation}",
+                    "an offset that is itself a view with an offset was seen to be correct in a "
+                    "kernel that ran alone and wrong in a model that held it (trn2, one report)",
+                    "copy the offset to a tile of its own, [1, 1], first",
                     event,
                 )
 

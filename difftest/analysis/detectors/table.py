@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from difftest.analysis.detectors import (
+    collectives,
     memory,
     narrow,
     numbers,
@@ -25,6 +26,7 @@ from difftest.simulator.trace import Trace
 _AFFINE = "Order of iterations"
 _PROGRAMS = "Programs of a grid"
 _SCATTERS = "Writes through indices"
+_COLLECTIVES = "Collectives"
 _PSUM = "PSUM"
 _TRAPS = "The classic compiler's traps"
 _MEMORY = "Memory"
@@ -110,6 +112,13 @@ DETECTORS: tuple[Detector, ...] = (
         reader=programs.programs,
     ),
     Detector(
+        id=programs.ADDRESSES,
+        severity=Severity.WARNING,
+        title="two programs exchange tensors that lie at other addresses",
+        group=_PROGRAMS,
+        reader=programs.programs,
+    ),
+    Detector(
         id=scatters.ADDED_TWICE,
         severity=Severity.ERROR,
         title="a scatter adds to one place more than once",
@@ -136,6 +145,27 @@ DETECTORS: tuple[Detector, ...] = (
         title="a scatter that adds skips indices out of bounds",
         group=_SCATTERS,
         reader=scatters.scatters,
+    ),
+    Detector(
+        id=scatters.VIEW,
+        severity=Severity.NOTE,
+        title="a scatter that skips indices has a part of a tensor as its source",
+        group=_SCATTERS,
+        reader=scatters.scatters,
+    ),
+    Detector(
+        id=scatters.OFFSET,
+        severity=Severity.NOTE,
+        title="a DMA's offset is read from inside a tensor",
+        group=_SCATTERS,
+        reader=scatters.offsets,
+    ),
+    Detector(
+        id=collectives.SHARED,
+        severity=Severity.WARNING,
+        title="two exchanges of ranks share a buffer",
+        group=_COLLECTIVES,
+        reader=collectives.collectives,
     ),
     Detector(
         id=psum.CHAINS,
@@ -197,6 +227,13 @@ DETECTORS: tuple[Detector, ...] = (
         id=memory.ALIAS,
         severity=Severity.WARNING,
         title="a placed tensor is read after another one was written over it",
+        group=_MEMORY,
+        reader=memory.aliases,
+    ),
+    Detector(
+        id=memory.UNORDERED,
+        severity=Severity.WARNING,
+        title="a placed tensor is read after another name's write to its bytes",
         group=_MEMORY,
         reader=memory.aliases,
     ),

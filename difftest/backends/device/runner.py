@@ -20,11 +20,12 @@ from difftest.backends.device.guards import Guard
 from difftest.backends.device.running import NAME as DEVICE
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
-from difftest.harness.runner import DifferentialFailure, Runner, make_call
+from difftest.harness.runner import Runner, make_call
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
@@ -147,11 +148,12 @@ class DeviceRunner(Runner):
             case,
             backend,
             self.settings_of(spec, case),
-            backend.run(make_call(spec, case, spec.inputs_of(case))),
+            backend.run(replace(make_call(spec, case, spec.inputs_of(case)), inspect=True)),
         )
         verdict = self.judged(spec, case, reference, outcome)
         if isinstance(outcome, Ran):
             self.outputs[backend.name] = outcome.outputs
+            self.note_hazards(spec, case, reference, outcome.findings)
         is_device = backend is self.device
         if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
             name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"

@@ -132,12 +132,13 @@ def _dge(call: Call) -> dict[str, Any]:
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
+    carries=lambda call, missing, name, values: missing.reshape(call.result.shape),
     in_place=True,
     fit=Fit.TOTAL,
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read(where)
+    values = src.read(where, unwritten=True)
     rmw = call.options["dst_rmw_op"]
     if rmw is None:
         moved = _cast(values, src, dst)
@@ -189,6 +190,14 @@ def _skips(call: Call) -> bool:
     return bool(call["oob_mode"] == "skip")
 
 
+def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
+    """Which elements are not moved because an index is out of bounds; None for none."""
+    if inside.all() or not _skips(call):
+        return None
+    outside: Array = ~inside if where is None else where & ~inside
+    return outside if outside.any() else None
+
+
 def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
     arrays, inside = src.resolve(skip=skip, where=where)
@@ -231,7 +240,8 @@ def dma_scatter(
     place = tuple(a[inside] for a in arrays)
     view = dst.elements()
     adds = call["dst_rmw_op"] is not None
-    named = see_places(current(), dst, place, inside, adds=adds, skips=_skips(call))
+    skipped = _skipped(call, inside, where)
+    named = see_places(current(), dst, place, inside, adds=adds, skipped=skipped)
     if not adds:
         moved = _cast(values, src, dst)
         view[place] = moved
@@ -291,6 +301,12 @@ def _turned(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(src.dtype))
 
 
+def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """Elements of the source where they come to lie."""
+    shape: Shape = call["src"].shape
+    return missing.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+
+
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
@@ -301,6 +317,7 @@ def _turned(call: Call) -> Result:
     facts=_dge,
     in_place=True,
     walk=_of_the_source,
+    carries=_turned_along,
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
@@ -318,5 +335,5 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:
-        values = src.read(None if where is None else where.transpose(np.argsort(axes)))
+        values = src.read(unwritten=True)
     store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

@@ -201,7 +201,7 @@ def see_places(
     inside: Array,
     *,
     adds: bool,
-    skips: bool,
+    skipped: Array | None,
 ) -> bool:
     """Note what a scatter's indices name; whether they name one place more than once.
 
@@ -209,10 +209,10 @@ def see_places(
     ----------
     place : index arrays for every dimension of the base, of the elements that ``inside`` keeps.
     adds : whether the instruction adds to what is there.
-    skips : whether indices out of bounds are skipped.
+    skipped : which elements are not moved, for their index is out of bounds; None for none.
     """
-    if skips and adds and not inside.all():
-        see(core, Seen.INDEX_SKIPPED, "dst", ~inside)
+    if skipped is not None:
+        see(core, Seen.INDEX_SKIPPED, "dst", skipped)
     flat = np.ravel_multi_index(place, dst.base.shape)
     twice = _repeats(flat, inside)
     if not adds:

@@ -25,7 +25,6 @@ from difftest.simulator.plain.operators import (
     number_as_float32,
     operator_of,
 )
-from difftest.simulator.plain.reductions import check_length
 from difftest.simulator.plain.registers import accumulate
 from difftest.simulator.plain.rounding import WIDE, Array, promoted, to_float32
 from difftest.simulator.plain.running import current
@@ -71,15 +70,18 @@ def affine_select(
         )
     result = dtype or data.dtype
     rules.require(result in AFFINE, "affine_select gives some dtypes", result, error=DtypeError)
-    chosen = mask_over(pred, data.shape)[mask_over(mask, data.shape)]
-    return each_element(
-        data.shape,
-        result,
-        (data,),
-        lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
-        mask,
-        carries=False,
-    )
+    chosen, kept = mask_over(pred, data.shape), mask_over(mask, data.shape)
+    gone = np.zeros(data.shape, np.bool_)
+
+    def lost(holes: Array) -> Array:
+        gone[...] = holes & chosen
+        return gone
+
+    def compute(x: Array) -> Array:
+        holds = chosen[kept & ~gone]
+        return np.where(holds, to_float32(x), number_as_float32(on_false_value))
+
+    return each_element(data.shape, result, (data,), compute, mask, lost=lost)
 
 
 @means(
@@ -124,16 +126,22 @@ def range_select(
     kept = mask_over(mask, data.shape)
     lanes = kept.reshape(-1, count)
     rows = lanes.any(axis=1, keepdims=True)
-    values = to_float32(data.read(kept)).reshape(-1, count)
-    chosen = apply(comp_op0, line, low.read(rows)) & apply(comp_op1, line, high.read(rows))
+    carries = bool(kept.all())
+    held, holes = data.readable(kept, carries=carries)
+    values = to_float32(held).reshape(-1, count)
+    ends = [bound.readable(rows, carries=carries) for bound in (low, high)]
+    chosen = apply(comp_op0, line, ends[0][0]) & apply(comp_op1, line, ends[1][0])
+    gone = (holes.reshape(-1, count) & chosen) | ends[0][1] | ends[1][1]
     result = np.where(chosen, values, np.float32(on_false_value))
     dst = run.allocate(data.shape, dtype or data.dtype)
     dst.put(result.reshape(dst.shape), kept)
     dst.leave_out(kept)
+    dst.forget(gone.reshape(dst.shape))
     # A result that is asked for with no command is of this instruction alone.
     command = RESET_REDUCE if reduce_res is not None and not reduce_cmd else reduce_cmd
     if command and kept.any():
-        accumulate("vector", result, reduce_op, command, reduce_res, _unless_all(lanes))
+        lost = gone.any(axis=1)
+        accumulate("vector", result, reduce_op, command, reduce_res, _unless_all(lanes), lost)
     return dst
 
 
@@ -175,104 +183,23 @@ def select_reduce(
     other = rules.one_element_each(on_false, on_true, where)
     kept = mask_over(mask, dst.shape).reshape(dst.shape[0], -1)
     rows = kept.any(axis=1, keepdims=True)
-    lanes = to_float32(on_true.rows().read(kept))
-    chosen = (predicate.rows().read(kept) != 0) ^ bool(reverse_pred)
-    number = not isinstance(other, PlainTensor)
-    beside = number_as_float32(other) if number else to_float32(other.read(rows))
-    result = np.where(chosen, lanes, beside)
-    dst.put(result.reshape(dst.shape), kept.reshape(dst.shape))
     dst.leave_out(kept)
+    carries = not dst.storage.masked
+    held, holes = on_true.rows().readable(kept, carries=carries)
+    decided, unknown = predicate.rows().readable(kept, carries=carries)
+    chosen = (decided != 0) ^ bool(reverse_pred)
+    gone = unknown | (holes & chosen)
+    if isinstance(other, PlainTensor):
+        number, missing = other.readable(rows, carries=carries)
+        beside, gone = to_float32(number), gone | (missing & ~chosen)
+    else:
+        beside = number_as_float32(other)
+    result = np.where(chosen, to_float32(held), beside)
+    dst.put(result.reshape(dst.shape), kept.reshape(dst.shape))
+    dst.forget(gone.reshape(dst.shape))
     if reduce_cmd and kept.any():
-        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res, _unless_all(kept))
-
-
-# -- searches -------------------------------------------------------------------------------------
-
-
-def _places(where: str, row: Array, wanted: Array) -> list[int]:
-    """The first place of each value; equal values take successive places."""
-    taken: list[int] = []
-    for value in wanted:
-        found = [int(at) for at in np.flatnonzero(row == value) if at not in taken]
-        if not found:
-            raise KernelError(
-                f"{where} is undefined for a value that is not there",
-                happened=f"{where} was to find a value that is not in the data",
-                received=value,
-            )
-        taken.append(found[0])
-    return taken
-
-
-def _eight(where: str, data: PlainTensor, vals: PlainTensor) -> None:
-    rules.same_partitions(where, data, vals)
-    rules.require(vals.size == 8 * vals.shape[0], f"{where} takes 8 values a partition", vals)
-
-
-@means("nisa.nc_find_index8", data=rules.tile(), vals=rules.tile(), dtype=rules.dtype)
-def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
-    """The index of each of 8 values in its partition's unmasked elements."""
-    where = "nc_find_index8"
-    check_length(where, data, mask)
-    _eight(where, data, vals)
-    result = dtype or UINT32
-    rules.require(
-        result in (UINT16, UINT32), f"{where} gives uint16 or uint32", result, error=DtypeError
-    )
-    chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
-    lanes = chosen.any(axis=1, keepdims=True)
-    rows, wanted = to_float32(data.rows().read(chosen)), to_float32(vals.rows().read(lanes))
-    dst = current().allocate((data.shape[0], 8), result)
-    values = np.zeros(dst.shape, np.int64)
-    for p, kept in enumerate(chosen):
-        if kept.any():
-            values[p] = _places(where, rows[p][kept], wanted[p])
-    written = np.broadcast_to(lanes, dst.shape)
-    dst.put(values, written)
-    dst.leave_out(written)
-    return dst
-
-
-@means(
-    "nisa.nc_match_replace8",
-    data=rules.tile(),
-    vals=rules.tile(),
-    imm=rules.number,
-    dst_idx=rules.optional(rules.tile()),
-    dtype=rules.dtype,
-)
-def nc_match_replace8(
-    data: PlainTensor,
-    vals: PlainTensor,
-    imm: Any,
-    dst_idx: PlainTensor | None,
-    mask: Any,
-    dtype: Any,
-) -> PlainTensor:
-    """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
-    where = "nc_match_replace8"
-    chosen = mask_over(mask, data.shape)
-    kept = chosen.reshape(data.shape[0], -1)
-    lanes = kept.any(axis=1, keepdims=True)
-    rows = to_float32(data.rows().read(kept))
-    most = current().machine.max8_range[1]
-    rules.require(rows.shape[1] <= most, f"{where}: at most {most}", data, error=LimitError)
-    _eight(where, data, vals)
-    if dst_idx is not None:
-        rules.same_elements(f"{where}'s dst_idx", vals, dst_idx)
-    wanted = to_float32(vals.rows().read(lanes))
-    places = np.zeros((len(rows), 8), np.int64)
-    for p in np.flatnonzero(lanes):
-        places[p] = _places(where, rows[p][kept[p]], wanted[p])
-        rows[p][np.flatnonzero(kept[p])[places[p]]] = number_as_float32(imm)
-    dst = current().allocate(data.shape, dtype or data.dtype)
-    dst.put(rows.reshape(dst.shape), chosen)
-    dst.leave_out(chosen)
-    if dst_idx is not None:
-        written = np.broadcast_to(lanes, places.shape).reshape(dst_idx.shape)
-        dst_idx.put(places.reshape(dst_idx.shape), written)
-        dst_idx.leave_out(written)
-    return dst
+        lost = gone.any(axis=1)
+        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res, _unless_all(kept), lost)
 
 
 # -- gathers --------------------------------------------------------------------------------------
@@ -348,7 +275,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
     picked = data.at(positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
-    return each_element(indices.shape, result, (picked,), lambda x: x, mask, carries=False)
+    return each_element(indices.shape, result, (picked,), lambda x: x, mask)
 
 
 def _first_partition(tile: PlainTensor) -> int:
@@ -461,4 +388,14 @@ def where(condition: Any, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
             sides = [to_float32(side) for side in sides]
         return np.where(chosen != 0, *sides)
 
-    return each_element(shape, result, (condition, *tiles), compute, mask, carries=False)
+    kept = mask_over(mask, shape)
+
+    def lost(unknown: Array, *holes: Array) -> Array:
+        chosen = condition.spread(shape).read(kept & ~unknown) != 0
+        given = iter(holes)
+        for side, takes in ((x, chosen), (y, ~chosen)):
+            if isinstance(side, PlainTensor):
+                unknown = unknown | (next(given) & takes)
+        return unknown
+
+    return each_element(shape, result, (condition, *tiles), compute, mask, lost=lost)

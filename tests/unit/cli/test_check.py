@@ -113,3 +113,41 @@ def test_a_kernel_test_has_a_grid_of_its_own():
     )
     assert result.exit_code == 2
     assert "the grid of a --case" in result.output
+
+
+EXCHANGE = """
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def twice(x, ranks):
+    group = ncc.ReplicaGroup([list(range(ranks))])
+    send, receive, again = (
+        nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm) for _ in range(3)
+    )
+    nisa.dma_copy(dst=send, src=x)
+    ncc.all_to_all([send], [receive], group, 0)
+    ncc.all_to_all([receive], [{target}], group, 0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src={target})
+    return out
+"""
+
+
+@pytest.mark.parametrize(("target", "found"), [("send", True), ("again", False)])
+def test_ranks_are_looked_at(tmp_path, monkeypatch, target, found):
+    module = f"check_ranks_{target}"
+    (tmp_path / f"{module}.py").write_text(EXCHANGE.replace("{target}", target))
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run(f"{module}:twice", "--shape", "4,8", "--set", "ranks=4", "--ranks", "4")
+    assert result.exit_code == 0, result.output
+    assert ("warning exchange-buffer-shared: on rank 0, two" in result.stdout) is found
+
+
+def test_a_kernel_test_has_one_rank():
+    result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--ranks", "2")
+    assert result.exit_code == 2
+    assert "a --case has one rank" in result.output

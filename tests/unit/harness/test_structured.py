@@ -274,3 +274,24 @@ def test_an_input_that_contradicts_the_spec(own, message):
 def test_data_that_are_none(data, message):
     with pytest.raises(SpecError, match=message):
         drawn(gather_spec(rows=Input("P 1", dtype="int32", data=data)))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Indices("v"), "indices.seed: received 'v'; accepted: an integer"),
+        (lambda: Indices(below=2.5), "indices.below: received 2.5; accepted: an integer"),
+        (lambda: Uniform(low="m"), "uniform.low: received 'm'; accepted: a number"),
+    ],
+)
+def test_a_field_that_is_no_number_is_named(make, text):
+    """At the line that makes the recipe, not when its first array is built."""
+    with pytest.raises(RecipeError) as raised:
+        make()
+    assert str(raised.value).startswith(text)
+    assert "data=lambda n: seeded(Indices, below=n)" in str(raised.value)
+
+
+def test_sizes_of_numpy_travel_as_json():
+    recipe = Indices(below=np.int64(7))
+    assert recipe_from_json(json.loads(json.dumps(recipe.to_json()))) == recipe

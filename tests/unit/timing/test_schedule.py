@@ -9,6 +9,7 @@ from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import program as program_module
 from difftest.timing import schedule as schedule_module
 from difftest.timing.clockwork import SAME_ENGINE
+from difftest.timing.renaming import Renaming
 from difftest.timing.schedule import schedule
 from tests.unit.timing.programs import Builder, whole
 
@@ -16,10 +17,14 @@ LOAD = 950 + 8 * (9 + 4000 / 28.1) + 410 + 790
 """A load of 128 x 1000 float32 alone, from trigger to semaphore: see test_dma."""
 
 
-def added():
+def addition():
     build = Builder()
     build.store(build.add(build.load((128, 1000)), build.load((128, 1000))))
-    return build.program()
+    return build
+
+
+def added():
+    return addition().program()
 
 
 def test_load_add_store_by_hand():
@@ -223,14 +228,26 @@ def violations(timeline):
     return found
 
 
-def conflicts(timeline):
-    """Accesses to one whole tensor that overlap in time although one of them writes."""
-    found = []
-    for later in timeline.spans:
-        written = {r.allocation.id for r in later.instruction.event.writes}
-        for earlier in timeline.spans[: later.instruction.index]:
-            before = {r.allocation.id for r in earlier.instruction.event.writes}
-            read = {r.allocation.id for r in later.instruction.event.reads}
+def tiles(trace):
+    """Event -> the tiles that it reads and writes; a tensor that is filled again is another one."""
+    renaming, found = Renaming(trace), {}
+    for number, event in enumerate(trace.events):
+        renaming.enter(number, event)
+        found[number] = [
+            {region.allocation.id for region in renaming.renamed(regions)}
+            for regions in (event.reads, event.writes)
+        ]
+    return found
+
+
+def conflicts(timeline, trace):
+    """Accesses to one whole tile that overlap in time although one of them writes."""
+    found, touched = [], tiles(trace)
+    spans = [span for span in timeline.spans if not span.instruction.implied]
+    for position, later in enumerate(spans):
+        read, written = touched[later.instruction.event.number]
+        for earlier in spans[:position]:
+            _, before = touched[earlier.instruction.event.number]
             if (read | written) & before and later.start < earlier.start:
                 found.append((earlier.instruction.index, later.instruction.index))
     return found
@@ -243,7 +260,7 @@ def test_nothing_starts_too_early(build, dge, most):
         patch.setattr(dependences, "MOST", most)
         timeline = schedule(build.program(), dge=dge)
     assert violations(timeline) == []
-    assert conflicts(timeline) == []
+    assert conflicts(timeline, build.trace) == []
 
 
 def loaded_by_columns():
@@ -282,9 +299,10 @@ def test_an_ignored_dependence_is_seen(monkeypatch):
             return set(), set()
 
     monkeypatch.setattr(program_module, "Dependences", Blind)
-    timeline = schedule(added(), dge=False)
+    build = addition()
+    timeline = schedule(build.program(), dge=False)
     assert timeline.spans[2].start < timeline.spans[1].end  # the sum before its operand
-    assert conflicts(timeline) == [(1, 2)]
+    assert conflicts(timeline, build.trace) == [(1, 2)]
 
 
 @given(builders(), st.booleans())

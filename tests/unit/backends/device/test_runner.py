@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Crashed, Ran
 from difftest.backends.device.guards import ALL_ZERO, STALE
 from difftest.backends.device.runner import DeviceRunner, Difference, guarded
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure, HazardFailure
 from difftest.harness.recipes import Ones, Random, Zeros
-from difftest.harness.runner import DifferentialFailure
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from tests.unit.standin import PlainBackend, add, add_spec
@@ -223,3 +226,36 @@ def test_what_is_suspicious_fails_although_the_comparison_can_tell_nothing():
     assert isinstance(guarded(Inconclusive("wide"), ALL_ZERO), Mismatch)
     assert guarded(Match(1, True), ALL_ZERO).kind == "guard"
     assert guarded(Match(1, True), None) == Match(1, True)
+
+
+HAZARD = Finding(
+    id="program-race",
+    severity=Severity.ERROR,
+    happened="program 1 writes what program 0 writes too",
+    rule="programs run at once",
+    locations=(),
+    remedy="a barrier",
+)
+
+
+class Looked(PlainBackend):
+    """A simulator that finds a hazard in each run that is to be looked at."""
+
+    def run(self, call):
+        outcome = super().run(call)
+        return replace(outcome, findings=(HAZARD,)) if call.inspect else outcome
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_hazards_are_those_of_a_simulators_run_of_the_case(beside):
+    """The device's own run shows none: a simulator's does, asked for or beside it."""
+    looked = Looked("embedded")
+    if beside:
+        runner = DeviceRunner((Device(),), beside=looked.run)
+        runner.start(None)
+    else:
+        runner = runner_of(looked, Device())
+    runner.check(SPEC, CASE)
+    assert [one for *_, one in runner.hazards] == [HAZARD]
+    with pytest.raises(HazardFailure, match="program 1 writes what program 0 writes too"):
+        runner.check_hazards()

@@ -1,0 +1,63 @@
+"""Collectives between ranks whose buffers meet.
+
+What a rank sends lands in its peers' receive buffers when it enters an all-to-all, whether they
+have come there or not: a buffer that two exchanges share gets the second one's data while the first
+is still read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.footprint import footprint
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Region, Trace
+
+SHARED = "exchange-buffer-shared"
+EXCHANGES = ("all_to_all", "all_to_all_v")
+"""The collectives of which it is on record."""
+
+
+def collectives(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Exchanges that write to a buffer of an earlier one."""
+    earlier: dict[tuple[int, ...], list[Event]] = {}
+    said: set[tuple[object, ...]] = set()
+    for event in trace.events:
+        if event.opcode not in EXCHANGES:
+            continue
+        before = earlier.setdefault(event.program, [])
+        other, region = _shared(event, before)
+        if other is not None and region is not None:
+            lines = event.location, other.location
+            if lines not in said:
+                said.add(lines)
+                yield _finding(event, other, region)
+        before.append(event)
+
+
+def _shared(event: Event, before: list[Event]) -> tuple[Event | None, Region | None]:
+    """The first earlier exchange of which ``event`` writes a buffer, and what it writes of it."""
+    for mine in event.writes:
+        for other in before:
+            for theirs in (*other.writes, *other.reads):
+                same = theirs.allocation is mine.allocation
+                if same and footprint(theirs).overlaps(footprint(mine)):
+                    return other, mine
+    return None, None
+
+
+def _finding(event: Event, other: Event, region: Region) -> Finding:
+    lines = event.location, other.location
+    return Finding(
+        id=SHARED,
+        severity=Severity.WARNING,
+        happened=f"two exchanges share a buffer: {event.opcode} receives into {region.allocation}, "
+        f"which an earlier {other.opcode} sent from or received into",
+        rule="what a rank sends lands in its peers' buffers before they have come to the "
+        "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, and "
+        "none with a pair each (inf2, SDK 2.32)",
+        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        remedy="give each exchange of a kernel buffers of its own",
+        evidence=(other.number, event.number),
+    )

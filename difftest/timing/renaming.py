@@ -1,0 +1,152 @@
+"""Tiles that a kernel makes once and fills again in each turn, as the compiler gives them places.
+
+A classic kernel is unrolled, and a tile's name is all that joins one turn's contents with the
+next's. Where no element of a tile will be read before it is written again, the tile is dead; what
+is written from there on is another tile, with a place of its own as far as memory has room. So
+nothing waits for the last reader of what was there before.
+
+That is an inferred compiler behaviour: convolutions with such tiles take as long on a device as
+those that make a tile in each turn, three to ten times less than one after the other. Tensors with
+an address stay where the kernel put them. So do, in today's dialect, all: its compiler was seen to
+let the users of one tensor wait for each other (published probes, see docs/timing.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from difftest.analysis.footprint import Dims, Footprint, footprint
+from difftest.simulator.trace import Allocation, Event, Region, Trace
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+Use = tuple[int, Region, bool]
+"""(position of the event in the trace, what it touches, whether it writes it)."""
+
+
+class Renaming:
+    """Which tile each region is of, asked event by event in program order."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._begins: dict[int, list[int]] = {}
+        """Position of an event -> the tensors that begin anew with it."""
+        self._current: dict[int, Allocation] = {}
+        self._next = 1 + max((one.id for one in trace.allocations), default=0)
+        if trace.dialect != "nki":
+            for allocation, uses in _filled_again(trace.events):
+                for position in _deaths(uses):
+                    self._begins.setdefault(position, []).append(allocation)
+
+    def enter(self, position: int, event: Event) -> None:
+        """Begin the tiles that begin with the event at ``position``, before it is looked at."""
+        for number in self._begins.get(position, ()):
+            old = next(r.allocation for r in event.writes if r.allocation.id == number)
+            self._current[number] = replace(old, id=self._next)
+            self._next += 1
+
+    def renamed(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
+        """The regions as those of the tiles that hold them now."""
+        current = self._current
+        if not current or all(region.allocation.id not in current for region in regions):
+            return regions
+        return tuple(
+            region._replace(allocation=current.get(region.allocation.id, region.allocation))
+            for region in regions
+        )
+
+
+def _filled_again(events: list[Event]) -> Iterator[tuple[int, list[Use]]]:
+    """The on-chip tensors that are written after they were read, and their uses in order."""
+    read: set[int] = set()
+    again: set[int] = set()
+    for event in events:
+        for region in event.writes:
+            if region.allocation.id in read and _movable(region.allocation):
+                again.add(region.allocation.id)
+        read.update(region.allocation.id for region in event.reads)
+    uses: dict[int, list[Use]] = {number: [] for number in again}
+    for position, event in enumerate(events if again else ()):
+        for regions, writes in ((event.reads, False), (event.writes, True)):
+            for region in regions:
+                if region.allocation.id in again:
+                    uses[region.allocation.id].append((position, region, writes))
+    yield from uses.items()
+
+
+def _movable(allocation: Allocation) -> bool:
+    placed = allocation.address is not None or allocation.places
+    return not (allocation.space.is_hbm or placed or allocation.viewed)
+
+
+def _deaths(uses: list[Use]) -> list[int]:
+    """The positions, but the first, before which nothing that the tensor holds will be read."""
+    live = _Live(footprint(region) for _, region, _ in uses)
+    found: list[int] = []
+    for index in range(len(uses) - 1, 0, -1):
+        position, region, writes = uses[index]
+        mark = footprint(region)
+        if not writes:
+            live.add(mark)
+        elif region.whole and region.partitions == mark.last - mark.first:
+            live.remove(mark)
+        if writes and not live.count and uses[index - 1][0] < position:
+            found.append(position)
+    return found
+
+
+class _Live:
+    """The elements of a tensor that will be read, seen from the end of the program.
+
+    Partitions between which no access begins or ends are alike and count as one.
+    """
+
+    def __init__(self, marks: Iterable[Footprint]) -> None:
+        edges: set[int] = set()
+        top = 0
+        for mark in set(marks):
+            edges.update((mark.first, mark.last))
+            top = max(top, mark.high)
+        self._rows = {edge: row for row, edge in enumerate(sorted(edges))}
+        self._held = np.zeros((len(edges) - 1, top), dtype=bool)
+        self.count = 0
+        """How many there are."""
+
+    def add(self, mark: Footprint) -> None:
+        """They will be read."""
+        self._set(mark, True)
+
+    def remove(self, mark: Footprint) -> None:
+        """They will be written before."""
+        if self.count:
+            self._set(mark, False)
+
+    def _set(self, mark: Footprint, value: bool) -> None:
+        part = self._part(mark)
+        if _overlapping(mark.dims):
+            part[...] = value
+            self.count = int(np.count_nonzero(self._held))
+            return
+        before = int(np.count_nonzero(part))
+        part[...] = value
+        self.count += (part.size if value else 0) - before
+
+    def _part(self, mark: Footprint) -> Array:
+        rows = self._held[self._rows[mark.first] : self._rows[mark.last]]
+        if not mark.dims:
+            return rows[:, mark.low : mark.high]
+        inside = rows[:, mark.low :]
+        sizes = (len(rows), *(size for size, _ in mark.dims))
+        return as_strided(inside, sizes, (inside.strides[0], *(step for _, step in mark.dims)))
+
+
+def _overlapping(dims: Dims) -> bool:
+    """Whether an element may be named twice; the axes have the longest stride first."""
+    reach = 1
+    for size, stride in reversed(dims):
+        if stride < reach:
+            return True
+        reach += (size - 1) * stride
+    return False
