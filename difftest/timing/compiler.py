@@ -8,6 +8,8 @@ behaviour              from what it is inferred
 =====================  ===========================================================================
 renames                published convolutions with a tile that each turn fills again take as long
                        as with a tile of each turn (:mod:`difftest.timing.renaming`)
+by_tensor              published probes on trn1: slices of one tensor, used in turn, serialise, and
+                       separate tensors do not (today's dialect)
 lookahead              where each block begins with transposes, their copies and the products that
                        read those, published kernels take twice what they would if the Tensor
                        Engine took whatever is ready; and the course's kernel with transposes
@@ -15,8 +17,9 @@ lookahead              where each block begins with transposes, their copies and
 repeated_copies        TRACE: of 8,510 copies of one kernel both copy engines ran 5,629 at most; in
                        two others all 7,992 copies of operands ran. Copies of what the loops do not
                        change account for the one, none of the others is such a copy
-repeated_loads         the course's first kernel takes what all its loads do; published kernels that
-                       load a few bytes for each product take a half to a sixth
+repeated_loads         version 2 of AWS's matmul and the course's first kernel take what all their
+                       loads do; published kernels that load a few bytes for each product take a
+                       half to a sixth
 merged_loads           the same
 =====================  ===========================================================================
 """
@@ -41,6 +44,9 @@ class Compiler(NamedTuple):
 
     renames: bool
     """Whether a tile that is filled again gets another place (classic dialect)."""
+    by_tensor: bool
+    """Whether users of one tensor wait for each other although they touch other elements of it
+    (today's dialect)."""
     lookahead: int
     """How many earlier instructions of the Tensor Engine one of them may overtake."""
     repeated_copies: Repeats
@@ -53,6 +59,7 @@ class Compiler(NamedTuple):
 
 LIKELY = Compiler(
     renames=True,
+    by_tensor=True,
     lookahead=2,
     repeated_copies=Repeats.INVARIANT,
     repeated_loads=Repeats.KEPT,
@@ -61,6 +68,7 @@ LIKELY = Compiler(
 """What predictions are made with."""
 FASTEST = Compiler(
     renames=True,
+    by_tensor=False,
     lookahead=1_000_000,
     repeated_copies=Repeats.REMOVED,
     repeated_loads=Repeats.REMOVED,
@@ -68,6 +76,7 @@ FASTEST = Compiler(
 )
 SLOWEST = Compiler(
     renames=False,
+    by_tensor=True,
     lookahead=0,
     repeated_copies=Repeats.KEPT,
     repeated_loads=Repeats.KEPT,

@@ -32,6 +32,8 @@ from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, transfer
 from difftest.timing.work import work
 
+TODAYS = "nki"
+"""The dialect whose compiler tracks dependences by tensor."""
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
 UNKNOWN_CYCLES = MIN_CYCLES
@@ -138,7 +140,7 @@ def lower(
     compiler: Compiler = LIKELY,
 ) -> Program:
     """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
-    return _Builder(machine, compiler).build(trace, progress)
+    return _Builder(machine, compiler, trace.dialect).build(trace, progress)
 
 
 def cores_of(trace: Trace) -> int:
@@ -152,12 +154,12 @@ def cores_of(trace: Trace) -> int:
 
 
 class _Builder:
-    def __init__(self, machine: Machine, compiler: Compiler) -> None:
+    def __init__(self, machine: Machine, compiler: Compiler, dialect: str) -> None:
         self.machine = machine
         self.compiler = compiler
         self.clockwork = clockwork(machine)
         self.costs: CostTable = cost_table(machine)
-        self.dependences = Dependences()
+        self.dependences = Dependences(by_tensor=compiler.by_tensor and dialect == TODAYS)
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}

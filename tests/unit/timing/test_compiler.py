@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
 from difftest.timing import predict
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
 from difftest.timing.units import Window
@@ -78,3 +80,24 @@ def test_loads_into_one_tile_are_triggered_together_or_each():
     assert sum(one.merged for one in loads) == 32 * 2 + 8  # of rows, and of the weights' taps
     assert merged.middle < 0.75 * each.middle
     assert not any(one.merged for one in each.program.instructions)
+
+
+def ring(x):
+    """Two slices of one tensor, filled in turn and read before the next is filled."""
+    out = nl.ndarray((8, 128, 2048), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 2, 2048), dtype=x.dtype, buffer=nl.sbuf)
+    for turn in range(8):
+        nisa.dma_copy(dst=tile[:, turn % 2], src=x[turn])
+        nisa.dma_copy(dst=out[turn], src=tile[:, turn % 2])
+    return out
+
+
+def test_slices_of_one_tensor_serialise_in_todays_dialect():
+    trace = launch(ring, [np.ones((8, 128, 2048), np.float32)]).trace
+    assert trace.dialect == "nki"
+    compilers = (LIKELY._replace(by_tensor=False), LIKELY)
+    apart, together = (predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers)
+    assert together > 1.3 * apart
+    trace.dialect = "classic"
+    classic = [predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers]
+    assert classic[0] == classic[1]
