@@ -29,6 +29,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
+from difftest.simulator.origin import Origin
 from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.trace import (
     Allocation,
@@ -167,6 +168,8 @@ class Core:
         self.random = np.random.default_rng(0)
         self.accumulators: dict[str, Array] = {}
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
+        self.register_origins: dict[str, Origin] = {}
+        """Whence came what they hold of elements that nothing wrote; those have accounts there."""
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
         self.plain: PlainMode | None = None

@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
+from difftest.simulator.origin import Origin
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Space
@@ -90,6 +91,7 @@ class Storage:
         "holds_bits",
         "in_hbm",
         "kept",
+        "lost",
         "masked",
         "mutable",
         "occupancy",
@@ -141,8 +143,10 @@ class Storage:
         """A mask left elements out: reading them gives poison instead of an error."""
         self.undefined: Array | None = None
         """Which elements depend on what a mask left unwritten, flat; None if none do."""
-        self.origin = ""
-        """Whence an instruction brought elements that nothing wrote, for errors; empty if none."""
+        self.origin: Origin | None = None
+        """Whence an instruction brought elements that nothing wrote; None if none did."""
+        self.lost: Array | None = None
+        """Which elements ever were such, flat; None if none were. Some may be written since."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None

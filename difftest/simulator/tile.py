@@ -16,9 +16,16 @@ from difftest.simulator import indexing, views
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
-from difftest.simulator.errors import KernelError, NkiError, ShapeError, UnwrittenError
+from difftest.simulator.errors import (
+    KernelError,
+    NkiError,
+    ShapeError,
+    UnwrittenError,
+    kernel_location,
+)
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.memory import Storage
+from difftest.simulator.memory import Storage, pattern_view
+from difftest.simulator.origin import Origin, first_element
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
@@ -181,15 +188,41 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def forget_written(self, where: Array, origin: str) -> None:
+    def origin(self, missing: Array, event: str) -> Origin:
+        """Whence the elements came that ``missing`` has; ``event`` is what happens to them now."""
+        storage = self.storage
+        if storage.origin is not None:
+            return storage.origin
+        allocation = storage.allocation
+        own = self.dtype is storage.dtype
+        element = first_element(allocation, self.pattern, missing) if own else None
+        return Origin(allocation, element, event, kernel_location())
+
+    def forget_written(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses hold what nothing wrote after all.
 
         ``origin`` says whence that came, for the error of whoever reads them.
         """
-        self.storage.forget_written(
+        storage = self.storage
+        storage.forget_written(
             self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
-        self.storage.origin = origin
+        storage.origin = origin
+        if self.dtype is storage.dtype:
+            if storage.lost is None:
+                storage.lost = np.zeros(storage.size, BOOL)
+            pattern_view(storage.lost, self.pattern, BOOL)[where] = True
+
+    def lost(self) -> Array | None:
+        """Which of its elements an instruction made of what nothing wrote; None if none."""
+        storage = self.storage
+        if storage.lost is None or self.dtype is not storage.dtype:
+            return None
+        missing = self.unwritten()
+        if missing is None:
+            return None
+        found = missing & pattern_view(storage.lost, self.pattern, BOOL)
+        return found if found.any() else None
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
@@ -421,12 +454,15 @@ class Tile:
 def unwritten_error(tile: Tile, missing: Array) -> UnwrittenError:
     """The error for reading a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    origin = tile.storage.origin
+    storage = tile.storage
+    origin, made = storage.origin, storage.allocation.location
     return UnwrittenError(
         "an instruction reads only what was written before",
         happened="an instruction read what nothing had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
-        f"written, the first at {list(first)}" + (f"; they came from {origin}" if origin else ""),
+        f"written, the first at {list(first)}"
+        + ("" if made is None else f"; it was made at {made}")
+        + ("" if origin is None else f"; they came from {origin}"),
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
         "or read only the part that is written",
     )

@@ -12,7 +12,8 @@ Sources are named by these keys, in the tables of this package and in docs/timin
 - ARCH4: AWS Neuron documentation at tag v2.32.0, ``trainium3_arch.rst``
 - ISA: docstrings of ``nki.isa`` at tag v2.26.0, the "Estimated instruction cost" of each
 - ISA32: the same at tag v2.32.0, where ``topk`` alone has one
-- DMA: AWS Neuron documentation, ``nki-dma-overview.rst`` and ``nki-dma-bandwidth-guide.rst``
+- DMA: AWS Neuron documentation, ``nki-dma-overview.rst``, ``nki-dma-bandwidth-guide.rst`` and
+  ``nki-dge.rst``
 - PERF: AWS Neuron documentation, ``nki_perf_guide.rst``
 - EXPLORER: AWS Neuron documentation, ``tools/neuron-explorer/``
 """

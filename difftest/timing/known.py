@@ -54,6 +54,7 @@ def _tensor(times: Clockwork) -> tuple[Figure, ...]:
         times.drain,
         *times.load_weights.values(),
         *times.weights_interval.values(),
+        times.turned_interval,
         times.throttle_window,
         times.throttle_slowdown,
     )

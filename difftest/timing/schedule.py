@@ -242,8 +242,8 @@ class _Scheduler:
         self._arm(unit, max(ready, unit.free))
 
     def _generates(self, one: LoweredInstruction) -> bool:
-        """Whether a DMA's descriptors are generated on the device: unless the kernel forbids it."""
-        return self.dge and one.event.attributes.dge_mode != "none"
+        """Whether a DMA's descriptors are generated on the device."""
+        return self.dge and one.transfer is not None and one.transfer.generated
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:

@@ -35,6 +35,8 @@ class Matmul(NamedTuple):
     width: int = 1
     """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
     double_row, 4 of MX operands (ARCH4)."""
+    turns: bool = False
+    """Whether it is a transpose."""
 
 
 class Issued(NamedTuple):
@@ -60,7 +62,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     depth, columns = stationary.partitions, elements(stationary)
     if event.opcode == "nc_transpose":
         cycles = depth * (2 if four_byte else 1)
-        return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns)
+        return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)
     moving = event.reads[1]
     rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
@@ -136,7 +138,10 @@ class TensorEngine:
         """Run ``work``, whose operands are ready at ``now``."""
         figures = self.clockwork
         load = figures.load_weights[work.four_byte, work.strided].value
-        interval = figures.weights_interval[work.four_byte, work.strided].value
+        if work.turns and work.strided and not work.four_byte:
+            interval = figures.turned_interval.value
+        else:
+            interval = figures.weights_interval[work.four_byte, work.strided].value
         overhead = (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value
         first: tuple[float, float] | None = None
         stream = 0.0

@@ -13,6 +13,8 @@ from difftest.analysis.footprint import Dims, footprint, free_axes
 from difftest.simulator.trace import Event, Region
 from difftest.timing.clockwork import Clockwork
 
+TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
+"""Of a transpose whose descriptors the hardware generates (DMA)."""
 INDIRECT = frozenset({"dma_gather", "dma_scatter"})
 
 
@@ -29,6 +31,8 @@ class Transfer(NamedTuple):
     reads_hbm: bool
     writes_hbm: bool
     transposes: bool
+    generated: bool
+    """Whether the device makes its descriptors, where it makes any."""
 
     @property
     def bytes(self) -> int:
@@ -65,7 +69,21 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
         transposes=event.opcode == "dma_transpose",
+        generated=_generated(event, source),
     )
+
+
+def _generated(event: Event, source: Region) -> bool:
+    """Whether descriptors can come from the device: the kernel may forbid it.
+
+    The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
+    (DMA); the others have their descriptors laid down.
+    """
+    mode = event.attributes.dge_mode
+    if event.opcode != "dma_transpose" or mode == "swdge":
+        return mode != "none"
+    whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
+    return whole and source.dtype.itemsize == 2 and mode != "none"
 
 
 @lru_cache(maxsize=4096)

@@ -145,6 +145,7 @@ LAYERS = (
     "descriptor",
     "capacity",
     "ordering",
+    "origin",
     "memory",
     "addresses",
     "overlaps",

@@ -15,6 +15,7 @@ from difftest.simulator.trace import Allocation, Area, Event, Location, Region, 
 SBUF = "sbuf-full"
 PSUM = "psum-full"
 ALIAS = "address-alias"
+UNORDERED = "address-unordered"
 NAMED = 5
 """Tensors of the peak that a finding names."""
 
@@ -75,7 +76,8 @@ def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def _tensors(trace: Trace) -> Iterator[Finding]:
-    pairs = _overlapping(trace.allocations)
+    placed = [one for one in trace.allocations if one.address is not None and one.last >= 0]
+    pairs = _overlapping(placed, _read_first(trace)) if len(placed) > 1 else {}
     if not pairs:
         return
     writes: dict[int, list[tuple[Event, Region]]] = {}
@@ -84,33 +86,50 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
         for region in event.reads:
             for other in pairs.get(region.allocation.id, ()):
                 pair = region.allocation.id, other.id
+                if pair in said:
+                    continue
                 own = _last(writes.get(pair[0], []), region, event)
                 over = _last(writes.get(pair[1], []), region, event)
-                if own and over and over.number > own.number and pair not in said:
-                    said.add(pair)
+                if over is None or (own is not None and over.number < own.number):
+                    continue
+                said.add(pair)
+                if own is None:
+                    yield _through(region.allocation, other, over, event)
+                else:
                     yield _overwritten(region.allocation, other, over, event)
         for region in event.writes:
             if region.allocation.id in pairs:
                 writes.setdefault(region.allocation.id, []).append((event, region))
 
 
-def _overlapping(allocations: list[Allocation]) -> dict[int, list[Allocation]]:
-    """For each placed tensor those whose bytes and live ranges overlap its own."""
-    placed = [
-        one
-        for one in allocations
-        if one.address is not None and one.first >= 0 and not one.space.is_hbm
-    ]
-    placed.sort(key=lambda one: one.first)
+def _read_first(trace: Trace) -> dict[int, int]:
+    """By id, the placed tensors that are read before a write names them, and the reading event."""
+    found: dict[int, int] = {}
+    for event in trace.events:
+        for region in event.reads:
+            one = region.allocation
+            if one.address is not None and (one.first < 0 or event.number <= one.first):
+                found.setdefault(one.id, event.number)
+    return found
+
+
+def _overlapping(placed: list[Allocation], readers: dict[int, int]) -> dict[int, list[Allocation]]:
+    """For each placed tensor those whose bytes and live ranges overlap its own.
+
+    Of ``readers``, which hold what others wrote, all that were touched before.
+    """
     found: dict[int, list[Allocation]] = {}
     live: list[Allocation] = []
-    for one in placed:
-        live = [other for other in live if other.last > one.first]
-        for other in live:
+    before: list[Allocation] = []
+    begins = {one.id: readers.get(one.id, one.first) for one in placed}
+    for one in sorted(placed, key=lambda one: begins[one.id]):
+        live = [other for other in live if other.last > begins[one.id]]
+        for other in before if one.id in readers else live:
             if other.space is one.space and _overlap(one, other):
                 found.setdefault(one.id, []).append(other)
                 found.setdefault(other.id, []).append(one)
         live.append(one)
+        before.append(one)
     return found
 
 
@@ -190,6 +209,22 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
     each *= tensor.dtype.itemsize if tensor.viewed else 1
     for number in range(mark.low // each, (mark.high - 1) // each + 1):
         yield _Block(tensor, number)
+
+
+def _through(one: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
+    """A read of what was written by another tensor's name alone."""
+    lines = (reader.location, over.location, one.location, other.location)
+    return Finding(
+        id=UNORDERED,
+        severity=Severity.WARNING,
+        happened=f"{reader.opcode} reads {one} at address {one.address}, whose bytes {over.opcode} "
+        f"wrote by another name, to {other} at address {other.address}",
+        rule="the compiler orders instructions by the tensors that they name: nothing orders this "
+        "read after a write to another tensor, whose engine or DMA queue may be late",
+        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        remedy="read it by the tensor that was written, or a view of that (reshape, ap, view)",
+        evidence=(over.number, reader.number),
+    )
 
 
 def _overwritten(

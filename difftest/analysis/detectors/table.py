@@ -231,6 +231,13 @@ DETECTORS: tuple[Detector, ...] = (
         reader=memory.aliases,
     ),
     Detector(
+        id=memory.UNORDERED,
+        severity=Severity.WARNING,
+        title="a placed tensor is read after another name's write to its bytes",
+        group=_MEMORY,
+        reader=memory.aliases,
+    ),
+    Detector(
         id=uninitialised.OUTPUT,
         severity=Severity.ERROR,
         title="an output depends on what nothing wrote",

@@ -22,6 +22,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
@@ -108,6 +109,7 @@ def _starts_from(call: Call) -> None:
         _starts_from,
     ),
     result=like("src"),
+    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -178,6 +180,7 @@ def _loads_imm1(call: Call) -> None:
     result=like("src"),
     fit=Fit.ELEMENTS,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
+    carries=carrying.from_there_on,
     classic=False,
 )
 def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Array:

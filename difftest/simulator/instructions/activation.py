@@ -94,11 +94,6 @@ def _adds_up(call: Call) -> None:
         )
 
 
-def _carries(call: Call, missing: Array, name: str) -> Array | None:
-    """Unless it also reduces."""
-    return carrying.in_place(call, missing, name) if call["reduce_cmd"] is Accumulate.IDLE else None
-
-
 @instruction(
     Engine.SCALAR,
     operands=(
@@ -117,7 +112,7 @@ def _carries(call: Call, missing: Array, name: str) -> Array | None:
     result=like("data"),
     reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
-    carries=_carries,
+    carries=carrying.in_place,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
@@ -196,6 +191,7 @@ def _reduces(call: Call) -> None:
     result=like("data"),
     fit=Fit.ELEMENTS,
     facts=lambda call: {"op": call["op"]},
+    carries=carrying.in_place,
     classic=False,
 )
 def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) -> tuple[Any, Any]:

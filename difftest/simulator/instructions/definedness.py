@@ -20,6 +20,7 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.carrying import by_row
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.memory import pattern_view, poison
@@ -229,14 +230,16 @@ def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> 
     if reduced is not None and instruction.reach(call) is Reach.AXES and list(masks) == [0]:
         mask = masks[0].reshape(operands[0].tile_shape())
         return mask.any(axis=reduced(call)).reshape(call.result.shape)
-    if instruction.carries is None:
+    if instruction.carries in (None, by_row):
         return None
+    values = [op.engine_values(unwritten=True) if isinstance(op, Tile) else op for op in operands]
     found: Array | None = None
     for place, mask in masks.items():
         if place < 0:
             return None
         role = instruction.operands[place].name
-        carried = instruction.carries(call, mask.reshape(operands[place].tile_shape()), role)
+        shape = operands[place].tile_shape()
+        carried = instruction.carries(call, mask.reshape(shape), role, values)
         if carried is None:
             return None
         found = carried if found is None else found | carried

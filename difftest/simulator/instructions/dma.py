@@ -132,12 +132,13 @@ def _dge(call: Call) -> dict[str, Any]:
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
+    carries=lambda call, missing, name, values: missing.reshape(call.result.shape),
     in_place=True,
     fit=Fit.TOTAL,
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read(where)
+    values = src.read(where, unwritten=True)
     rmw = call.options["dst_rmw_op"]
     if rmw is None:
         moved = _cast(values, src, dst)
@@ -300,6 +301,12 @@ def _turned(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(src.dtype))
 
 
+def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """Elements of the source where they come to lie."""
+    shape: Shape = call["src"].shape
+    return missing.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+
+
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
@@ -310,6 +317,7 @@ def _turned(call: Call) -> Result:
     facts=_dge,
     in_place=True,
     walk=_of_the_source,
+    carries=_turned_along,
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
@@ -327,5 +335,5 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:
-        values = src.read(None if where is None else where.transpose(np.argsort(axes)))
+        values = src.read(unwritten=True)
     store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

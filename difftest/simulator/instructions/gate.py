@@ -15,7 +15,13 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import WIDE_INTEGERS, Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.carrying import Carried, may_carry, operand_values
+from difftest.simulator.instructions.carrying import (
+    Carried,
+    may_carry,
+    of_moved,
+    operand_values,
+    settle_further,
+)
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     carried_along,
@@ -95,8 +101,11 @@ def issue(
     if instruction.in_place:
         if undefined is not None:
             found = carried_along(call, dst, undefined)
+        moved_on = of_moved(call, dst, operands, where) if may_carry(call, dst, operands) else None
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
+        if moved_on is not None:
+            moved_on.mark(dst, where)
         if core.alarm:
             look_at_product(core, dst, operands)
     else:
@@ -108,7 +117,7 @@ def issue(
             rounded_result(core, call, operands, made[0])
         if undefined is not None and unboxed is None:
             found = dependent(core, call, dst, operands, undefined, made[0])
-        where = _put(call, dst, made, others, where, in_part)
+        where = _put(core, call, dst, made, others, where, in_part)
     if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):
         settle(core, dst, where, found)
     if core.made and dst.in_hbm:
@@ -159,7 +168,7 @@ def _results(
     """What the instruction means for what its operands hold, and what of it counts as unwritten."""
     carried: Carried | None = None
     if may_carry(call, dst, operands):
-        values, carried = operand_values(call, operands, where)
+        values, carried = operand_values(call, dst, operands, where)
     else:
         values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
@@ -168,6 +177,7 @@ def _results(
 
 
 def _put(
+    core: Core,
     call: Call,
     dst: Any,
     made: tuple[Any, Carried | None],
@@ -188,19 +198,22 @@ def _put(
         ]
         for tile, _ in further:
             check_destination(tile)
+    asked = where
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
     if carried is not None:
-        carried.mark(call, dst, where)
+        carried.mark(dst, asked)
     for tile, value in further:  # after dst, whose values may still lie in an operand that is one
         if type(value) is Masked:
             in_part.append(tile)
             write(tile, value.values, value.chosen)
         else:
             write(tile, value)
+    if carried is not None or core.register_origins:
+        settle_further(core, call, dst, others, carried)
     return where
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, INT32, Array
-from difftest.simulator.errors import KernelError, ShapeError, kernel_location
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -16,7 +16,7 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import needs_generation, one_dtype, same_partitions
-from difftest.simulator.instructions.search import UINT32, taken_along_rows
+from difftest.simulator.instructions.search import UINT32, taken_along_rows, taken_from
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
@@ -34,6 +34,7 @@ from difftest.simulator.trace import Engine
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    carries=taken_from,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -106,6 +107,8 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     if not chosen.any():
         src[0:1].read()  # raises: nothing that any core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
-    origin = f"{src!r} by nonzero_with_count at {kernel_location()}"
-    dst.forget_written(gone.reshape(dst.shape), origin)
+    if gone.any():
+        missing = src.unwritten()
+        assert missing is not None
+        dst.forget_written(gone.reshape(dst.shape), src.origin(missing, f"read by {call.name}"))
     return (chosen | gone).reshape(shape)

@@ -21,6 +21,7 @@ from difftest.simulator.dtypes import (
     name_of,
 )
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.operands import wrong_buffer
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
@@ -208,6 +209,16 @@ def _four_axes(stationary: Descriptor, moving: Descriptor) -> Walk:
     return Walk(shape, shape, axes)
 
 
+def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """A column of the stationary operand makes a row of the product, one of the moving a column."""
+    shape = call.result.shape
+    pairs = _pairs(call) if "perf_mode" in call.options else 1
+    lost = missing.reshape(len(missing) * pairs, -1).any(axis=0)
+    if name.startswith("stationary"):
+        return carrying.over_rows(shape, lost)
+    return np.broadcast_to(lost.reshape(1, *shape[1:]), shape)
+
+
 @instruction(
     Engine.TENSOR,
     operands=(
@@ -222,6 +233,7 @@ def _four_axes(stationary: Descriptor, moving: Descriptor) -> Walk:
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     walk=_three_axes,
+    carries=by_columns,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
@@ -232,7 +244,7 @@ def nc_matmul(
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
     In the mode double_row each partition has two rows of the contraction.
     """
-    left, right = rows(stationary.engine_values()), rows(moving.engine_values())
+    left, right = (rows(one.engine_values(unwritten=True)) for one in (stationary, moving))
     if call["perf_mode"] == "double_row":
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
@@ -256,7 +268,7 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst.values()
+    held = dst.values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
     if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
@@ -329,7 +341,7 @@ def _of_the_data(call: Call) -> Walk:
     engine=_transpose_engine,
     result=_transposed,
     walk=_of_the_data,
-    carries=lambda call, missing, name: rows(missing).T,
+    carries=lambda call, missing, name, values: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

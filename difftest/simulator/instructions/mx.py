@@ -7,6 +7,8 @@ their tile. Source: AWS ``nki.isa`` and ``nki/deep-dives/mxfp-matmul.rst`` at ta
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -22,7 +24,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import accumulate, accumulate_partly
+from difftest.simulator.instructions.matmul import accumulate, accumulate_partly, by_columns
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -267,6 +269,14 @@ def _row_tile(call: Call) -> None:
         )
 
 
+def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
+    """As of a product; of the scales those rows are read that hold some."""
+    if not name.endswith("_scale"):
+        return by_columns(call, missing, name, values)
+    used = missing[scale_places(call["stationary"].partitions)]
+    return None if used.any() else np.zeros(call.result.shape, np.bool_)
+
+
 @instruction(
     Engine.TENSOR,
     operands=(
@@ -291,6 +301,7 @@ def _row_tile(call: Call) -> None:
     ),
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,
+    carries=_carries,
     in_place=True,
     fit=Fit.ELEMENTS,
     classic=False,
@@ -319,7 +330,7 @@ def nc_matmul_mx(
 
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
     """Operand elements times their scales, the contraction first: float32 [4 P, F]."""
-    values = unpack(rows(tile.engine_values()), tile.dtype)
+    values = unpack(rows(tile.engine_values(unwritten=True)), tile.dtype)
     factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(np.float32)
     values *= spread_over_groups(factors)[..., None]
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

@@ -229,6 +229,8 @@ class Fit(Enum):
 
 Rule = Callable[[Call], None]
 """Raises an NkiError where the call breaks it."""
+Carries = Callable[[Call, Array, str, list[Any]], "Array | None"]
+"""See :attr:`Instruction.carries`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -256,8 +258,9 @@ class Instruction:
     walk : what a mask ranges over, if over neither.
     reach : how a mask that is no box divides the work.
     counts_places : whether the meaning depends on where in its row an element stands.
-    carries : of which elements of the result the elements of an operand, given by name, that were
-        never written make the same, or None of a call for which reading them is an error: see
+    carries : which elements of the result follow from those of an operand, given by name, that were
+        never written: ``carries(call, missing, name, values)``, with the operands' values. None of
+        a call for which reading them is an error: see
         :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
@@ -282,7 +285,7 @@ class Instruction:
     walk: Callable[[Call], Walk] | None
     reach: Callable[[Call], Reach]
     counts_places: bool
-    carries: Callable[[Call, Array, str], Array | None] | None
+    carries: Carries | None
     fit: Fit
     cost: str
     summary: str
@@ -338,7 +341,7 @@ def instruction(
     walk: Callable[[Call], Walk] | None = None,
     reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
     counts_places: bool = False,
-    carries: Callable[[Call, Array, str], Array | None] | None = None,
+    carries: Carries | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),

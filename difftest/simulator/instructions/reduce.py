@@ -15,6 +15,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
@@ -166,15 +167,6 @@ def _reduced(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(data.dtype))
 
 
-def _carries(call: Call, missing: Array, name: str) -> Array | None:
-    """In today's dialect, where of what is reduced into one element all or nothing was written."""
-    axes = tuple(call["axis"])
-    none = missing.all(axis=axes)
-    if not call.into_existing or not np.array_equal(none, missing.any(axis=axes)):
-        return None
-    return none.reshape(call.result.shape)
-
-
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
@@ -182,7 +174,7 @@ def _carries(call: Call, missing: Array, name: str) -> Array | None:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axis"]),
-    carries=_carries,
+    carries=carrying.by_axes,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name, "axis": call["axis"]},
 )
@@ -221,6 +213,7 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
+    carries=carrying.by_axes,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
@@ -276,6 +269,7 @@ def _with_tensor_scalar(call: Call) -> None:
         loads("reduce_init"),
     ),
     result=like("data"),
+    carries=carrying.in_place,
     reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )

@@ -10,6 +10,7 @@ from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer, name_of
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
@@ -70,6 +71,7 @@ def _scanned(call: Call) -> Result:
     ),
     result=_scanned,
     reduced=lambda call: (),
+    carries=carrying.from_there_on,
     reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
 )
@@ -129,6 +131,7 @@ def _moments(values: Array) -> Array:
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
     reduced=_free,
+    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def bn_stats(call: Call, data: Array) -> Array:
@@ -154,6 +157,7 @@ def _bn_tuples(call: Call) -> None:
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
     reduced=_free,
+    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def bn_aggr(call: Call, data: Array) -> Array:
@@ -200,6 +204,7 @@ def _probability_of_integers(call: Call) -> None:
     ),
     rules=(_keeps_integers, _probability_of_integers),
     result=like("data"),
+    carries=carrying.in_place,
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
@@ -12,6 +14,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
 )
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     DST,
@@ -88,6 +91,7 @@ def _free(call: Call) -> tuple[int, ...]:
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
     reduced=_free,
+    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def max8(call: Call, src: Array) -> Array:
@@ -165,6 +169,7 @@ def _matches(
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=_free,
+    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
@@ -196,6 +201,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     ),
     rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
     result=like("data"),
+    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
@@ -248,13 +254,20 @@ def _gatherable(call: Call) -> None:
             )
 
 
-def _gathered_from(call: Call, missing: Array, name: str) -> Array | None:
+def _gathered_from(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
     """A partition of the result comes from its own of ``src_buffer``; the index is all needed."""
-    if name == "index":
+    return None if name == "index" else carrying.by_row(call, missing, name, values)
+
+
+def taken_from(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
+    """Of :func:`taken_along_rows` what the indices name; they are all needed."""
+    if name == "indices":
         return None
-    shape = call.result.shape
-    lost = rows(missing).any(axis=1)
-    return np.broadcast_to(lost.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+    roles = [role.name for role in call.instruction.operands]
+    places = rows(values[roles.index("indices")]).astype(np.int64)
+    if places.max() >= rows(missing).shape[1]:
+        return carrying.by_row(call, missing, name, values)  # which raises when it is computed
+    return np.take_along_axis(rows(missing), places, axis=1).reshape(call.result.shape)
 
 
 @instruction(
@@ -305,6 +318,7 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     ),
     rules=(same_partitions("data", "indices"),),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    carries=taken_from,
     pages=("nki/api/generated/nki.language.gather_flattened",),
 )
 def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
@@ -378,7 +392,7 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
-    carries=lambda call, missing, name: _moved_partitions(call, missing).values,
+    carries=lambda call, missing, name, values: _moved_partitions(call, missing).values,
     reach=Reach.TILE,
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:

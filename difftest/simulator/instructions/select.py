@@ -11,6 +11,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
 from difftest.simulator.index import Index, broadcast_shapes
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
@@ -82,6 +83,12 @@ def _predicate_repeats(call: Call) -> None:
         )
 
 
+def _compared(call: Call, pred: Index, data: Array) -> Array:
+    """Where the predicate holds, in the data's shape or to be repeated in it."""
+    chosen: Array = call["cmp_op"].compute(pred.array(), 0)
+    return chosen.reshape(data.shape) if chosen.size == data.size else chosen
+
+
 @instruction(
     Engine.GPSIMD,
     operands=(
@@ -93,12 +100,11 @@ def _predicate_repeats(call: Call) -> None:
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(_predicate_repeats, _compares),
     result=like("on_true_tile"),
+    carries=lambda call, missing, name, values: missing & _compared(call, values[1], missing),
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
-    chosen = call["cmp_op"].compute(pred.array(), 0)
-    if chosen.size == on_true_tile.size:
-        chosen = chosen.reshape(on_true_tile.shape)
+    chosen = _compared(call, pred, on_true_tile)
     return np.where(chosen, as_float(on_true_tile), np.float32(on_false_value))
 
 
@@ -142,6 +148,22 @@ def _keeps_the_largest(call: Call) -> None:
         )
 
 
+def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
+    """Where the free index lies between the bounds of its partition."""
+    places = np.arange(data[0].size) if call.places is None else call.places
+    index = (call["range_start"] + places.astype(np.float32)).reshape(1, *data.shape[1:])
+    low, high = (column(bound, data.ndim) for bound in (bound0, bound1))
+    chosen: Array = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
+    return chosen
+
+
+def _lost_in_range(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """What of the data is in range; a whole partition whose bounds nobody knows."""
+    if name != "on_true_tile":
+        return carrying.by_row(call, missing, name, values)
+    return missing & _in_range(call, *values)
+
+
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -153,6 +175,7 @@ def _keeps_the_largest(call: Call) -> None:
     destinations=(DST, REDUCE_RES),
     rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
+    carries=_lost_in_range,
     reach=Reach.ROW,
     counts_places=True,
 )
@@ -161,10 +184,7 @@ def range_select(
 ) -> tuple[Array, Array | None]:
     """``dst = on_true_tile`` where the free index lies between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
-    places = np.arange(values[0].size) if call.places is None else call.places
-    index = (call["range_start"] + places.astype(np.float32)).reshape(1, *values.shape[1:])
-    low, high = (column(bound, values.ndim) for bound in (bound0, bound1))
-    chosen = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
+    chosen = _in_range(call, values, bound0, bound1)
     result = np.where(chosen, values, np.float32(call["on_false_value"]))
     command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
@@ -173,6 +193,20 @@ def range_select(
 
 
 # -- select_reduce ---------------------------------------------------------------------------------
+
+
+def _predicated(call: Call, predicate: Array) -> Array:
+    """Where the predicate is true, or not if it is reversed."""
+    chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
+    return chosen
+
+
+def _lost_by_predicate(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """What is chosen of either side; all for which nobody knows which side is."""
+    shape = call.result.shape
+    lost = carrying.over(shape, missing)
+    chosen = _predicated(call, values[1]).reshape(shape)
+    return lost if name == "predicate" else lost & (chosen if name == "on_true" else ~chosen)
 
 
 @instruction(
@@ -195,6 +229,7 @@ def range_select(
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    carries=_lost_by_predicate,
     reach=reach_of_registers,
 )
 def select_reduce(
@@ -202,7 +237,7 @@ def select_reduce(
 ) -> tuple[Array, Array | None]:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     values = as_float(on_true)
-    chosen = (predicate == 0 if call["reverse_pred"] else predicate != 0).reshape(values.shape)
+    chosen = _predicated(call, predicate).reshape(values.shape)
     if isinstance(on_false, np.ndarray):
         other = as_float(column(on_false, values.ndim))
     else:
@@ -228,6 +263,14 @@ def _chosen(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(dtype))
 
 
+def _lost_by_condition(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """As of :func:`select_reduce`."""
+    shape = call.result.shape
+    lost = np.broadcast_to(missing, shape)
+    chosen = values[0] != 0
+    return lost if name == "condition" else lost & (chosen if name == "x" else ~chosen)
+
+
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -237,6 +280,7 @@ def _chosen(call: Call) -> Result:
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,
+    carries=_lost_by_condition,
     pages=("nki/api/generated/nki.language.where",),
 )
 def where(call: Call, condition: Array, x: Any, y: Any) -> Array:

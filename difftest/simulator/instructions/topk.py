@@ -8,6 +8,8 @@ the layout of the source, and no order. The frontend warns of it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
@@ -75,7 +77,7 @@ def _numbers(call: Call, partitions: int, columns: int) -> Array:
     return np.asarray(rank + lanes * np.arange(columns))
 
 
-def _ignored(call: Call, missing: Array, name: str) -> Array | None:
+def _ignored(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
     """What lies beyond n may be unwritten, and makes nothing of the result so."""
     if (rows(missing) & _active(call)).any():
         return None

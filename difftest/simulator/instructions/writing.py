@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, kernel_location
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.observing import overflowed
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
@@ -106,8 +106,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
-    origin = f"different values for one element of a destination at {kernel_location()}"
-    dst.forget_written(lost, origin)
+    dst.forget_written(lost, dst.origin(lost, "given two values"))
 
 
 def fit(values: Array, dst: Tile) -> Array:

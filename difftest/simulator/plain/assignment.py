@@ -93,7 +93,7 @@ def update(
         _accumulate(target.tile(), other)
     else:
         tile = target.tile()
-        held, kept = ~tile.missing(), mask_over(mask, tile.shape)
+        held, kept = ~tile.missing() | tile.lost(), mask_over(mask, tile.shape)
         if dtype not in (None, tile.dtype):
             return _update_through(dtype, tile, op, other, held, kept)
         if begins and not held.all():
@@ -132,12 +132,16 @@ def _accumulate(target: PlainTensor, product: PlainTensor) -> None:
     _check_bank(target)
     rules.same_elements("accumulation", target, product)
     added = product.at(product.positions.reshape(target.shape), 0)
-    where, held = _written(added), ~target.missing()
-    values = to_float32(added.read(where))
+    where, before = _written(added), target.lost()
+    held = ~target.missing() | before
     if not held.all():
         target.leave_out(where)
-    total = to_float32(target.read(held)) + values
-    target.put(np.where(held, total, values), where)
+    masked = target.storage.masked
+    values, gone = added.readable(where, carries=not masked)
+    total = to_float32(target.read(held & ~before)) + to_float32(values)
+    target.put(np.where(held, total, to_float32(values)), where)
+    if not masked:
+        target.forget(before | gone)
 
 
 def _check_bank(target: PlainTensor) -> None:

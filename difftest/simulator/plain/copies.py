@@ -155,16 +155,22 @@ def tensor_copy_predicated(
     rules.dtype_of(dst, dtype, where)
     rules.same_elements(where, dst, predicate)
     kept = mask_over(mask, dst.shape)
-    chosen = (predicate.read(kept.reshape(predicate.shape)) != 0).reshape(dst.shape)
-    chosen = (~chosen if reverse_pred else chosen) & kept
     dst.leave_out(kept)
+    carries = not dst.storage.masked
+    decided, unknown = predicate.readable(kept.reshape(predicate.shape), carries=carries)
+    unknown = unknown.reshape(dst.shape)
+    chosen = (decided != 0).reshape(dst.shape)
+    chosen = (~chosen if reverse_pred else chosen) & kept & ~unknown
     if not isinstance(src, PlainTensor):
         dst.put(np.full(dst.shape, constant(src, dst.dtype)), chosen)
+        dst.forget(unknown)
         return
     rules.not_both_in_psum(where, src, predicate)
     rules.same_elements(where, dst, src)
     rules.require(src.dtype == dst.dtype, f"{where}: one dtype", src, dst, error=DtypeError)
-    dst.write(src.read(kept.reshape(src.shape)).reshape(dst.shape), chosen)
+    held, holes = src.readable(kept.reshape(src.shape), carries=carries)
+    dst.write(held.reshape(dst.shape), chosen)
+    dst.forget(unknown | (holes.reshape(dst.shape) & chosen))
 
 
 # -- DMA ------------------------------------------------------------------------------------------
@@ -185,11 +191,29 @@ def _transfer(dst: PlainTensor, src: PlainTensor, mask: Any = None, *, add: bool
         src.check_bounds()
         adjacent = walks_by_strides(source.positions)
         rules.require(adjacent, "a masked DMA's source is a view of its destination's shape", src)
-    values = cast(source, dst.dtype, where)
+    gone = lost_on_the_way(dst, source, where)
+    values = cast(source, dst.dtype, where & ~gone)
     if add:
-        values = rounded(to_float32(dst.read(where)) + to_float32(source.read(where)), dst.dtype)
+        added = to_float32(source.read(where & ~gone))
+        values = rounded(to_float32(dst.read(where)) + added, dst.dtype)
     dst.write(values, where)
+    dst.forget(gone)
     dst.leave_out(where)
+
+
+def lost_on_the_way(dst: PlainTensor, source: PlainTensor, where: Array) -> Array:
+    """What a DMA brings of elements that nothing wrote.
+
+    Raises
+    ------
+    UnwrittenError : it is all, or goes to shared HBM, or to what a mask leaves out.
+    """
+    gone = source.holes(where)
+    left_out = not where.all() and not dst.in_hbm and not dst.storage.written.all()
+    if gone.any() and (dst.space is Space.SHARED_HBM or dst.storage.masked or left_out):
+        source.read(where)  # raises
+        return np.zeros_like(gone)
+    return gone
 
 
 def _squeezed(shape: Shape) -> Shape:
@@ -338,7 +362,10 @@ def _dma_transpose(src: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     axes = _PERMUTATIONS[src.ndim]
     turned, where = src.positions.transpose(axes), mask_over(mask, src.shape).transpose(axes)
     dst = current().allocate(turned.shape, dtype or src.dtype)
-    dst.write(cast(src.at(turned, None), dst.dtype, where), where)
+    source = src.at(turned, None)
+    gone = lost_on_the_way(dst, source, where)
+    dst.write(cast(source, dst.dtype, where & ~gone), where)
+    dst.forget(gone)
     dst.leave_out(where)
     return dst
 

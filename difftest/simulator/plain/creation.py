@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -229,11 +230,17 @@ def dropout(data: PlainTensor, prob: Any, mask: Any, dtype: Any) -> PlainTensor:
     drawn = np.zeros(data.shape, np.float32)
     drawn[box] = current().random.random(drawn[box].shape, dtype=np.float32)
 
+    gone = np.zeros(data.shape, np.bool_)
+
+    def lost(*holes: Array) -> Array:
+        gone[...] = functools.reduce(np.logical_or, holes)
+        return gone
+
     def compute(x: Array, *given: Array) -> Array:
         limit = given[0].astype(np.float32) if given else np.float32(chance)
-        return np.where(drawn[where] >= limit, x, np.zeros_like(x))
+        return np.where(drawn[where & ~gone] >= limit, x, np.zeros_like(x))
 
-    return each_element(data.shape, result, (data, *vectors), compute, mask, carries=False)
+    return each_element(data.shape, result, (data, *vectors), compute, mask, lost=lost)
 
 
 # -- indices, loops and the grid ------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,24 +62,24 @@ def each_element(
     *,
     space: Space = Space.SBUF,
     dst: PlainTensor | None = None,
-    carries: bool = True,
+    lost: Callable[..., Array] | None = None,
 ) -> PlainTensor:
     """A new tile (or ``dst``) with ``compute`` of the operands' elements where the mask is true.
 
     ``compute`` gets one flat array of elements for each operand and gives what is written, in the
     dtype's own bits or to be rounded into it. Where an operand has an element that nothing wrote,
-    so has the result, unless ``carries`` is False: then reading it is an error.
+    so has the result; or where ``lost`` says, of each operand's such elements.
     """
     result = current().allocate(shape, dtype, space) if dst is None else dst
     where = mask_over(mask, shape)
     result.leave_out(where)
     spread = [operand.spread(shape) for operand in operands]
-    gone = np.zeros(shape, dtype=np.bool_)
-    if carries and not result.storage.masked:
-        for operand in spread:
-            gone |= operand.holes(where)
+    none = np.zeros(shape, dtype=np.bool_)
+    holes = [none if result.storage.masked else operand.holes(where) for operand in spread]
+    gone = functools.reduce(np.logical_or, holes, none) if lost is None else lost(*holes)
     kept = where & ~gone
-    values = [operand.read(kept)[kept] for operand in spread]
+    read = zip(spread, holes, strict=True)
+    values = [operand.read(kept & ~hole)[kept] for operand, hole in read]
     whole = np.zeros(shape, result.dtype if result.dtype.kind != "V" else FLOAT32)
     if kept.any():
         computed = np.broadcast_to(compute(*values), (int(kept.sum()),))
@@ -310,17 +311,24 @@ def accumulate_lanes(
     command: Any,
     into: PlainTensor | None,
     mask: Any,
+    made: PlainTensor,
 ) -> None:
-    """Take the elements that a mask leaves up into an engine's registers."""
+    """Take the elements that a mask leaves up into an engine's registers.
+
+    Of ``made``, what the instruction wrote beside, nothing counts that it lost.
+    """
     where = mask_over(mask, shape)
+    gone = np.zeros(shape, np.bool_) if made.storage.masked else made.missing()
     if not where.any():
         if into is not None:
             into.leave_out(np.zeros(into.shape, np.bool_))
         return
     lanes = np.zeros(shape, np.float32)
-    lanes[where] = computed[0]
+    if computed:
+        lanes[where & ~gone] = computed[0]
     rows, kept = lanes.reshape(shape[0], -1), where.reshape(shape[0], -1)
-    accumulate(engine, rows, op, command, into, None if where.all() else kept)
+    lost = gone.reshape(shape[0], -1).any(axis=1)
+    accumulate(engine, rows, op, command, into, None if where.all() else kept, lost)
 
 
 @means("nisa.activation", reduce_cmd=rules.member(reduce_cmd), **_ACTIVATION)
@@ -358,10 +366,11 @@ def activation(
         )
         rules.absent(reduce_op not in (None, "add"), "reduce_op other than add", where)
     into = dtype or data.dtype
-    carries = not accumulates
-    result = each_element(data.shape, into, (data, *tiles), compute, mask, carries=carries)
+    result = each_element(data.shape, into, (data, *tiles), compute, mask)
     if accumulates:
-        accumulate_lanes("scalar", data.shape, computed, "add", reduce_cmd, reduce_res, mask)
+        accumulate_lanes(
+            "scalar", data.shape, computed, "add", reduce_cmd, reduce_res, mask, result
+        )
     return result
 
 

@@ -103,13 +103,22 @@ def _product(stationary: Any, moving: Any, mask: Any) -> PlainTensor:
     depth = kept.reshape(rows.shape[0], -1).any(axis=1)
     made = kept.any(axis=0)
     flat = made.reshape(rows.shape[1], -1)
-    left = to_float32(rows.read(np.outer(depth, flat.any(axis=1))))
-    right = to_float32(columns.read(np.outer(depth, flat.any(axis=0))))
+    carries = bool(kept.all())
+    sides = (rows, np.outer(depth, flat.any(axis=1))), (columns, np.outer(depth, flat.any(axis=0)))
+    (held, holes), (other, missing) = (
+        side.readable(taken, carries=carries) for side, taken in sides
+    )
+    left, right = to_float32(held), to_float32(other)
+    for side, lacks in ((rows, holes), (columns, missing)):
+        if lacks.any(axis=0).all():
+            side.read()  # raises: no element of the product follows from what was written alone
     total = np.zeros((rows.shape[1], columns.shape[1]), np.float32)
     for x, y in zip(left[depth], right[depth], strict=True):
         total = total + x[:, None] * y[None, :]
     dst.put(total.reshape(shape), made)
     dst.leave_out(made)
+    lost = holes.any(axis=0)[:, None] | missing.any(axis=0)[None, :]
+    dst.forget(lost.reshape(shape))
     return dst
 
 
@@ -159,8 +168,10 @@ def _double_row(left: Any, right: Any, mask: Any, perf_mode: Any) -> PlainTensor
         )
         for row in (0, 1)
     )
-    made = ~total.missing()
+    gone = total.lost() | second.lost()
+    made = ~total.missing() & ~gone
     total.put(to_float32(total.read(made)) + to_float32(second.read(made)), made)
+    total.forget(gone)
     return total
 
 
@@ -203,8 +214,10 @@ def _transpose(
     dst = current().allocate(rows.shape[::-1], dtype, Space.PSUM if on_tensor else Space.SBUF)
     where = mask_over(mask, data.shape).reshape(rows.shape)
     dst.leave_out(where.T)
-    kept = where if dst.storage.masked else where & ~rows.holes(where)
+    gone = np.zeros_like(where) if dst.storage.masked else rows.holes(where)
+    kept = where & ~gone
     dst.write(cast(rows, dtype, kept).T, kept.T)
+    dst.forget(gone.T)
     return dst
 
 

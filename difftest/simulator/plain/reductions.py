@@ -82,17 +82,21 @@ def _reduce(
     negate: bool = False,
 ) -> PlainTensor:
     where = mask_over(mask, data.shape)
-    elements = data.read(where)
+    elements, holes = data.readable(where, carries=bool(where.all()))
     lanes = elements if op in BITVEC else to_float32(elements)
     kept = _rows_of(where, axes)
     total = fold(op, _rows_of(lanes, axes), kept)
     if negate:
         total = -to_float32(total)
+    lost = _rows_of(holes, axes).any(axis=1)
+    if lost.all():
+        data.read(where)  # raises: no element of the result follows from what was written alone
     result = current().allocate(shape, dtype)
     written = kept.any(axis=1).reshape(shape)
     values = wrapped(total, dtype) if op in BITVEC else total
     result.put(values.reshape(shape), written)
     result.leave_out(written)
+    result.forget(lost.reshape(shape))
     return result
 
 
@@ -170,20 +174,22 @@ def tensor_scalar_reduce(
         results.append(apply(op0, x, y))
         return results[0]
 
-    dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask, carries=False)
+    dst = each_element(data.shape, dtype or data.dtype, operands, compute, mask)
     if reduce_op != "subtract":
         accumulate_lanes(
-            "vector", data.shape, results, reduce_op, reduce_cmd.reset_reduce, reduce_res, mask
+            "vector", data.shape, results, reduce_op, reduce_cmd.reset_reduce, reduce_res, mask, dst
         )
         return dst
     kept = mask_over(mask, data.shape)
     lanes = np.zeros(data.shape, np.float32)
-    lanes[kept] = to_float32(results[0]) if results else 0
+    gone = np.zeros(data.shape, np.bool_) if dst.storage.masked else dst.missing()
+    lanes[kept & ~gone] = to_float32(results[0]) if results else 0
     kept = kept.reshape(data.shape[0], -1)
     total = fold(reduce_op, lanes.reshape(kept.shape), kept)
     rows = kept.any(axis=1).reshape(reduce_res.shape)
     reduce_res.put(total.reshape(reduce_res.shape), rows)
     reduce_res.leave_out(rows)
+    reduce_res.forget(gone.reshape(data.shape[0], -1).any(axis=1).reshape(reduce_res.shape))
     return dst
 
 
@@ -285,12 +291,20 @@ def tensor_tensor_scan(
     start = rules.one_element_each(initial, data0, where)
     chosen = mask_over(mask, data0.shape)
     rows = chosen.reshape(data0.shape[0], -1)
-    first, second = (
-        to_float32(tile.read(chosen.reshape(tile.shape))).reshape(rows.shape)
-        for tile in (data0, data1)
-    )
+    carries, gone = bool(chosen.all()), np.zeros(rows.shape, np.bool_)
+    sides = []
+    for tile in (data0, data1):
+        held, holes = tile.readable(chosen.reshape(tile.shape), carries=carries)
+        sides.append(to_float32(held).reshape(rows.shape))
+        line = np.logical_or.accumulate(holes.reshape(rows.shape), axis=1)
+        if line.all():
+            tile.read()  # raises: no element of the result follows from what was written alone
+        gone |= line
+    first, second = sides
     if isinstance(start, PlainTensor):
-        state = to_float32(start.read(rows.any(axis=1, keepdims=True))).reshape(-1)
+        held, holes = start.readable(rows.any(axis=1, keepdims=True), carries=carries)
+        state = to_float32(held).reshape(-1)
+        gone |= holes.reshape(-1, 1)
     else:
         state = np.full(len(rows), number_as_float32(start))
     result = np.zeros(rows.shape, np.float32)
@@ -303,6 +317,7 @@ def tensor_tensor_scan(
     dst = current().allocate(data0.shape, dtype or promoted(data0.dtype, data1.dtype))
     dst.put(result.reshape(dst.shape), chosen)
     dst.leave_out(chosen)
+    dst.forget(gone.reshape(dst.shape))
     return dst
 
 
@@ -311,15 +326,19 @@ def _each_partition(
 ) -> PlainTensor:
     """``compute`` of each partition's unmasked elements: [P, count]."""
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
-    rows = to_float32(data.rows().read(chosen))
+    held, holes = data.rows().readable(chosen, carries=bool(chosen.all()))
+    rows, lost = to_float32(held), holes.any(axis=1)
+    if lost.all():
+        data.read()  # raises: no element of the result follows from what was written alone
     result = current().allocate((data.shape[0], count), dtype)
     values = np.zeros(result.shape, np.float32)
     for p, (row, kept) in enumerate(zip(rows, chosen, strict=True)):
-        if kept.any():
+        if kept.any() and not lost[p]:
             values[p] = compute(row[kept])
     written = np.broadcast_to(chosen.any(axis=1, keepdims=True), result.shape)
     result.put(values, written)
     result.leave_out(written)
+    result.forget(np.broadcast_to(lost[:, None], result.shape))
     return result
 
 

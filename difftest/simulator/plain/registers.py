@@ -23,26 +23,43 @@ def accumulate(
     command: Any,
     into: PlainTensor | None,
     where: Array | None = None,
+    lost: Array | None = None,
 ) -> None:
     """Reduce float32 ``lanes`` [P, N] into the registers as ``command`` says, and read them out.
 
     The registers, one for each partition of the machine, live across instructions. ``where`` keeps
-    some elements; the registers of a partition of which it keeps none are left alone.
+    some elements; the registers of a partition of which it keeps none are left alone. ``lost`` says
+    of which partitions something was never written: their registers hold nothing until a reset.
     """
     run = current()
     start = np.full(run.machine.partitions, _START[op], np.float32)
     kept = np.ones(lanes.shape, np.bool_) if where is None else where
     rows = kept.any(axis=1)
+    reduces = command in (reduce_cmd.reduce, reduce_cmd.reset_reduce)
     resets = command in (reduce_cmd.reset, reduce_cmd.reset_reduce)
     if resets and where is None:
         run.registers[engine] = start
     held = run.registers.setdefault(engine, start)[: len(lanes)]
     if resets:
         held[rows] = _START[op]
-    if command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
+    _lose(engine, rows, lost, resets=resets, everywhere=where is None, reduces=reduces)
+    if reduces:
         for column, counts in zip(lanes.T, kept.T, strict=True):
             held[...] = np.where(counts, ARITHMETIC[op](held, column), held)
     if into is not None:
         require(into.shape[0] == into.size == len(lanes), "reduce_res is [P, 1]", into)
         into.put(held.reshape(into.shape), rows.reshape(into.shape))
         into.leave_out(rows)
+        into.forget(run.lost_registers[engine][: len(lanes)].reshape(into.shape))
+
+
+def _lose(
+    engine: str, rows: Array, lost: Array | None, *, resets: bool, everywhere: bool, reduces: bool
+) -> None:
+    """Note which registers hold what follows from what nothing wrote."""
+    run = current()
+    held = run.lost_registers.setdefault(engine, np.zeros(run.machine.partitions, np.bool_))
+    if resets:
+        held[slice(None) if everywhere else np.flatnonzero(rows)] = False
+    if reduces and lost is not None:
+        held[: len(lost)] |= lost

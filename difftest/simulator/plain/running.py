@@ -44,6 +44,8 @@ class Run:
         self.random = np.random.default_rng(0)
         self.registers: dict[str, Array] = {}
         """The engines' accumulators (``nisa.reduce_cmd``), by engine."""
+        self.lost_registers: dict[str, Array] = {}
+        """Of which partitions they hold what follows from what nothing wrote."""
         self._shared: list[PlainStorage] = []
         self._next_shared = 0
 

@@ -71,15 +71,18 @@ def affine_select(
         )
     result = dtype or data.dtype
     rules.require(result in AFFINE, "affine_select gives some dtypes", result, error=DtypeError)
-    chosen = mask_over(pred, data.shape)[mask_over(mask, data.shape)]
-    return each_element(
-        data.shape,
-        result,
-        (data,),
-        lambda x: np.where(chosen, to_float32(x), number_as_float32(on_false_value)),
-        mask,
-        carries=False,
-    )
+    chosen, kept = mask_over(pred, data.shape), mask_over(mask, data.shape)
+    gone = np.zeros(data.shape, np.bool_)
+
+    def lost(holes: Array) -> Array:
+        gone[...] = holes & chosen
+        return gone
+
+    def compute(x: Array) -> Array:
+        holds = chosen[kept & ~gone]
+        return np.where(holds, to_float32(x), number_as_float32(on_false_value))
+
+    return each_element(data.shape, result, (data,), compute, mask, lost=lost)
 
 
 @means(
@@ -124,16 +127,22 @@ def range_select(
     kept = mask_over(mask, data.shape)
     lanes = kept.reshape(-1, count)
     rows = lanes.any(axis=1, keepdims=True)
-    values = to_float32(data.read(kept)).reshape(-1, count)
-    chosen = apply(comp_op0, line, low.read(rows)) & apply(comp_op1, line, high.read(rows))
+    carries = bool(kept.all())
+    held, holes = data.readable(kept, carries=carries)
+    values = to_float32(held).reshape(-1, count)
+    ends = [bound.readable(rows, carries=carries) for bound in (low, high)]
+    chosen = apply(comp_op0, line, ends[0][0]) & apply(comp_op1, line, ends[1][0])
+    gone = (holes.reshape(-1, count) & chosen) | ends[0][1] | ends[1][1]
     result = np.where(chosen, values, np.float32(on_false_value))
     dst = run.allocate(data.shape, dtype or data.dtype)
     dst.put(result.reshape(dst.shape), kept)
     dst.leave_out(kept)
+    dst.forget(gone.reshape(dst.shape))
     # A result that is asked for with no command is of this instruction alone.
     command = RESET_REDUCE if reduce_res is not None and not reduce_cmd else reduce_cmd
     if command and kept.any():
-        accumulate("vector", result, reduce_op, command, reduce_res, _unless_all(lanes))
+        lost = gone.any(axis=1)
+        accumulate("vector", result, reduce_op, command, reduce_res, _unless_all(lanes), lost)
     return dst
 
 
@@ -175,15 +184,23 @@ def select_reduce(
     other = rules.one_element_each(on_false, on_true, where)
     kept = mask_over(mask, dst.shape).reshape(dst.shape[0], -1)
     rows = kept.any(axis=1, keepdims=True)
-    lanes = to_float32(on_true.rows().read(kept))
-    chosen = (predicate.rows().read(kept) != 0) ^ bool(reverse_pred)
-    number = not isinstance(other, PlainTensor)
-    beside = number_as_float32(other) if number else to_float32(other.read(rows))
-    result = np.where(chosen, lanes, beside)
-    dst.put(result.reshape(dst.shape), kept.reshape(dst.shape))
     dst.leave_out(kept)
+    carries = not dst.storage.masked
+    held, holes = on_true.rows().readable(kept, carries=carries)
+    decided, unknown = predicate.rows().readable(kept, carries=carries)
+    chosen = (decided != 0) ^ bool(reverse_pred)
+    gone = unknown | (holes & chosen)
+    if isinstance(other, PlainTensor):
+        number, missing = other.readable(rows, carries=carries)
+        beside, gone = to_float32(number), gone | (missing & ~chosen)
+    else:
+        beside = number_as_float32(other)
+    result = np.where(chosen, to_float32(held), beside)
+    dst.put(result.reshape(dst.shape), kept.reshape(dst.shape))
+    dst.forget(gone.reshape(dst.shape))
     if reduce_cmd and kept.any():
-        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res, _unless_all(kept))
+        lost = gone.any(axis=1)
+        accumulate("vector", result, reduce_op, reduce_cmd, reduce_res, _unless_all(kept), lost)
 
 
 # -- searches -------------------------------------------------------------------------------------
@@ -209,6 +226,27 @@ def _eight(where: str, data: PlainTensor, vals: PlainTensor) -> None:
     rules.require(vals.size == 8 * vals.shape[0], f"{where} takes 8 values a partition", vals)
 
 
+def eightfold(lanes: Array) -> Array:
+    """For each of 8 values a partition whether it counts."""
+    return np.repeat(lanes, 8, axis=1)
+
+
+def lost_rows(*read: tuple[PlainTensor, Array]) -> Array:
+    """The partitions of which an operand misses something.
+
+    Raises
+    ------
+    UnwrittenError : of one operand each partition does.
+    """
+    lost = np.zeros(len(read[0][1]), np.bool_)
+    for tile, holes in read:
+        rows = holes.any(axis=1)
+        if rows.all():
+            tile.read()
+        lost |= rows
+    return lost
+
+
 @means("nisa.nc_find_index8", data=rules.tile(), vals=rules.tile(), dtype=rules.dtype)
 def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) -> PlainTensor:
     """The index of each of 8 values in its partition's unmasked elements."""
@@ -221,15 +259,21 @@ def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) 
     )
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
     lanes = chosen.any(axis=1, keepdims=True)
-    rows, wanted = to_float32(data.rows().read(chosen)), to_float32(vals.rows().read(lanes))
+    (held, holes), (eight, unknown) = (
+        data.rows().readable(chosen, carries=bool(chosen.all())),
+        vals.rows().readable(eightfold(lanes), carries=bool(chosen.all())),
+    )
+    rows, wanted = to_float32(held), to_float32(eight)
+    lost = lost_rows((data, holes), (vals, unknown))
     dst = current().allocate((data.shape[0], 8), result)
     values = np.zeros(dst.shape, np.int64)
     for p, kept in enumerate(chosen):
-        if kept.any():
+        if kept.any() and not lost[p]:
             values[p] = _places(where, rows[p][kept], wanted[p])
     written = np.broadcast_to(lanes, dst.shape)
     dst.put(values, written)
     dst.leave_out(written)
+    dst.forget(np.broadcast_to(lost[:, None], dst.shape))
     return dst
 
 
@@ -254,24 +298,29 @@ def nc_match_replace8(
     chosen = mask_over(mask, data.shape)
     kept = chosen.reshape(data.shape[0], -1)
     lanes = kept.any(axis=1, keepdims=True)
-    rows = to_float32(data.rows().read(kept))
+    held, holes = data.rows().readable(kept, carries=bool(kept.all()))
+    rows = to_float32(held)
     most = current().machine.max8_range[1]
     rules.require(rows.shape[1] <= most, f"{where}: at most {most}", data, error=LimitError)
     _eight(where, data, vals)
     if dst_idx is not None:
         rules.same_elements(f"{where}'s dst_idx", vals, dst_idx)
-    wanted = to_float32(vals.rows().read(lanes))
+    eight, unknown = vals.rows().readable(eightfold(lanes), carries=bool(kept.all()))
+    wanted = to_float32(eight)
+    lost = lost_rows((data, holes), (vals, unknown))
     places = np.zeros((len(rows), 8), np.int64)
-    for p in np.flatnonzero(lanes):
+    for p in np.flatnonzero(lanes[:, 0] & ~lost):
         places[p] = _places(where, rows[p][kept[p]], wanted[p])
         rows[p][np.flatnonzero(kept[p])[places[p]]] = number_as_float32(imm)
     dst = current().allocate(data.shape, dtype or data.dtype)
     dst.put(rows.reshape(dst.shape), chosen)
     dst.leave_out(chosen)
+    dst.forget(np.broadcast_to(lost[:, None], kept.shape).reshape(dst.shape))
     if dst_idx is not None:
         written = np.broadcast_to(lanes, places.shape).reshape(dst_idx.shape)
         dst_idx.put(places.reshape(dst_idx.shape), written)
         dst_idx.leave_out(written)
+        dst_idx.forget(np.broadcast_to(lost[:, None], places.shape).reshape(dst_idx.shape))
     return dst
 
 
@@ -348,7 +397,7 @@ def gather_flattened(data: PlainTensor, indices: PlainTensor, mask: Any, dtype: 
     positions = np.take_along_axis(data.rows().positions, columns, axis=1)
     picked = data.at(positions.reshape(indices.shape), 0)
     result = dtype or data.dtype
-    return each_element(indices.shape, result, (picked,), lambda x: x, mask, carries=False)
+    return each_element(indices.shape, result, (picked,), lambda x: x, mask)
 
 
 def _first_partition(tile: PlainTensor) -> int:
@@ -461,4 +510,14 @@ def where(condition: Any, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
             sides = [to_float32(side) for side in sides]
         return np.where(chosen != 0, *sides)
 
-    return each_element(shape, result, (condition, *tiles), compute, mask, carries=False)
+    kept = mask_over(mask, shape)
+
+    def lost(unknown: Array, *holes: Array) -> Array:
+        chosen = condition.spread(shape).read(kept & ~unknown) != 0
+        given = iter(holes)
+        for side, takes in ((x, chosen), (y, ~chosen)):
+            if isinstance(side, PlainTensor):
+                unknown = unknown | (next(given) & takes)
+        return unknown
+
+    return each_element(shape, result, (condition, *tiles), compute, mask, lost=lost)

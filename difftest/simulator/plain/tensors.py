@@ -62,6 +62,8 @@ class PlainStorage:
         elements = poison(shape, dtype) if data is None else data
         self.shape, self.bytes = shape, elements.reshape(-1).view(np.uint8)
         self.written = np.full(self.bytes.shape, data is not None)
+        self.lost = np.zeros(self.bytes.shape, np.bool_)
+        """Which bytes an instruction ever made of what nothing wrote."""
         self.masked = False
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
@@ -199,11 +201,30 @@ class PlainTensor(Operators, AnyTensor):
             return np.zeros(self.shape, dtype=np.bool_)
         if (found == where).all():
             self.read(where)  # raises
+            return np.zeros(self.shape, dtype=np.bool_)
         return found
+
+    def readable(self, where: Array, *, carries: bool) -> tuple[Array, Array]:
+        """The elements, and which of those that ``where`` keeps nothing wrote.
+
+        Raises
+        ------
+        UnwrittenError : that is all of them; or some, and the instruction does not carry them on.
+        """
+        if not carries:
+            return self.read(where), np.zeros(self.shape, dtype=np.bool_)
+        holes = self.holes(where)
+        return self.read(where & ~holes), holes
 
     def forget(self, where: Array) -> None:
         """Note that these elements hold what nothing wrote."""
-        self.storage.written[bytes_of(self.positions[where], self.itemsize)] = False
+        places = bytes_of(self.positions[where], self.itemsize)
+        self.storage.written[places], self.storage.lost[places] = False, True
+
+    def lost(self) -> Array:
+        """Where an instruction made it of what nothing wrote."""
+        found: Array = self.storage.lost[bytes_of(self.positions, self.itemsize)].all(axis=-1)
+        return found & self.missing()
 
     def missing(self) -> Array:
         """Where it was never written."""

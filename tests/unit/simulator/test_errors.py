@@ -169,7 +169,7 @@ negative indices)""",
 an instruction read what nothing had written
   rule:     an instruction reads only what was written before
   received: 8 of 32 elements of totals [4, 8] float32 in sbuf were never written, the first at \
-[0, 6]
+[0, 6]; it was made at {file}:{first}: totals = nl.ndarray((4, 8), nl.float32, name="totals")
   where:    {file}:{line}: nisa.tensor_reduce(nl.add, totals, axis=1)
   remedy:   write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the \
 part that is written""",
@@ -181,7 +181,8 @@ def test_a_complete_text(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)
     lines, first = inspect.getsourcelines(kernel)
-    assert str(caught.value) == TEXTS[kernel].format(file=__file__, line=first + len(lines) - 1)
+    expected = TEXTS[kernel].format(file=__file__, first=first + 1, line=first + len(lines) - 1)
+    assert str(caught.value) == expected
 
 
 # -- every error of the package ----------------------------------------------------------------

@@ -11,7 +11,7 @@ ALL = tuple((engine, 8) for engine in range(16))
 
 def tile(row_bytes, *, writes_hbm=False, busy=ALL, transposes=False):
     rows = sum(count for _, count in busy)
-    return Transfer(row_bytes, rows, rows, busy, not writes_hbm, writes_hbm, transposes)
+    return Transfer(row_bytes, rows, rows, busy, not writes_hbm, writes_hbm, transposes, True)
 
 
 def test_a_load_alone():

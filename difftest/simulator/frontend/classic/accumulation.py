@@ -23,7 +23,8 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.tile import Tile
+from difftest.simulator.strictness import doubt
+from difftest.simulator.tile import Tile, unwritten_error
 from difftest.simulator.trace import Engine
 
 
@@ -87,12 +88,17 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         )
     core = current()
     operands = (made.stationary, made.moving)
-    missing = target.unwritten()
+    missing, before = target.unwritten(), target.lost()
+    if missing is not None and before is not None:
+        missing = missing & ~before
     adds = missing is None or not missing.all()
     call = gate.prepare(
         core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
     )
-    product, where = added.engine_values(), written(added)
+    gone = None if added.storage.masked else added.unwritten()
+    if gone is not None and target.storage.masked:
+        doubt(unwritten_error(added, gone))
+    product, where = added.engine_values(unwritten=True), written(added)
     if core.shadow is not None:
         core.shadow.foresee_sum(target, added, missing, where)
     if missing is None:
@@ -100,14 +106,28 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     else:
         _begin(target, product.reshape(target.shape), missing, where)
     add_product(target, added)
+    _lose(target, added, before, gone)
     added.storage.allocation.absorbed += 1
     reads = (*operands, target) if adds else operands
     core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes)
 
 
+def _lose(target: Tile, added: Tile, before: Array | None, gone: Array | None) -> None:
+    """What was lost of either summand is lost of the sum."""
+    lost = before
+    if gone is not None:
+        gone = gone.reshape(target.shape)
+        lost = gone if before is None else gone | before
+    if lost is None or target.storage.masked:
+        return
+    origin = target.storage.origin or added.storage.origin
+    assert origin is not None
+    target.forget_written(lost, origin)
+
+
 def _begin(target: Tile, product: Array, missing: Array, where: Array | None) -> None:
     """The first accumulation of a group overwrites what nothing has written."""
-    held = np.where(missing, np.float32(0), target.values(~missing))
+    held = np.where(missing, np.float32(0), target.values(unwritten=True))
     if where is not None:
         target.storage.leave_out()
     write(target, np.where(missing, product, held + product), where)

@@ -289,7 +289,7 @@ def nc_matmul(
     started = dst.of_matmuls()
     adds = started if accumulate is None else np.full(dst.shape, bool(accumulate))
     if accumulate:
-        rest = dst.missing().any()
+        rest = (dst.missing() & ~(dst.lost() & started)).any()
         rules.require(not rest, "accumulate=True adds to something", dst, error=KernelError)
     made = meant(
         "nisa.nc_matmul",
@@ -302,11 +302,13 @@ def nc_matmul(
     _check_bank(dst)
     fits = dst.shape[:1] == made.shape[:1] and dst.size == made.size
     rules.require(fits, "dst has the product's partitions and elements", dst, made)
-    product = made.read().reshape(dst.shape)
+    gone = made.missing().reshape(dst.shape) | (dst.lost() & adds)
+    product = made.read(~made.missing()).reshape(dst.shape)
     if adds.any():
-        old = dst.read(adds)
+        old = dst.read(adds & ~dst.lost())
         product = np.where(adds, old + product, product)
     dst.write_product(product.astype(np.float32))
+    dst.forget(gone)
 
 
 def _check_bank(dst: PlainTensor) -> None:

@@ -13,7 +13,7 @@ from difftest.simulator.frontend.arguments import engine as engines
 from difftest.simulator.frontend.arguments import reduce_cmd as classic_commands
 from difftest.simulator.frontend.nki.constants import space_of
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.copies import cast, constant, loaded_shape
+from difftest.simulator.plain.copies import cast, constant, loaded_shape, lost_on_the_way
 from difftest.simulator.plain.indices import Shape, Slice, integers
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.nki.running import TODAYS
@@ -31,7 +31,9 @@ def into(dst: PlainTensor, made: PlainTensor) -> None:
     """The elements of a result to a destination of as many, one after the other."""
     fits = dst.shape[:1] == made.shape[:1] and dst.size == made.size
     rules.require(fits, "dst has the result's partitions and elements in each", dst, made)
-    dst.write(made.read().reshape(dst.shape))
+    gone = made.holes(np.ones(made.shape, np.bool_))
+    dst.write(made.read(~gone).reshape(dst.shape))
+    dst.forget(gone.reshape(dst.shape))
 
 
 def tile(value: Any, name: str, where: str) -> PlainNkiTensor:
@@ -158,7 +160,9 @@ def dma_copy(
     if oob_mode.name != "skip":
         dst.check_bounds()
         source.check_bounds()
-    dst.write(cast(source, dst.dtype, inside), inside)
+    gone = lost_on_the_way(dst, source, inside)
+    dst.write(cast(source, dst.dtype, inside & ~gone), inside)
+    dst.forget(gone)
 
 
 @means(f"{TODAYS}nisa.dma_transpose", dst=DMA, src=DMA)
@@ -177,7 +181,9 @@ def dma_transpose(
     inside = turned.positions != OUTSIDE
     if oob_mode.name != "skip":
         turned.check_bounds()
-    dst.write(turned.read(inside), inside)
+    gone = lost_on_the_way(dst, turned, inside)
+    dst.write(turned.read(inside & ~gone), inside)
+    dst.forget(gone)
 
 
 @means(f"{TODAYS}nl.load", src=rules.view(*rules.HBM))
@@ -186,8 +192,16 @@ def load(src: PlainTensor, dtype: Any) -> PlainTensor:
     wanted = src.dtype if dtype is None else as_dtype(dtype)
     src.check_bounds()
     made = current().allocate(loaded_shape(src.shape), wanted)
-    made.write(cast(src, wanted).reshape(made.shape))
+    _bring(made, src)
     return made
+
+
+def _bring(dst: PlainTensor, src: PlainTensor) -> None:
+    """The elements, one after the other; those that nothing wrote count so where they arrive."""
+    source = src.at(src.positions.reshape(dst.shape), None)
+    gone = lost_on_the_way(dst, source, np.ones(dst.shape, np.bool_))
+    dst.write(cast(source, dst.dtype, ~gone))
+    dst.forget(gone)
 
 
 @means(f"{TODAYS}nl.store", dst=rules.view(*rules.HBM), value=rules.view(Space.SBUF))
@@ -195,7 +209,7 @@ def store(dst: PlainTensor, value: PlainTensor) -> PlainTensor:
     """A tile's elements to HBM."""
     rules.require(dst.size == value.size, "nl.store moves as many elements as both have", dst)
     dst.check_bounds()
-    dst.write(cast(value, dst.dtype).reshape(dst.shape))
+    _bring(dst, value)
     return dst
 
 
@@ -204,7 +218,7 @@ def copy(x: PlainTensor, dtype: Any) -> PlainTensor:
     """A copy in SBUF; of one dtype bit by bit."""
     wanted = x.dtype if dtype is None else as_dtype(dtype)
     made = current().allocate(x.shape, wanted)
-    made.write(cast(x, wanted))
+    _bring(made, x)
     return made
 
 

@@ -24,7 +24,7 @@ from difftest.simulator.plain.nki.tensors import refuse
 from difftest.simulator.plain.operators import apply, math_operator, number_as_float32
 from difftest.simulator.plain.rounding import Array, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.selections import AFFINE, UINT16, UINT32
+from difftest.simulator.plain.selections import AFFINE, UINT16, UINT32, lost_rows
 from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Space
 
@@ -54,8 +54,10 @@ def affine_select(
         rules.require(side.dtype in AFFINE, "affine_select's dtypes", side, error=DtypeError)
     numbers = affine(dst, pattern, offset, channel_multiplier)
     chosen = apply(cmp_op, numbers, np.zeros((), np.int64)) != 0
-    held = to_float32(data.read()).reshape(dst.shape)
+    elements, holes = data.readable(np.ones(data.shape, np.bool_), carries=True)
+    held = to_float32(elements).reshape(dst.shape)
     dst.put(np.where(chosen, held, number_as_float32(on_false_value)))
+    dst.forget(holes.reshape(dst.shape) & chosen)
 
 
 @means(f"{TODAYS}nisa.range_select", dst=tile, on_true_tile=tile, bound0=tile, bound1=tile)
@@ -102,14 +104,21 @@ def select_reduce(
 # -- searches -------------------------------------------------------------------------------------
 
 
-def _lines(where: str, data: PlainTensor, vals: PlainTensor, least: int) -> tuple[Array, Array]:
+def _lines(
+    where: str, data: PlainTensor, vals: PlainTensor, least: int
+) -> tuple[Array, Array, Array]:
+    """The rows, the values wanted in each, and which of them follow from what nothing wrote."""
     rules.same_partitions(where, data, vals)
     rules.require(vals.size == EIGHT * vals.shape[0], f"{where} takes 8 values", vals)
     most = current().machine.max8_range[1]
     count = data.rows().shape[1]
     fits = least <= count <= most
     rules.require(fits, f"{where}: {least} to {most} elements", data, error=LimitError)
-    return to_float32(data.rows().read()), to_float32(vals.rows().read())
+    (held, holes), (eight, unknown) = (
+        one.rows().readable(np.ones(one.rows().shape, np.bool_), carries=True)
+        for one in (data, vals)
+    )
+    return to_float32(held), to_float32(eight), lost_rows((data, holes), (vals, unknown))
 
 
 def _place(row: Array, value: Any, taken: list[int]) -> int | None:
@@ -121,7 +130,7 @@ def nc_find_index8(dst: PlainTensor, data: PlainTensor, vals: PlainTensor) -> No
     """The index of each of 8 values, equal ones in turn; all ones for one that is not there."""
     legal = dst.dtype in (UINT16, UINT32)
     rules.require(legal, "nc_find_index8 gives uint16 or uint32", dst, error=DtypeError)
-    rows, wanted = _lines("nc_find_index8", data, vals, EIGHT)
+    rows, wanted, lost = _lines("nc_find_index8", data, vals, EIGHT)
     found = np.full(wanted.shape, np.iinfo(dst.dtype).max, np.int64)
     for p, row in enumerate(rows):
         taken: list[int] = []
@@ -133,6 +142,7 @@ def nc_find_index8(dst: PlainTensor, data: PlainTensor, vals: PlainTensor) -> No
     same = dst.shape[:1] == data.shape[:1] and dst.size == found.size
     rules.require(same, "nc_find_index8 writes 8 indices a partition", dst)
     dst.put(found.reshape(dst.shape))
+    dst.forget(np.broadcast_to(lost[:, None], found.shape).reshape(dst.shape))
 
 
 @means(f"{TODAYS}nisa.nc_match_replace8", dst=tile, data=tile, vals=tile, imm=rules.number)
@@ -141,11 +151,13 @@ def nc_match_replace8(
 ) -> None:
     """``data`` with an occurrence of each of 8 values replaced; of equal ones the last is first."""
     where = "nc_match_replace8"
-    rows, wanted = _lines(where, data, vals, 1)
+    rows, wanted, lost = _lines(where, data, vals, 1)
     same_count(dst, data)
     places = np.zeros(wanted.shape, np.int64)
     for p, row in enumerate(rows):
         taken: list[int] = []
+        if lost[p]:
+            continue
         for k in reversed(range(EIGHT)):
             at = _place(row, wanted[p, k], taken)
             if at is None:
@@ -154,11 +166,13 @@ def nc_match_replace8(
             places[p, k] = at
         row[taken] = number_as_float32(imm)
     dst.put(rows.reshape(dst.shape))
+    dst.forget(np.broadcast_to(lost[:, None], rows.shape).reshape(dst.shape))
     if dst_idx is not None:
         target = tile(dst_idx, "dst_idx", where)
         legal = target.dtype in (UINT16, UINT32) and target.shape == places.shape
         rules.require(legal, f"{where}'s dst_idx is [P, 8], uint16 or uint32", target)
         target.put(places)
+        target.forget(np.broadcast_to(lost[:, None], places.shape))
 
 
 # -- gathers --------------------------------------------------------------------------------------
@@ -179,12 +193,20 @@ def nc_n_gather(dst: PlainTensor, data: PlainTensor, indices: PlainTensor) -> No
     same = data.dtype == dst.dtype and indices.dtype == UINT32
     rules.require(same, f"{where} takes uint32 and does not cast", data, indices, error=DtypeError)
     rules.same_partitions(where, data, indices)
-    places, held = indices.rows().read().astype(np.int64), data.rows().read()
+    every = np.ones(data.rows().shape, np.bool_)
+    places = indices.rows().read().astype(np.int64)
+    held, holes = data.rows().readable(every, carries=True)
     inside = places.max() < held.shape[1]
     rules.require(bool(inside), f"{where} stays inside", indices, error=OutOfBoundsError)
     same_count(dst, indices)
-    picked = np.stack([row[at] for row, at in zip(held, places, strict=True)])
+    picked, gone = (
+        np.stack([row[at] for row, at in zip(lines, places, strict=True)])
+        for lines in (held, holes)
+    )
+    if gone.all():
+        data.read()
     dst.write(picked.reshape(dst.shape))
+    dst.forget(gone.reshape(dst.shape))
 
 
 @means(f"{TODAYS}nisa.nc_stream_shuffle", dst=tile, src=tile)

@@ -77,6 +77,53 @@ def test_a_tensor_that_another_was_placed_over(second, read_again, found):
         assert "memset" in finding.locations[1].text
 
 
+def by_another_name(space, *, own=False, view=False):
+    """A tile that is written under one name and read under another, at one address."""
+    at = (0, 0) if space is nl32.sbuf else (0,)
+
+    def kernel(x):
+        out = nl32.ndarray((128, 16), x.dtype, buffer=nl32.shared_hbm)
+        one = nl32.ndarray((128, 16), x.dtype, buffer=space, address=at)
+        other = one if view else nl32.ndarray((128, 16), x.dtype, buffer=space, address=at)
+        if own:
+            nisa32.dma_copy(dst=other, src=x)
+            nisa32.dma_copy(dst=out, src=other)
+        nisa32.dma_copy(dst=one, src=x)
+        nisa32.dma_copy(dst=out, src=other)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("space", [nl32.sbuf, nl32.private_hbm], ids=["sbuf", "hbm"])
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [({}, ["address-unordered"]), ({"own": True}, ["address-alias"]), ({"view": True}, [])],
+    ids=["other-name", "own-then-other", "one-name"],
+)
+@pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
+def test_a_read_by_another_name_than_the_write(space, options, found):
+    got = findings_in(by_another_name(space, **options), [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == found
+    if found:
+        assert "nisa32.dma_copy(dst=out, src=other)" in got[0].locations[0].text
+        assert "nisa32.dma_copy(dst=one, src=x)" in got[0].locations[1].text
+
+
+def test_places_that_are_taken_in_turn_are_not_shared():
+    """As AWS's stack allocator gives them: one tensor is done before the next is written."""
+
+    def kernel(x):
+        out = nl32.ndarray((4, 128, 16), x.dtype, buffer=nl32.shared_hbm)
+        for number in range(4):
+            tile = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, 0))
+            nisa32.dma_copy(dst=tile, src=x)
+            nisa32.dma_copy(dst=out[number], src=tile)
+        return out
+
+    assert found_in(kernel, [np.ones((128, 16), np.float32)]) == []
+
+
 def in_turn(tiles, *, ahead):
     """Four blocks in ``tiles`` physical tiles, of which so many are loaded before the first use."""
 

@@ -339,7 +339,7 @@ def test_results_may_be_thrown_away_by_a_step_of_0():
 def test_what_got_different_values_counts_as_never_written():
     text = raised(UnwrittenError, lambda x: thrown_away(x, True), values(4, 8))
     assert "4 of 4 elements" in text
-    assert "different values for one element of a destination at" in text
+    assert ", given two values at " in text
     assert "# the line" in text
 
 
