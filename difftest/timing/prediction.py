@@ -26,7 +26,7 @@ from difftest.timing.interval import (
 from difftest.timing.program import Program, Progress, lower
 from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
-SMALL = 20_000
+SMALL = 2_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
 
 
