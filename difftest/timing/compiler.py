@@ -35,7 +35,7 @@ class Repeats(Enum):
 
     KEPT = "kept"
     INVARIANT = "invariant"
-    """Those in a loop, of what was there before the outermost loop around them."""
+    """Those in a loop, of what was there before the outermost loop of several turns around them."""
     REMOVED = "removed"
 
 
