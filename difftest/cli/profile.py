@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.cli.console import table_console
+from difftest.cli.console import print_table, table_console
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise, unused_helpers
@@ -92,10 +92,10 @@ def show(prediction: Prediction, found: list[Finding]) -> None:
     for line in text.totals(report):
         console.print(line, highlight=False, markup=False)
     console.print()
-    console.print(text.engines(report))
-    console.print(text.lines("Source lines", report.by_line()))
-    console.print(text.lines("Instructions", report.by_instruction()))
-    console.print(text.memories(report))
+    print_table(console, text.engines(report))
+    print_table(console, text.lines("Source lines", report.by_line()))
+    print_table(console, text.lines("Instructions", report.by_instruction()))
+    print_table(console, text.memories(report))
     console.print("\nAdvice, the most time lost first (predicted)", style="bold")
     for line in findings(found):
         console.print(line, highlight=False, markup=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -50,7 +49,7 @@ def totals(report: Report) -> Iterator[str]:
     yield f"costs by evidence: {shares}"
 
 
-def engines(report: Report) -> RenderableType:
+def engines(report: Report) -> Table:
     """How busy each engine is."""
     summary = report.summary()
     table = Table(title="Engines (predicted)", title_justify="left")
@@ -76,7 +75,7 @@ def engines(report: Report) -> RenderableType:
     return table
 
 
-def lines(title: str, rows: Sequence[Line]) -> RenderableType:
+def lines(title: str, rows: Sequence[Line]) -> Table:
     """A table of groups of instructions, the most critical ones."""
     table = Table(title=f"{title} (predicted)", title_justify="left")
     table.add_column("", overflow="fold")
@@ -97,7 +96,7 @@ def lines(title: str, rows: Sequence[Line]) -> RenderableType:
     return table
 
 
-def memories(report: Report) -> RenderableType:
+def memories(report: Report) -> Table:
     """The peak of SBUF and PSUM, and what fills them then."""
     table = Table(title="Peak memory, bytes a partition (predicted)", title_justify="left")
     table.add_column("Memory")
