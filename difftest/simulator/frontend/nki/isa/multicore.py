@@ -147,7 +147,7 @@ def sendrecv(
     _check_agreement(core.seat, source, sent, dst)
     write(dst, sent.values)
     if sent.missing is not None:
-        dst.forget_written(sent.missing, sent.src.origin(sent.missing, f"sent by core {source}"))
+        dst.forget_written(sent.missing, sent.src.origin(f"sent by core {source}"))
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
     core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
     return ISSUED
