@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.runner import Runner
 from tests.meta.campaign import drawn
 from tests.meta.operators import OPERATORS
 

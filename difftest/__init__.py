@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from difftest.harness.case import Case
     from difftest.harness.checking import check
     from difftest.harness.decorator import kernel_test
+    from difftest.harness.failures import DifferentialFailure
     from difftest.harness.recipes import (
         Fill,
         Integers,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Recipe,
         Zeros,
     )
-    from difftest.harness.runner import DifferentialFailure
     from difftest.harness.spec import Input, KernelSpec, Rejection
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.strategies import cases, multiples, seeded, sizes

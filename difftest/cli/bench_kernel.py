@@ -10,8 +10,9 @@ import numpy as np
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.shipped import import_shipped

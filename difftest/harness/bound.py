@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
-from difftest.harness.runner import DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.failures import DifferentialFailure, NothingComparedError
+from difftest.harness.runner import Runner
 from difftest.harness.siblings import Outputs, agreement, runnable
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Verdict

@@ -10,12 +10,12 @@ import numpy as np
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge, edges_of
+from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of, keeps_traces
-from difftest.harness.kernel_calls import run_kernel
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.report import edge_text
-from difftest.harness.runner import NotRejectedError, Runner, judge, make_call, verdict_on
+from difftest.harness.runner import Runner, judge, make_call, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import OneSided, Verdict, is_failure
@@ -46,14 +46,14 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
     settings = runner.settings_of(spec, edge.case) if spec.reduction is None else None
     call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
-    return run_kernel(backend, replace(call, exact=settings))
+    return runner.run(spec, backend, replace(call, exact=settings))
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
     """What comes of a case on a backend that keeps its trace."""
     settings = runner.settings_of(spec, case) if spec.reduction is None else None
     call = make_call(spec, case, spec.inputs_of(case))
-    return run_kernel(backend, replace(call, record=True, exact=settings))
+    return runner.run(spec, backend, replace(call, record=True, exact=settings))
 
 
 def judge_edge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import opcode
 import os
@@ -56,10 +57,19 @@ def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
     file = entry.tb_frame.f_code.co_filename
     if file.startswith("<frozen "):
         return False
-    path = os.path.realpath(file)
-    return not (
-        path.startswith(_LIBRARIES) or any(name in path.split(os.sep) for name in _INSTALLED)
-    )
+    return not (is_library(file) or is_installed(file))
+
+
+@functools.cache
+def is_library(file: str) -> bool:
+    """Whether a file is of Python's standard library, or of this package."""
+    return os.path.realpath(file).startswith(_LIBRARIES)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to an installed package."""
+    parts = os.path.realpath(file).split(os.sep)
+    return any(name in parts for name in _INSTALLED)
 
 
 def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:

@@ -146,12 +146,18 @@ def defect_text(
 
 
 def hazard_text(
-    spec: KernelSpec, case: Case, findings: Iterable[Finding], again: Reproduction | None
+    spec: KernelSpec,
+    case: Case,
+    findings: Iterable[Finding],
+    again: Reproduction | None,
+    fresh: str = "",
 ) -> str:
     """The report of a case that is right here and can be wrong on a device."""
     rows = _case_rows(spec, case)
     if again is not None:
         rows.append(("run again", again.command(case)))
+    if fresh:
+        rows.append(("fresh run", fresh))
     title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
     return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 

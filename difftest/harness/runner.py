@@ -26,7 +26,13 @@ from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
 from difftest.harness.explicit import plain_case
-from difftest.harness.frames import without_files
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    HazardFailure,
+    HazardWarning,
+    NotRejectedError,
+)
 from difftest.harness.hazards import wanted
 from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
@@ -34,9 +40,6 @@ from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import (
     Reproduction,
-    defect_text,
-    failure_text,
-    hazard_text,
     rejection_text,
 )
 from difftest.harness.signature import home_of
@@ -51,6 +54,7 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
+from difftest.harness.watching import Watch
 from difftest.inspection import fails, finding_text
 from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
@@ -59,125 +63,6 @@ if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
 
 Array = NDArray[Any]
-
-
-class DifferentialFailure(AssertionError):
-    """A kernel and its reference disagree on a case; the text says where and how to run it again.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    verdicts : one for each backend, by name.
-    again : how to run the test again, where that is known.
-    fresh : what came of the case in a process of its own, if it was not the same; else empty.
-    others : what came of the other kernels of the contract, a line each.
-    findings : hazards of the case, which may be the reason.
-    """
-
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        verdicts: dict[str, Verdict],
-        again: Reproduction | None,
-        *,
-        verbose: bool = False,
-        findings: Iterable[Finding] = (),
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.verdicts = verdicts
-        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
-        self.again = again
-        self.others: tuple[str, ...] = ()
-        self._verbose = verbose
-        self.fresh = ""
-        super().__init__()
-
-    def end_in_kernel(self) -> None:
-        """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
-
-        Not when it is raised: Hypothesis takes failures at several lines for several bugs.
-        """
-        errors = (v.error for v in self.verdicts.values() if isinstance(v, OneSided))
-        error = next(errors, None)
-        last = self.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        if error is not None and error is not self.__cause__ and last is not None:
-            last.tb_next = without_files(error.__traceback__)
-
-    def __str__(self) -> str:
-        return failure_text(
-            self.spec,
-            self.case,
-            self.verdicts,
-            self.again,
-            others=self.others,
-            verbose=self._verbose,
-            findings=self.findings,
-            fresh=self.fresh,
-        )
-
-
-class HazardFailure(AssertionError):
-    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    findings : the hazards that make it fail.
-    """
-
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        findings: tuple[Finding, ...],
-        again: Reproduction | None,
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.findings = findings
-        self._again = again
-        super().__init__()
-
-    def __str__(self) -> str:
-        return hazard_text(self.spec, self.case, self.findings, self._again)
-
-
-class HazardWarning(UserWarning):
-    """A kernel does what may be wrong on some device, or in some release."""
-
-
-class BrokenReferenceError(AssertionError):
-    """The reference cannot judge a case: it broke down, or wrote to its arguments.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    defect : what is wrong with the reference.
-    """
-
-    def __init__(
-        self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
-    ) -> None:
-        self.spec = spec
-        self.case = case
-        self.defect = defect
-        self._again = again
-        super().__init__()
-
-    def __str__(self) -> str:
-        return defect_text(self.spec, self.case, self.defect, self._again)
-
-
-class NotRejectedError(AssertionError):
-    """A backend did not refuse what it must refuse."""
-
-
-class NothingComparedError(AssertionError):
-    """A kernel test ended without having compared anything."""
 
 
 @dataclass(repr=False)
@@ -200,6 +85,7 @@ class Runner:
     known : of the test that runs, the ids and places of hazards.
     repeats : drawn cases of the test that runs which are known to agree.
     exact : whether cases run without rounding too, where their specs want it.
+    watch : sees which branches and loops of the kernels' code the cases take, for the tally.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
     """
@@ -217,6 +103,7 @@ class Runner:
     repeats: Repeats = field(default_factory=Repeats)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
+    watch: Watch | None = None
 
     def __repr__(self) -> str:
         return f"<runner of {', '.join(backend.name for backend in self.backends)}>"
@@ -231,6 +118,8 @@ class Runner:
         self.again = again
         self.repeats = Repeats()
         self.known, self.hazards = set(), []
+        if self.watch is not None:
+            self.watch.start()
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -240,6 +129,18 @@ class Runner:
             yield
         finally:
             self.backends = every
+
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call; what a kernel of the embedded simulator did in its own code is tallied."""
+        if self.watch is None or backend.name not in ("embedded", "plain"):
+            return run_kernel(backend, call)
+        with self.watch.call(call.kernel) as seen:
+            outcome = run_kernel(backend, call)
+        if isinstance(outcome, Ran):
+            self.watch.learn(call.kernel, seen)
+            seen.tell(spec.name, self.tally.coverage)
+            self.tally.coverage.unknown |= {self.watch.unknown} - {""}
+        return outcome
 
     def check(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
@@ -265,7 +166,7 @@ class Runner:
             call = replace(
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
             )
-            ran = run_kernel(backend, call)
+            ran = self.run(spec, backend, call)
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
             if isinstance(outcome, Ran):
                 findings += outcome.findings

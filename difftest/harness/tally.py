@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
+from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
 
 
@@ -38,7 +39,10 @@ class Counts:
 
 @dataclass
 class Tally:
-    """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short."""
+    """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short.
+
+    ``coverage`` has which branches and loops of the kernels' own code the cases took.
+    """
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
     reasons: set[str] = field(default_factory=set)
@@ -47,6 +51,7 @@ class Tally:
     """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     homes: dict[str, str] = field(default_factory=dict)
     """The module that a kernel of this name is defined in."""
+    coverage: Coverage = field(default_factory=Coverage)
 
     @property
     def compared(self) -> int:
@@ -85,6 +90,7 @@ class Tally:
             self.agreements[key] = (before[0] + same, before[1] + cases)
         self.reasons |= other.reasons
         self.doubts |= other.doubts
+        self.coverage.merge(other.coverage)
 
     def renamed(self, names: Mapping[str, str]) -> Tally:
         """The same with other names for some kernels."""
@@ -92,7 +98,7 @@ class Tally:
             (names.get(kernel, kernel), backend): row
             for (kernel, backend), row in self.rows.items()
         }
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, coverage=self.coverage.renamed(names))
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
@@ -103,6 +109,7 @@ class Tally:
             "reasons": sorted(self.reasons),
             "doubts": sorted(self.doubts),
             "homes": self.homes,
+            "coverage": self.coverage.to_list(),
         }
         return json.dumps(document)
 
@@ -119,7 +126,8 @@ def tally_from_json(text: str) -> Tally:
         for first, second, backend, same, cases in document["agreements"]
     }
     reasons, doubts = set(document["reasons"]), set(document["doubts"])
-    return Tally(rows, reasons, doubts, agreements, document["homes"])
+    coverage = coverage_from_list(document["coverage"])
+    return Tally(rows, reasons, doubts, agreements, document["homes"], coverage)
 
 
 def total_of(tallies: Sequence[Tally]) -> Tally:

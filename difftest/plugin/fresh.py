@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from difftest.harness.runner import DifferentialFailure
+from difftest.harness.failures import DifferentialFailure, HazardFailure
 
 _START = """
 import sys
@@ -23,7 +23,7 @@ _PATIENCE = 600.0
 """Seconds after which nobody waits any longer."""
 
 
-def fresh_run(config: pytest.Config, failure: DifferentialFailure) -> str:
+def fresh_run(config: pytest.Config, failure: DifferentialFailure | HazardFailure) -> str:
     """What came of the case alone where that is not the same failure; else empty."""
     again = failure.again
     if again is None:

@@ -169,7 +169,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from difftest.harness.runner import (
+    from difftest.harness.failures import (
         BrokenReferenceError,
         DifferentialFailure,
         HazardFailure,
@@ -178,11 +178,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
 
+    finished = False
     runner.start(reproduction_of(item, session.request))
     try:
         result = yield
+        finished = True
         runner.check_hazards()
     except HazardFailure as failure:
+        if is_drawn(item, session.request):
+            from difftest.plugin.fresh import fresh_run
+
+            failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
         raise pytest.fail.Exception(str(failure), pytrace=False) from None
     except NotRejectedError as error:
@@ -200,6 +206,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:
+        if not (finished and is_drawn(item, session.request)):
+            runner.tally.coverage.forget_kernels()  # these were not all cases of the kernel
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
     if not runner.tally.compared:
         pytest.fail("the kernel test compared nothing: no case ran to a comparison", pytrace=False)
@@ -245,8 +253,13 @@ def pytest_terminal_summary(
     session = config.stash[SESSION]
     reports = [report for several in terminalreporter.stats.values() for report in several]
     ran = [backend.name for backend in session.runner.backends] if session.runner else []
+    tally = tally_of(reports)
     lines = summary_lines(
-        tally_of(reports), ran, session.uncollected, config.get_terminal_writer().fullwidth
+        tally,
+        ran,
+        session.uncollected,
+        config.get_terminal_writer().fullwidth,
+        verbose=config.get_verbosity() > 0,
     )
     if lines:
         terminalreporter.section("kernels against their references")
@@ -259,7 +272,7 @@ def pytest_terminal_summary(
         write_report(
             Path(session.request.report),
             backends,
-            tally_of(reports),
+            tally,
             reports,
             session.uncollected,
             int(exitstatus),

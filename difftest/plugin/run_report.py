@@ -1,7 +1,8 @@
 """A session for machines: a JSON file, and properties of the JUnit report.
 
 The JSON has ``backends``, ``kernels`` (the counts of the summary), ``tests`` (outcome, and for a
-kernel test that failed its case), ``not_collected`` and ``exit_code``; ``format`` changes when a
+kernel test that failed its case), ``not_reached`` (branches and loops that no case took),
+``not_collected`` and ``exit_code``; ``format`` changes when a
 field does.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from difftest.harness.coverage import missed
 from difftest.harness.tally import Tally
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def write_report(
             for (kernel, backend), counts in sorted(tally.rows.items())
         ],
         "inconclusive": sorted(tally.reasons),
+        "not_reached": [asdict(one) for one in missed(tally.coverage)],
         "tests": [_test(report) for report in reports if _decides(report)],
         "not_collected": sorted(not_collected),
         "exit_code": exit_code,

@@ -136,13 +136,19 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
     if not request.device:
+        from difftest.harness.watching import Watch
+
         verbose = config.get_verbosity() > 0
+        watch = Watch() if request.case is None else None
+        if watch is not None:
+            config.add_cleanup(watch.close)
         return Runner(
             backends,
             verbose=verbose,
             strict=request.strict,
             exact=request.exact,
             beside=_beside(request),
+            watch=watch,
         )
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
     from difftest.backends.dialect import close_backend

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Collection
 
+from difftest.harness.coverage import Coverage, missed
 from difftest.harness.tally import Counts, Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""
 _MIN_WIDTH = 120
+_FEW_PLACES = 5
+"""How many branches and loops that no case took are named, unless all are asked for."""
 COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inconclusive")
 
 
@@ -49,8 +52,39 @@ def _cells(counts: Counts) -> tuple[int, ...]:
     )
 
 
+def coverage_lines(coverage: Coverage, verbose: bool) -> list[str]:
+    """What no case did in the kernels' own code: a line each, the first few unless all are wanted.
+
+    >>> coverage = Coverage()
+    >>> coverage.saw("vector_add", {("add.py", 7): True})
+    >>> coverage.did(("add.py", 7), 0)
+    >>> coverage_lines(coverage, verbose=False)
+    ['no case: add.py:7: never a second turn (vector_add)']
+    """
+    found = missed(coverage)
+    lines = []
+    for one in found if verbose else found[:_FEW_PLACES]:
+        first, *others = one.kernels
+        more = f" and {len(others)} more" if others else ""
+        names = ", ".join(one.kernels) if verbose else first + more
+        lines.append(f"no case: {one.file}:{one.line}: {one.what} ({names})")
+        if verbose:
+            lines.append(f"           {one.source}")
+    if not verbose and len(found) > _FEW_PLACES:
+        lines.append(f"no case: and {len(found) - _FEW_PLACES} more branches and loops; -v has all")
+    lines += [
+        f"not every case's branches and loops are known: {why}" for why in sorted(coverage.unknown)
+    ]
+    return lines
+
+
 def summary_lines(
-    tally: Tally, ran: Collection[str], uncollected: Collection[str], width: int
+    tally: Tally,
+    ran: Collection[str],
+    uncollected: Collection[str],
+    width: int,
+    *,
+    verbose: bool = False,
 ) -> list[str]:
     """The whole summary; empty if the session had nothing to do with kernels.
 
@@ -60,6 +94,7 @@ def summary_lines(
     ran : names of the backends that were asked for.
     uncollected : modules of kernel tests that were left out.
     width : of the terminal, in characters.
+    verbose : whether to list all branches and loops that no case took.
     """
     lines = []
     if ran:
@@ -70,6 +105,7 @@ def summary_lines(
         ]
         lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
+        lines += coverage_lines(tally.coverage, verbose)
         lines += [
             f"not run: {name} ({option} was not given)"
             for name, option in BACKENDS.items()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import difftest
-from difftest.harness.runner import DifferentialFailure
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.verdict import Match
 from difftest.inspection import Inspector
 from difftest.simulator import launch_ranks

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases
 from tests.meta.operators import OPERATORS

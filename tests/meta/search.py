@@ -8,7 +8,8 @@ from hypothesis import Phase, settings
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.decorator import decorate
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.plugin.profiles import PROFILES
 

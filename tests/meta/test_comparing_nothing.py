@@ -9,7 +9,8 @@ from hypothesis import Phase, settings
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.decorator import decorate
-from difftest.harness.runner import DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.failures import DifferentialFailure, NothingComparedError
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from tests.meta import specs
 from tests.meta.search import smallest_failure

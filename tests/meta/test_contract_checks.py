@@ -17,7 +17,8 @@ import pytest
 import kernels
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.edge_checks import check_edges
-from difftest.harness.runner import NotRejectedError, Runner
+from difftest.harness.failures import NotRejectedError
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.simulator.frontend.install import embedded
 from tests.meta.drawing import kernel_tests

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded

@@ -76,3 +76,33 @@ def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
 
 def test_the_plain_mode_has_no_trace_to_look_at(hazard):
     hazard(LOOP).run("--simulate=plain").assert_outcomes(passed=1)
+
+
+KEPT = """
+import neuronxcc.nki.language as nl
+
+calls = []
+
+
+def add(a, b):
+    calls.append(1)
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    scratch = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)
+    for i in nl.affine_range({turns}):
+        nl.store(scratch, nl.load(a))
+        nl.store(result, nl.add(nl.load(scratch), nl.load(b)))
+    return result
+"""
+
+
+@pytest.mark.parametrize(
+    ("turns", "told"), [("2 if len(calls) > 3 else 1", True), ("2", False)], ids=["kept", "same"]
+)
+def test_a_hazard_that_needs_the_calls_before_it_is_told(project, turns, told):
+    project.pytester.makepyfile(kernel=KEPT.format(turns=turns))
+    project.add_test()
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1)
+    lines = result.stdout.str()
+    assert "can be wrong on a device" in lines
+    assert ("fresh run:   passes in a process of its own" in lines) == told

@@ -163,6 +163,7 @@ LAYERS = (
     "instructions.operands",
     "instructions.carrying",
     "instructions.alu",
+    "instructions.undefined_moves",
     "instructions.definedness",
     "instructions.writing",
     "instructions.checks",

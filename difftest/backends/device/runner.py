@@ -20,11 +20,12 @@ from difftest.backends.device.guards import Guard
 from difftest.backends.device.running import NAME as DEVICE
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
-from difftest.harness.runner import DifferentialFailure, Runner, make_call
+from difftest.harness.runner import Runner, make_call
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure

@@ -284,6 +284,12 @@ def settle_further(
     core: Core, call: Call, dst: Tile, others: tuple[Tile | None, ...], carried: Carried | None
 ) -> None:
     """Let registers and further destinations lose what follows from what nothing wrote."""
+    further = call.instruction.carries_further
+    if further is not None and carried is not None:
+        for tile in others:
+            if tile is not None:
+                tile.forget_written(further(call, carried.elements), carried.origin)
+        return
     account = f"{call.engine.value} {UNWRITTEN}"
     if not others and "reduce_cmd" in call.options:
         _lose_by_registers(core, call, dst, account)

@@ -20,9 +20,22 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.carrying import by_row
+from difftest.simulator.instructions.carrying import (
+    UNDEFINED,
+    by_row,
+    lost_registers,
+    over_rows,
+    partitions_of,
+)
 from difftest.simulator.instructions.observing import see
-from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.undefined_moves import (
+    GATHERS,
+    gathered,
+    undefined_in,
+    undefined_through,
+    under_mask,
+)
 from difftest.simulator.memory import pattern_view, poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
@@ -40,22 +53,17 @@ class Undefined(NamedTuple):
     """The random numbers' state before it."""
 
 
-def undefined_in(tile: Tile) -> Array | None:
-    """Which of a tile's elements depend on what nothing wrote; None if none do."""
-    storage = tile.storage
-    missing = tile.unwritten() if storage.masked else None
-    if storage.undefined is not None and tile.dtype is storage.dtype:
-        own = pattern_view(storage.undefined, tile.pattern, BOOL)
-        if own.any():
-            missing = own if missing is None else own | missing
-    return missing
-
-
-def doubts(core: Core, call: Call, dst: Any, operands: tuple[Any, ...]) -> Undefined | None:
+def doubts(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+) -> Undefined | None:
     """What an instruction is about to read of elements that nothing wrote; None for nothing."""
     masks: dict[int, Array] = {}
     for place, operand in enumerate(operands):
-        if isinstance(operand, Tile):
+        if isinstance(operand, IndirectTile):
+            missing = undefined_through(operand, where)
+            if missing is not None:
+                masks[place] = missing
+        elif isinstance(operand, Tile):
             storage = operand.storage
             if (storage.masked or storage.undefined is not None) and operand.axes is None:
                 missing = undefined_in(operand)
@@ -88,6 +96,32 @@ def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> No
     _mark(dst, found, where)
 
 
+def settle_registers(
+    core: Core,
+    call: Call,
+    others: tuple[Tile | None, ...],
+    undefined: Undefined | None,
+    under: Array | None,
+) -> None:
+    """Note what registers and further destinations hold of what nothing wrote.
+
+    ``under`` is what a mask that is no box leaves of it, None without one.
+    """
+    lost: Array | None = None if under is None else partitions_of(under)
+    if undefined is not None and under is None:
+        lost = np.zeros(call.result.shape[0], BOOL)
+        for place, mask in undefined.masks.items():
+            if place >= 0 and len(mask) == len(lost):
+                lost |= partitions_of(mask)
+    rows = lost_registers(core, call, lost, UNDEFINED)
+    if rows is None:
+        return
+    core.undefined_registers = True
+    for tile in others:
+        if tile is not None and len(rows) == tile.tile_shape()[0]:
+            settle(core, tile, None, over_rows(tile.tile_shape(), rows))
+
+
 def _see_stored(core: Core, dst: Tile, found: Array) -> None:
     """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
     values = dst.values(unwritten=True)
@@ -97,6 +131,14 @@ def _see_stored(core: Core, dst: Tile, found: Array) -> None:
         see(core, Seen.UNDEFINED_STORED, "dst", hidden, values)
     else:
         see(core, Seen.UNDEFINED_STORED, "dst", found)
+
+
+def see_gather(core: Core, call: Call, operands: tuple[Any, ...], undefined: Undefined) -> None:
+    """Note indices that depend on what nothing wrote, of an instruction that has a tile of them."""
+    role = GATHERS.get(call.name)
+    for place, mask in undefined.masks.items():
+        if place >= 0 and call.instruction.operands[place].name == role:
+            see(core, Seen.UNDEFINED_INDEX, role, mask)
 
 
 def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
@@ -143,60 +185,27 @@ def _mark(dst: Tile, found: Array, where: Array | None) -> None:
         storage.undefined = None
 
 
-# -- instructions that move data, and products -----------------------------------------------------
-
-
-def carried_along(call: Call, dst: Any, undefined: Undefined) -> Array | None:
-    """Which elements of the result of an instruction that writes by itself depend on what it reads.
-
-    None of those that have no rule here: through indices, and of MX products.
-    """
-    masks = undefined.masks
-    if not isinstance(dst, Tile):
-        return None
-    if call.name == "nc_matmul":
-        return _product(call, dst, masks)
-    mask = masks.get(0)
-    if call.name == "dma_copy":
-        found = np.zeros(dst.shape, BOOL)
-        if mask is not None:
-            found |= mask.reshape(dst.shape)
-        if -1 in masks:
-            found |= masks[-1]
-        return found
-    if call.name == "dma_transpose" and mask is not None:
-        assert call.instruction.walk is not None
-        walk = call.instruction.walk(call)
-        return mask.reshape(walk.walked).transpose(walk.axes["dst"])
-    return None
-
-
-def _product(call: Call, dst: Tile, masks: dict[int, Array]) -> Array | None:
-    """A column of either operand spoils the row or column of the result that it makes."""
-    if call["perf_mode"] == "double_row":
-        return None
-    shape = call.result.shape
-    found = np.zeros((shape[0], dst.size // shape[0]), BOOL)
-    if 0 in masks:
-        found |= masks[0].reshape(len(masks[0]), -1).any(axis=0)[:, None]
-    if 1 in masks:
-        found |= masks[1].reshape(len(masks[1]), -1).any(axis=0)[None, :]
-    if -1 in masks:
-        found |= masks[-1].reshape(found.shape)
-    return found
-
-
 # -- instructions that compute ---------------------------------------------------------------------
 
 
 def dependent(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], undefined: Undefined, made: Any
+    core: Core,
+    call: Call,
+    dst: Any,
+    operands: tuple[Any, ...],
+    undefined: Undefined,
+    made: Any,
+    unboxed: Unboxed | None,
 ) -> Array | None:
     """Where what an instruction computed differs if what nothing wrote is something else."""
     first = _first(made)
     if first is None:
         return None
-    found = _by_rule(call, operands, undefined.masks)
+    if unboxed is not None:
+        return under_mask(call, operands, undefined.masks, unboxed)
+    found = gathered(call, operands, undefined.masks)
+    if found is None:
+        found = _by_rule(call, operands, undefined.masks)
     if found is not None:
         return found
     found = np.zeros(first.shape, BOOL)

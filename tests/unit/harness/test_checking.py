@@ -6,7 +6,7 @@ import pytest
 import difftest
 from difftest import Case, DifferentialFailure, KernelSpec, Ones
 from difftest.harness.explicit import CaseError
-from difftest.harness.runner import HazardFailure
+from difftest.harness.failures import HazardFailure
 from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
 

@@ -7,8 +7,9 @@ from hypothesis import Phase, settings
 from difftest.harness import decorator
 from difftest.harness.bound import BoundCase
 from difftest.harness.decorator import decorate
+from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.recipes import Ones, Zeros
-from difftest.harness.runner import DifferentialFailure, NothingComparedError, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match

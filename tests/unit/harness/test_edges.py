@@ -3,7 +3,8 @@ import pytest
 
 from difftest.harness.edge_checks import check_edges
 from difftest.harness.edges import edges_of, has_edges
-from difftest.harness.runner import NotRejectedError, Runner
+from difftest.harness.failures import NotRejectedError
+from difftest.harness.runner import Runner
 from difftest.harness.spec import Rejection
 from difftest.harness.strategies import multiples, sizes
 from tests.unit.standin import PlainBackend, add, add_spec

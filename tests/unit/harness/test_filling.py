@@ -4,8 +4,9 @@ import pytest
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.edge_checks import check_edges, run_recorded
+from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of
-from difftest.harness.runner import NotRejectedError, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.strategies import sizes
 from difftest.simulator.frontend.install import embedded

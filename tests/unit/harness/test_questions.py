@@ -8,8 +8,9 @@ import pytest
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator, ran_embedded
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
-from difftest.harness.runner import DifferentialFailure, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match
 from difftest.simulator.frontend.install import embedded

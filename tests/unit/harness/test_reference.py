@@ -8,8 +8,9 @@ import pytest
 
 from difftest.backends.base import Ran
 from difftest.harness.case import Case
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Ones
-from difftest.harness.runner import BrokenReferenceError, DifferentialFailure, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import BothRejected, Match

@@ -7,15 +7,9 @@ import pytest
 
 from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Fill, Ones, Zeros
-from difftest.harness.runner import (
-    BrokenReferenceError,
-    DifferentialFailure,
-    NotRejectedError,
-    Runner,
-    judge,
-    make_call,
-)
+from difftest.harness.runner import Runner, judge, make_call
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import Counts

@@ -4,8 +4,9 @@ import pytest
 from difftest.harness import decorator
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Iota, Ones
-from difftest.harness.runner import DifferentialFailure, NotRejectedError, Runner
+from difftest.harness.runner import Runner
 from difftest.harness.siblings import alone, runnable, titles
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError

@@ -1,5 +1,6 @@
+from difftest.harness.coverage import Coverage
 from difftest.harness.tally import Counts, Tally
-from difftest.plugin.summary import summary_lines
+from difftest.plugin.summary import coverage_lines, summary_lines
 
 TALLY = Tally(
     {
@@ -43,3 +44,19 @@ def test_modules_that_were_left_out_are_counted():
 
 def test_a_session_without_kernels_says_nothing():
     assert summary_lines(Tally(), [], [], 80) == []
+
+
+def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text("for tile in tiles:\n" * 9)
+    coverage = Coverage(unknown={"another tool traces"})
+    coverage.saw("add", {(str(file), line): True for line in range(1, 9)})
+    assert coverage_lines(coverage, verbose=False)[4:] == [
+        f"no case: {file}:5: it never ran (add)",
+        "no case: and 3 more branches and loops; -v has all",
+        "not every case's branches and loops are known: another tool traces",
+    ]
+    assert coverage_lines(coverage, verbose=True)[14:16] == [
+        f"no case: {file}:8: it never ran (add)",
+        "           for tile in tiles:",
+    ]

@@ -9,8 +9,8 @@ from difftest.backends.base import Crashed, Ran
 from difftest.backends.device.guards import ALL_ZERO, STALE
 from difftest.backends.device.runner import DeviceRunner, Difference, guarded
 from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure, HazardFailure
 from difftest.harness.recipes import Ones, Random, Zeros
-from difftest.harness.runner import DifferentialFailure, HazardFailure
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from tests.unit.standin import PlainBackend, add, add_spec

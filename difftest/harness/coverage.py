@@ -1,0 +1,143 @@
+"""Which branches and loops of the kernels' own code no case took: a bug there would not be seen."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from difftest.harness.forks import BRANCHES, TURNS
+
+Place = tuple[str, int]
+"""A file, and the line on which a fork begins."""
+
+
+@dataclass
+class Coverage:
+    """What cases did at the forks of the code that they ran.
+
+    Attributes
+    ----------
+    forks : each fork of a function that ran, and whether it loops.
+    kernels : for each fork the kernels that ran its function.
+    done : at each fork what happened: where its indices in ``BRANCHES`` or ``TURNS`` are in this
+        set, that is not to be said of it.
+    unknown : why nothing is known of some cases.
+    """
+
+    forks: dict[Place, bool] = field(default_factory=dict)
+    kernels: dict[Place, set[str]] = field(default_factory=dict)
+    done: dict[Place, set[int]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+    def saw(self, kernel: str, forks: Mapping[Place, bool]) -> None:
+        """A kernel ran functions with these forks."""
+        self.forks |= forks
+        for place in forks:
+            self.kernels.setdefault(place, set()).add(kernel)
+
+    def did(self, place: Place, what: int) -> None:
+        """Something happened at a fork."""
+        self.done.setdefault(place, set()).add(what)
+
+    def forget_kernels(self) -> None:
+        """Nothing is missed of kernels whose cases did not all run; what they did stays."""
+        self.kernels.clear()
+
+    def is_complete(self, place: Place) -> bool:
+        """Whether all has happened at a fork that can."""
+        return len(self.done.get(place, ())) == len(_sayings(self.forks[place]))
+
+    def merge(self, other: Coverage) -> None:
+        """Add what other cases did."""
+        self.forks |= other.forks
+        for place, kernels in other.kernels.items():
+            self.kernels.setdefault(place, set()).update(kernels)
+        for place, done in other.done.items():
+            self.done.setdefault(place, set()).update(done)
+        self.unknown |= other.unknown
+
+    def renamed(self, names: Mapping[str, str]) -> Coverage:
+        """The same with other names for some kernels."""
+        kernels = {
+            place: {names.get(name, name) for name in several}
+            for place, several in self.kernels.items()
+        }
+        return Coverage(self.forks, kernels, self.done, self.unknown)
+
+    def to_list(self) -> list[Any]:
+        """What travels as JSON; :func:`coverage_from_list` takes it."""
+        rows = [
+            [*place, loops, sorted(self.kernels.get(place, ()))]
+            for place, loops in self.forks.items()
+        ]
+        return [rows, [[*place, sorted(self.done[place])] for place in self.done], [*self.unknown]]
+
+
+def coverage_from_list(document: list[Any]) -> Coverage:
+    """What :meth:`Coverage.to_list` wrote."""
+    rows, done, unknown = document
+    return Coverage(
+        {(file, line): loops for file, line, loops, _ in rows},
+        {(file, line): set(kernels) for file, line, _, kernels in rows if kernels},
+        {(file, line): set(several) for file, line, several in done},
+        set(unknown),
+    )
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What no case did at a fork.
+
+    Attributes
+    ----------
+    file, line : of the fork, the file from the working directory.
+    kernels : that ran its function.
+    what : the first thing that never happened there.
+    source : the fork's first line.
+    """
+
+    file: str
+    line: int
+    kernels: tuple[str, ...]
+    what: str
+    source: str
+
+
+def missed(coverage: Coverage) -> list[Missed]:
+    """What no case did, by file and line. A loop that had no second turn had no third: said once.
+
+    >>> coverage = Coverage()
+    >>> coverage.saw("add", {("add.py", 7): True, ("add.py", 9): False})
+    >>> for turn in (0, 1):
+    ...     coverage.did(("add.py", 7), turn)
+    >>> [(one.line, one.what) for one in missed(coverage)]
+    [(7, 'never a third turn'), (9, 'never true'), (9, 'never false')]
+    """
+    found = []
+    for (file, line), kernels in sorted(coverage.kernels.items()):
+        loops = coverage.forks[file, line]
+        left = _left(loops, coverage.done.get((file, line), set()))
+        source = linecache.getline(file, line).strip()
+        found += [Missed(_near(file), line, (*sorted(kernels),), what, source) for what in left]
+    return found
+
+
+def _left(loops: bool, done: Iterable[int]) -> list[str]:
+    left = [text for what, text in enumerate(_sayings(loops)) if what not in done]
+    return left[:1] if loops else left
+
+
+def _sayings(loops: bool) -> tuple[str, ...]:
+    return TURNS if loops else BRANCHES
+
+
+def _near(file: str) -> str:
+    """The file from the working directory, if it lies below it."""
+    try:
+        near = os.path.relpath(file)
+    except ValueError:  # another drive of Windows
+        return file
+    return file if near.startswith(os.pardir) else near

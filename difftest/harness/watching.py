@@ -1,0 +1,272 @@
+"""Watch which lines of a kernel's own code run: its file, its package, and what else is no library.
+
+From Python 3.12 on ``sys.monitoring`` tells, beside any debugger or coverage tool. A function whose
+forks have shown all that they can is watched no longer, so that a session soon pays nothing.
+
+Before that there is ``sys.settrace``, where nobody else traces. Every call of any function costs
+then, so that a test is watched only until a few cases in a row have brought nothing new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+from difftest.harness.coverage import Coverage, Place
+from difftest.harness.forks import TURNS, Fork, forks_of
+from difftest.harness.frames import is_installed, is_library
+
+_MONITORING: Any = getattr(sys, "monitoring", None)
+_TOOL = "difftest"
+_PATIENCE = 10
+"""Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
+_FREE_TOOLS = (3, 4)
+"""Ids of ``sys.monitoring`` that Python's documentation gives no name."""
+
+
+@dataclass
+class _State:
+    """Where a frame is: the line that runs, the fork that it begins, and turns so far."""
+
+    line: int = 0
+    fork: Fork | None = None
+    turns: dict[Fork, int] = field(default_factory=dict)
+
+
+class WatchedCall:
+    """What one run of a kernel did.
+
+    Attributes
+    ----------
+    forks : of each function that ran, and whether they loop.
+    done : place and index, as :class:`Coverage` has them.
+    codes : of these functions.
+    """
+
+    def __init__(self) -> None:
+        self.forks: dict[Place, bool] = {}
+        self.done: set[tuple[Place, int]] = set()
+        self.codes: set[CodeType] = set()
+        self._states: dict[int, _State] = {}
+
+    def start(self, frame: FrameType) -> None:
+        """A function begins."""
+        code = frame.f_code
+        self._states[id(frame)] = _State()
+        if code in self.codes:
+            return
+        self.codes.add(code)
+        for fork in forks_of(code).values():
+            self.forks[code.co_filename, fork.line] = fork.loops
+
+    def line(self, frame: FrameType, line: int) -> None:
+        """A line of a function is about to run."""
+        state = self._states.get(id(frame))
+        if state is None:
+            return  # it began before anybody watched
+        before, fork = state.fork, forks_of(frame.f_code).get(line)
+        if before is not None and before is not fork:
+            self._left(frame.f_code, state, before, before.enters(line))
+        if fork is not None and fork.loops and not fork.holds(state.line):
+            state.turns[fork] = 0
+        state.fork, state.line = fork, line
+
+    def end(self, frame: FrameType) -> None:
+        """A function returns."""
+        state = self._states.pop(id(frame), None)
+        if state is not None and state.fork is not None:
+            self._left(frame.f_code, state, state.fork, False)
+
+    def tell(self, kernel: str, coverage: Coverage) -> None:
+        """Add it all to what cases did."""
+        coverage.saw(kernel, self.forks)
+        for place, what in self.done:
+            coverage.did(place, what)
+
+    def _left(self, code: CodeType, state: _State, fork: Fork, into_body: bool) -> None:
+        place = code.co_filename, fork.line
+        if not fork.loops:
+            self.done.add((place, 0 if into_body else 1))
+        elif into_body:
+            turn = state.turns.get(fork, 0)
+            state.turns[fork] = turn + 1
+            if turn < len(TURNS):
+                self.done.add((place, turn))
+
+
+class Watch:
+    """Watches calls of kernels, one at a time.
+
+    Parameters
+    ----------
+    monitoring : ``sys.monitoring``; None to use ``sys.settrace``, as Pythons must that lack it.
+
+    Attributes
+    ----------
+    unknown : why it cannot, or empty.
+    """
+
+    def __init__(self, monitoring: Any = _MONITORING) -> None:
+        self._monitor = monitoring
+        self.unknown = ""
+        self._total = Coverage()
+        self._homes: tuple[str, ...] = ()
+        self._over: set[CodeType] = set()
+        self._watched: set[CodeType] = set()
+        self._codes: dict[Callable[..., Any], set[CodeType]] = {}
+        self._idle = 0
+        self._seen: WatchedCall | None = None
+        self._tool: int | None = None
+
+    def start(self) -> None:
+        """A test begins."""
+        self._idle = 0
+
+    @contextlib.contextmanager
+    def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
+        """Watch what is called within the scope."""
+        seen = WatchedCall()
+        self._add_home(kernel)
+        with self._monitoring(seen) if self._monitor is not None else self._tracing(kernel, seen):
+            yield seen
+
+    def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
+        """What a case did counts: functions that have nothing more to show are left alone."""
+        self._codes.setdefault(kernel, set()).update(seen.codes)
+        is_news = any(what not in self._total.done.get(place, ()) for place, what in seen.done)
+        self._idle = 0 if is_news else self._idle + 1
+        seen.tell("", self._total)
+        for code in tuple(self._watched):
+            if self._has_shown_all(code):
+                self._over.add(code)
+                self._watched.discard(code)
+                if self._tool is not None:
+                    self._monitor.set_local_events(self._tool, code, 0)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._tool is not None:
+            for code in self._watched:
+                self._monitor.set_local_events(self._tool, code, 0)
+            self._monitor.set_events(self._tool, 0)
+            self._monitor.free_tool_id(self._tool)
+            self._tool = None
+
+    def _has_shown_all(self, code: CodeType) -> bool:
+        places = {(code.co_filename, fork.line) for fork in forks_of(code).values()}
+        total = self._total
+        return all(place in total.forks and total.is_complete(place) for place in places)
+
+    def _is_own(self, code: CodeType) -> bool:
+        """Whether it is the kernel's author's, and has forks."""
+        file = code.co_filename
+        if code.co_name.startswith("<") or is_library(file):
+            return False
+        own = not is_installed(file) or os.path.realpath(file).startswith(self._homes)
+        return own and bool(forks_of(code))
+
+    def _add_home(self, kernel: Callable[..., Any]) -> None:
+        """A kernel's own package counts, installed or not."""
+        top = str(getattr(kernel, "__module__", "")).split(".")[0]
+        module = sys.modules.get(top)
+        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
+        new = {os.path.realpath(one) for one in folders if one and is_installed(one)}
+        if not new <= {*self._homes}:
+            self._homes += (*sorted(new),)
+            if self._tool is not None:
+                self._monitor.restart_events()
+
+    @contextlib.contextmanager
+    def _monitoring(self, seen: WatchedCall) -> Iterator[None]:
+        if not self._install():
+            yield
+            return
+        self._seen = seen
+        try:
+            yield
+        finally:
+            self._seen = None
+
+    def _install(self) -> bool:
+        if self._tool is None:
+            free = [one for one in _FREE_TOOLS if self._monitor.get_tool(one) is None]
+            if not free:
+                self.unknown = "other tools take all places of sys.monitoring"
+                return False
+            self._tool = free[0]
+            events = self._monitor.events
+            self._monitor.use_tool_id(self._tool, _TOOL)
+            self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
+            self._monitor.register_callback(self._tool, events.LINE, self._on_line)
+            self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_return)
+            self._monitor.set_events(self._tool, events.PY_START)
+        return True
+
+    def _on_start(self, code: CodeType, offset: int) -> Any:
+        if code in self._over or not self._is_own(code):
+            return self._monitor.DISABLE
+        if self._seen is not None and self._tool is not None:
+            if code not in self._watched:
+                self._watched.add(code)
+                events = self._monitor.events
+                self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
+            self._seen.start(sys._getframe(1))
+        return None
+
+    def _on_line(self, code: CodeType, line: int) -> None:
+        if self._seen is not None:
+            self._seen.line(sys._getframe(1), line)
+
+    def _on_return(self, code: CodeType, offset: int, value: object) -> None:
+        if self._seen is not None:
+            self._seen.end(sys._getframe(1))
+
+    @contextlib.contextmanager
+    def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
+        """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
+        if kernel in self._codes and not self._codes[kernel] & self._watched:
+            yield
+            return
+        if self._idle >= _PATIENCE:
+            self.unknown = (
+                f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
+            )
+            yield
+            return
+        if sys.gettrace() is not None:
+            self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
+            yield
+            return
+
+        def local(frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                seen.line(frame, frame.f_lineno)
+            elif event == "return":
+                seen.end(frame)
+            return local
+
+        def start(frame: FrameType, event: str, _: object) -> Any:
+            code = frame.f_code
+            if code in self._over:
+                return None
+            if code not in self._watched:
+                if not self._is_own(code):
+                    self._over.add(code)
+                    return None
+                self._watched.add(code)
+            seen.start(frame)
+            return local
+
+        sys.settrace(start)
+        threading.settrace(start)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)
