@@ -78,6 +78,8 @@ class Placement:
     limit: int
     """Bytes that a kernel has of each partition."""
     peak: Peak
+    lives: tuple[Live, ...]
+    """All tensors of the program in this memory."""
     places: tuple[Place, ...] = ()
     """Empty where so little is live that there is room in any case."""
     reached: int = 0
@@ -167,7 +169,8 @@ def place(
     limit = limit_of(space, machine)
     sizes = _Sizes(allocations, machine)
     if sizes.surely_fit(limit, _whole_banks(space, machine)):
-        return Placement(program=program, space=space, limit=limit, peak=sizes.peak())
+        peak, lives = sizes.peak(), sizes.lives()
+        return Placement(program=program, space=space, limit=limit, peak=peak, lives=lives)
     return _laid_out(sizes, program, space, machine)
 
 
@@ -180,7 +183,7 @@ def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Ma
     limit = limit_of(space, machine)
     bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
     peak = sizes.peak()
-    lives = [sizes.live(number) for number in range(len(sizes.allocations))]
+    lives = sizes.lives()
     best: tuple[int, tuple[Place, ...]] | None = None
     for order in _ORDERS:
         found = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
@@ -195,6 +198,7 @@ def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Ma
         space=space,
         limit=limit,
         peak=peak,
+        lives=lives,
         places=best[1],
         reached=best[0],
         in_own_banks=sizes.in_own_banks(bank),
@@ -225,6 +229,10 @@ class _Sizes:
         """One of them."""
         one = self.allocations[number]
         return Live(one, one.first, one.last, int(self.size[number]), int(self.wide[number]))
+
+    def lives(self) -> tuple[Live, ...]:
+        """All of them."""
+        return tuple(self.live(number) for number in range(len(self.allocations)))
 
     def peak(self) -> Peak:
         """When the most bytes are live, and whose they are; those at one address count once."""

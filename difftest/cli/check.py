@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
 from difftest.inspection import Inspector, finding_text, memory_text
@@ -38,7 +39,7 @@ def check(
             json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(str(error)) from None
-    click.echo(memory_text(trace, machine))
+    click.echo(memory_text(trace, machine, Console().width))
     click.echo(
         f"{trace.kernel} on {machine.name}: {len(trace):,} instructions, "
         f"{len(inspector.findings)} findings, {inspector.silenced} allowed by comments"

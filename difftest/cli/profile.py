@@ -12,6 +12,8 @@ from rich.progress import Progress
 from difftest.analysis.finding import Finding
 from difftest.cli.console import print_table, table_console
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.inspection import memory_text
+from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.report import Report, as_mapping
@@ -81,12 +83,12 @@ def profile(
         except UnknownCostError as error:
             raise click.ClickException(str(error)) from None
     found = [*advise(prediction.schedule), *unused_helpers(function)]
-    show(prediction, found)
+    show(prediction, found, trace, target)
     _write(prediction, found, run.title, trace_file, picture, json_file)
 
 
-def show(prediction: Prediction, found: list[Finding]) -> None:
-    """Print the summary, the tables and the advice."""
+def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Machine) -> None:
+    """Print the summary, the tables, the memories and the advice."""
     report = Report(prediction)
     console = table_console()
     for line in text.totals(report):
@@ -95,7 +97,9 @@ def show(prediction: Prediction, found: list[Finding]) -> None:
     print_table(console, text.engines(report))
     print_table(console, text.lines("Source lines", report.by_line()))
     print_table(console, text.lines("Instructions", report.by_instruction()))
-    print_table(console, text.memories(report))
+    console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
+    chart = memory_text(trace, machine, Console().width)
+    console.print(chart, highlight=False, markup=False, soft_wrap=True)
     console.print("\nAdvice, the most time lost first (predicted)", style="bold")
     for line in findings(found):
         console.print(line, highlight=False, markup=False)

@@ -1,56 +1,166 @@
-"""How full SBUF and PSUM are while a kernel runs, as text."""
+"""How full SBUF and PSUM are while a kernel runs, and who is there when, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from difftest.analysis.placement import Placement, placements
+from difftest.analysis.placement import Live, Placement, placements
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
-_WIDTH = 60
+ROWS = 12
+"""Lines of the kernel whose tensors are shown; what is left is counted."""
 _BARS = " ▁▂▃▄▅▆▇█"
-_NAMED = 3
+_MANY = "+"
+"""More tensors than a digit can say."""
+_LEAST = 24
+"""Columns of the narrowest chart."""
+_SIZE = 9
+"""Columns of a number of bytes."""
 
 
-def memory_text(trace: Trace, machine: Machine) -> str:
-    """For each memory what is live at the peak, who, and a chart of it over the events.
+def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
+    """For each memory what is live at the peak, how far that is from full, and a chart.
 
     ::
 
-        sbuf: 6,144 of 212,992 bytes a partition at the peak (3%), at event 5
-          ▁▁▁▁▁▁▁▁▁▁▁▁  events 0 to 11
-          4,096 bytes tensor 2 [128, 1024] float32 in sbuf, kernel.py:7: tile = nl.load(x)
+        sbuf: 6,144 of 212,992 bytes a partition at the peak (3%), 206,848 free
+                    ▁▁▁▁▁▁▁▁▁▁▁▁  how full, events 0 to 11
+            4,096   ─────────     tensor 2 [128, 1024] float32, kernel.py:7: tile = nl.load(x)
+            2,048   ──2222──      2 of 4 tensors [128, 256] float32, kernel.py:9: ...
+                        ^         the peak, at event 5
+
+    A row has the tensors of one line of the kernel: their bytes at the peak, and for each span of
+    events how many of them are live, a line for one. Those at the peak come first, the largest
+    before the others.
+
+    Parameters
+    ----------
+    width : columns of a line.
     """
     last = trace.events[-1].number if trace.events else 0
     return "\n".join(
-        line for placement in placements(trace, machine) for line in _lines(placement, last)
+        line
+        for placement in placements(trace, machine)
+        for line in _Chart(placement, last, width).lines()
     )
 
 
-def _lines(placement: Placement, last: int) -> Iterator[str]:
-    peak, limit = placement.peak, placement.limit
-    program = f" of program {placement.program}" if placement.program else ""
-    yield (
-        f"{placement.space.value}{program}: {placement.needed:,} of {limit:,} bytes a partition at "
-        f"the peak ({placement.needed / limit:.0%}), at event {peak.event}"
-    )
-    yield f"  {_chart(placement, last)}  events 0 to {last}"
-    for live in peak.live[:_NAMED]:
-        at = live.allocation.location
-        yield f"  {live.size:,} bytes {live.allocation}" + (f", {at}" if at else "")
-    if len(peak.live) > _NAMED:
-        yield f"  and {len(peak.live) - _NAMED} more"
+class _Group(NamedTuple):
+    """The tensors of one line of the kernel, of one shape and dtype."""
+
+    lives: tuple[Live, ...]
+    there: int
+    """How many are live at the peak."""
+
+    @property
+    def bytes(self) -> int:
+        """What they take of a partition at the peak."""
+        return self.there * self.lives[0].size
+
+    @property
+    def label(self) -> str:
+        """How many of them there are, what they are and where they are made."""
+        one = self.lives[0].allocation
+        total = len(self.lives)
+        name = str(one).rpartition(" in ")[0]
+        if total > 1:
+            kind = name[name.index("[") :]
+            count = f"{self.there} of {total}" if 0 < self.there < total else str(total)
+            name = f"{count} {one.name or 'tensors'} {kind}"
+        at = one.location
+        return name + (f", {Path(at.file).name}:{at.line}: {at.text}" if at else "")
 
 
-def _chart(placement: Placement, last: int) -> str:
-    """A bar for each span of events, as high as the most that is live in it."""
-    width = min(_WIDTH, last + 1)
-    highest = [0] * width
-    since, live = 0, 0
-    for event, after in (*placement.peak.history, (last + 1, 0)):
-        for place in range(since * width // (last + 1), -(-event * width // (last + 1))):
-            highest[place] = max(highest[place], live)
-        since, live = event, after
-    steps = len(_BARS) - 1
-    return "".join(_BARS[min(steps, -(-one * steps // placement.limit))] for one in highest)
+class _Chart:
+    """The picture of one memory, as lines of at most ``width`` columns."""
+
+    def __init__(self, placement: Placement, last: int, width: int) -> None:
+        self.placement = placement
+        self.events = last + 1
+        self.width = width
+        self.columns = min(max(_LEAST, (width - _SIZE) * 2 // 5), self.events)
+
+    def lines(self) -> Iterator[str]:
+        placement, peak = self.placement, self.placement.peak
+        yield from self._head()
+        if not placement.lives:
+            return
+        yield self._row("", self._bars(), f"how full, events 0 to {self.events - 1:,}")
+        groups = self._groups()
+        for group in groups[:ROWS]:
+            size = f"{group.bytes:,}" if group.there else "-"
+            yield self._row(size, self._ranges(group.lives), group.label)
+        if len(groups) > ROWS:
+            rest = sum(group.bytes for group in groups[ROWS:])
+            count = sum(len(group.lives) for group in groups[ROWS:])
+            yield self._row(f"{rest:,}", "", f"{count:,} more, of {len(groups) - ROWS} lines")
+        yield self._row(
+            "", " " * self._place(peak.event) + "^", f"the peak, at event {peak.event:,}"
+        )
+
+    def _head(self) -> Iterator[str]:
+        placement = self.placement
+        number = ", ".join(map(str, placement.program))
+        free = placement.limit - placement.needed
+        yield (
+            f"{placement.space.value}{' of program ' if number else ''}{number}: "
+            f"{placement.needed:,} of {placement.limit:,} bytes a partition at the peak "
+            f"({placement.needed / placement.limit:.0%}), "
+            + (f"{free:,} free" if free >= 0 else f"{-free:,} too many")
+        )
+        if placement.reached > placement.needed:
+            yield f"  laid out, with their gaps, they reach {placement.reached:,}"
+
+    def _row(self, size: str, chart: str, label: str) -> str:
+        row = f"{size:>{_SIZE}} {chart:<{self.columns}} {label}".rstrip()
+        return row if len(row) <= self.width else row[: self.width - 1] + "…"
+
+    def _groups(self) -> list[_Group]:
+        """The tensors by line, those that take most at the peak first, then the largest."""
+        lines: dict[tuple[object, ...], list[Live]] = {}
+        for live in self.placement.lives:
+            one = live.allocation
+            lines.setdefault((one.location, one.name, one.shape, one.dtype), []).append(live)
+        when = self.placement.peak.event
+        groups = [
+            _Group(tuple(lives), sum(one.first <= when <= one.last for one in lives))
+            for lives in lines.values()
+        ]
+        groups.sort(key=lambda one: (-one.bytes, -one.lives[0].size, one.lives[0].first))
+        return groups
+
+    def _place(self, event: int) -> int:
+        """The column of an event."""
+        return event * self.columns // self.events
+
+    def _ranges(self, lives: Sequence[Live]) -> str:
+        """How many of the tensors are live in each column, at most."""
+        changes: dict[int, int] = {}
+        for live in lives:
+            changes[live.first] = changes.get(live.first, 0) + 1
+            changes[live.last + 1] = changes.get(live.last + 1, 0) - 1
+        counts = self._highest(sorted(changes.items()), total=True)
+        return "".join(
+            " " if not count else "─" if count == 1 else str(count) if count < 10 else _MANY
+            for count in counts
+        )
+
+    def _bars(self) -> str:
+        """A bar for each span of events, as high as the most that is live in it."""
+        steps, limit = len(_BARS) - 1, self.placement.limit
+        highest = self._highest(self.placement.peak.history)
+        return "".join(_BARS[min(steps, -(-one * steps // limit))] for one in highest)
+
+    def _highest(self, steps: Sequence[tuple[int, int]], *, total: bool = False) -> list[int]:
+        """The largest value in each column of what changes at events: to it, or by it (total)."""
+        highest = [0] * self.columns
+        since, now = 0, 0
+        for event, value in (*steps, (self.events, 0)):
+            first, last = self._place(since), -(-event * self.columns // self.events)
+            for column in range(first, last):
+                highest[column] = max(highest[column], now)
+            since, now = event, now + value if total else value
+        return highest

@@ -90,6 +90,10 @@ def _epochs(trace: Trace) -> _Epochs:
     return _Epochs(by_any, by_own)
 
 
+Writes = Mapping[tuple[object, ...], int]
+"""By program, the kernel's lines and the place, the first event that writes there."""
+
+
 class Race(NamedTuple):
     """Two programs that touch one element, of which one writes it, with no order between them."""
 
@@ -110,9 +114,13 @@ def _races(
 ) -> Found:
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
+    writes: dict[tuple[object, ...], int] = {}
+    for touch in touches:
+        if touch.writes:
+            writes.setdefault((touch.event.program, *_statement(touch)), touch.event.number)
     for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
         said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race, divided=divided)
+        yield _judged(race, writes, divided=divided)
     own = {touch: epochs.of(touch.event, allocation) for touch in touches}
     for race in _in_one_epoch(canvas, touches, own):
         lines = race.first.event.location, race.second.event.location
@@ -154,15 +162,22 @@ def _in_one_epoch(
                 view[...] = place
 
 
-def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
+def _statement(touch: Touch) -> tuple[object, ...]:
+    """What tells a write from another one, whichever program makes it."""
+    return (touch.event.stack, *touch.region[1:4])
+
+
+def _judged(race: Race, writes: Writes, *, divided: bool) -> Finding | Suspicion:
     if not race.exact:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
+    reader = race.second.event
     if race.kind == "read":
-        return _finding(RACE, Severity.ERROR, race)
-    events = race.first.event, race.second.event
-    same_line = events[0].stack == events[1].stack
-    same_place = race.first.region[:4] == race.second.region[:4]
-    replicated = same_line and same_place
+        found = _finding(RACE, Severity.ERROR, race)
+        own = writes.get((reader.program, *_statement(race.first)), reader.number)
+        # Who reads what it wrote itself, by the statement by which the other one writes it too, may
+        # get the same: each program does all of the work, which the writes are told of.
+        return Suspicion(found) if own < reader.number else found
+    replicated = _statement(race.first) == _statement(race.second)
     if replicated and not divided:
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
     else:  # who asks for its number and writes the same has nothing to divide

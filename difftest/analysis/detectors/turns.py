@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from difftest.analysis.detectors.canvas import are_apart
 from difftest.analysis.detectors.survey import Touch
-from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region, Space
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region
 
 
 class Turn(NamedTuple):
@@ -51,12 +51,12 @@ def affine_runs(accesses: Sequence[Touch]) -> Iterator[AffineRun]:
 
     ``accesses`` are all of them to one tensor.
     """
-    first, last = accesses[0].event, accesses[-1].event
-    if all(touch.event.loops is first.loops for touch in accesses):
+    loops = accesses[0].event.loops
+    if all(touch.event.loops is loops for touch in accesses):
         return
-    made = accesses[0].region.allocation
-    within = not made.space.is_hbm and is_inside(made, first) and is_inside(made, last)
-    yield from _runs(accesses, len(made.loops) if within else 0)
+    made, last = accesses[0].region.allocation, accesses[-1].event
+    # What ends in the turn that made it has nothing to do with the other turns of those loops.
+    yield from _runs(accesses, len(made.loops) if is_inside(made, last) else 0)
 
 
 def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
@@ -91,14 +91,7 @@ def _are_apart(touches: list[Touch]) -> bool:
 
 def accumulates(touch: Touch) -> bool:
     """Whether a touch is a matmul's that adds to its destination in PSUM."""
-    event, region = touch.event, touch.region
-    return (
-        event.attributes.accumulate
-        and region.allocation.space is Space.PSUM
-        and bool(event.writes)
-        and event.writes[0].allocation is region.allocation
-        and (touch.writes or region.role == "dst")
-    )
+    return touch.event.attributes.accumulate and (touch.writes or touch.region.role == "dst")
 
 
 def is_inside(made: Allocation, event: Event) -> bool:

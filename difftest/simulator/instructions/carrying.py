@@ -22,11 +22,10 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.memory import pattern_view
-from difftest.simulator.origin import Origin
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile, unwritten_error
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Origin, Space
 
 REDUCE_INIT = "reduce_init"
 """The operand from which registers are loaded: of the first destination nothing follows from it."""
@@ -200,7 +199,7 @@ def _carried(
         initial = call.instruction.operands[place].name == REDUCE_INIT
         partitions |= partitions_of(missing if initial else kept)
         if origin is None:
-            origin = operands[place].origin(missing, f"read by {call.name}")
+            origin = operands[place].origin(f"read by {call.name}")
     if elements is None or origin is None:
         return None
     return Carried(elements, partitions, origin)
@@ -284,6 +283,12 @@ def settle_further(
     core: Core, call: Call, dst: Tile, others: tuple[Tile | None, ...], carried: Carried | None
 ) -> None:
     """Let registers and further destinations lose what follows from what nothing wrote."""
+    further = call.instruction.carries_further
+    if further is not None and carried is not None:
+        for tile in others:
+            if tile is not None:
+                tile.forget_written(further(call, carried.elements), carried.origin)
+        return
     account = f"{call.engine.value} {UNWRITTEN}"
     if not others and "reduce_cmd" in call.options:
         _lose_by_registers(core, call, dst, account)

@@ -20,13 +20,26 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.carrying import by_row
+from difftest.simulator.instructions.carrying import (
+    UNDEFINED,
+    by_row,
+    lost_registers,
+    over_rows,
+    partitions_of,
+)
 from difftest.simulator.instructions.observing import see
-from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.undefined_moves import (
+    GATHERS,
+    gathered,
+    undefined_in,
+    undefined_through,
+    under_mask,
+)
 from difftest.simulator.memory import pattern_view, poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Seen
+from difftest.simulator.trace import Origin, Seen
 
 
 class Undefined(NamedTuple):
@@ -38,40 +51,54 @@ class Undefined(NamedTuple):
     """The reduction registers before it."""
     random: Any
     """The random numbers' state before it."""
+    origin: Origin
+    """Whence these elements came."""
 
 
-def undefined_in(tile: Tile) -> Array | None:
-    """Which of a tile's elements depend on what nothing wrote; None if none do."""
-    storage = tile.storage
-    missing = tile.unwritten() if storage.masked else None
-    if storage.undefined is not None and tile.dtype is storage.dtype:
-        own = pattern_view(storage.undefined, tile.pattern, BOOL)
-        if own.any():
-            missing = own if missing is None else own | missing
-    return missing
-
-
-def doubts(core: Core, call: Call, dst: Any, operands: tuple[Any, ...]) -> Undefined | None:
+def doubts(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+) -> Undefined | None:
     """What an instruction is about to read of elements that nothing wrote; None for nothing."""
     masks: dict[int, Array] = {}
+    origin: Origin | None = None
     for place, operand in enumerate(operands):
-        if isinstance(operand, Tile):
+        if isinstance(operand, IndirectTile):
+            missing = undefined_through(operand, where)
+            if missing is not None:
+                masks[place] = missing
+                origin = origin or _origin(call, operand.base, *operand.index_tiles)
+        elif isinstance(operand, Tile):
             storage = operand.storage
             if (storage.masked or storage.undefined is not None) and operand.axes is None:
                 missing = undefined_in(operand)
                 if missing is not None:
                     masks[place] = missing
+                    origin = origin or _origin(call, operand)
     if call.reads_dst and isinstance(dst, Tile):
         missing = undefined_in(dst) if dst.storage.undefined is not None else None
         if missing is not None:
             masks[-1] = missing
-    if not masks:
+            origin = origin or _origin(call, dst)
+    if origin is None:
         return None
     registers = {engine: held.copy() for engine, held in core.accumulators.items()}
-    return Undefined(masks, registers, core.random.bit_generator.state)
+    return Undefined(masks, registers, core.random.bit_generator.state, origin)
 
 
-def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> None:
+def _origin(call: Call, *tiles: Tile) -> Origin | None:
+    """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
+    for tile in tiles:
+        storage = tile.storage
+        if storage.undefined_from is None and storage.masked:
+            storage.undefined_from = tile.origin(f"read by {call.name}")
+        if storage.undefined_from is not None:
+            return storage.undefined_from
+    return None
+
+
+def settle(
+    core: Core, dst: Any, where: Array | None, found: Array | None, origin: Origin | None
+) -> None:
     """Note which elements of ``dst``, just written, depend on what nothing wrote."""
     if not isinstance(dst, Tile) or dst.dtype is not dst.storage.dtype:
         return
@@ -84,22 +111,60 @@ def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> No
     if where is not None and where.size == dst.size:
         found = found & where.reshape(dst.shape)
     if dst.in_hbm:
-        _see_stored(core, dst, found)
+        _see_stored(core, dst, found, origin)
+    if origin is not None and found.any():
+        dst.storage.undefined_from = origin
     _mark(dst, found, where)
 
 
-def _see_stored(core: Core, dst: Tile, found: Array) -> None:
+def settle_registers(
+    core: Core,
+    call: Call,
+    others: tuple[Tile | None, ...],
+    undefined: Undefined | None,
+    under: Array | None,
+) -> None:
+    """Note what registers and further destinations hold of what nothing wrote.
+
+    ``under`` is what a mask that is no box leaves of it, None without one.
+    """
+    lost: Array | None = None if under is None else partitions_of(under)
+    if undefined is not None and under is None:
+        lost = np.zeros(call.result.shape[0], BOOL)
+        for place, mask in undefined.masks.items():
+            if place >= 0 and len(mask) == len(lost):
+                lost |= partitions_of(mask)
+    rows = lost_registers(core, call, lost, UNDEFINED)
+    if rows is None:
+        return
+    core.undefined_registers = origin = core.undefined_registers or (
+        None if undefined is None else undefined.origin
+    )
+    for tile in others:
+        if tile is not None and len(rows) == tile.tile_shape()[0]:
+            settle(core, tile, None, over_rows(tile.tile_shape(), rows), origin)
+
+
+def _see_stored(core: Core, dst: Tile, found: Array, origin: Origin | None) -> None:
     """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
     values = dst.values(unwritten=True)
     shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
     hidden = found & ~shown
     if hidden.any():
-        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values)
+        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
     else:
-        see(core, Seen.UNDEFINED_STORED, "dst", found)
+        see(core, Seen.UNDEFINED_STORED, "dst", found, None, origin)
 
 
-def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
+def see_gather(core: Core, call: Call, operands: tuple[Any, ...], undefined: Undefined) -> None:
+    """Note indices that depend on what nothing wrote, of an instruction that has a tile of them."""
+    role = GATHERS.get(call.name)
+    for place, mask in undefined.masks.items():
+        if place >= 0 and call.instruction.operands[place].name == role:
+            see(core, Seen.UNDEFINED_INDEX, role, mask, None, undefined.origin)
+
+
+def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
     """Note indices that depend on what nothing wrote, of the rows that a mask leaves."""
     for tile in access.index_tiles:
         if not tile.storage.masked and tile.storage.undefined is None:
@@ -112,7 +177,7 @@ def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
                 continue
             rows = where.reshape(len(where), -1).any(axis=1)
             missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
-        see(core, Seen.UNDEFINED_INDEX, "index", missing)
+        see(core, Seen.UNDEFINED_INDEX, "index", missing, None, _origin(call, tile))
 
 
 def add_product(target: Tile, product: Tile) -> None:
@@ -123,6 +188,7 @@ def add_product(target: Tile, product: Tile) -> None:
     if missing is not None:
         old = undefined_in(target) if target.storage.undefined is not None else None
         missing = missing.reshape(target.shape)
+        target.storage.undefined_from = product.storage.undefined_from
         _mark(target, missing if old is None else missing | old, None)
 
 
@@ -143,60 +209,27 @@ def _mark(dst: Tile, found: Array, where: Array | None) -> None:
         storage.undefined = None
 
 
-# -- instructions that move data, and products -----------------------------------------------------
-
-
-def carried_along(call: Call, dst: Any, undefined: Undefined) -> Array | None:
-    """Which elements of the result of an instruction that writes by itself depend on what it reads.
-
-    None of those that have no rule here: through indices, and of MX products.
-    """
-    masks = undefined.masks
-    if not isinstance(dst, Tile):
-        return None
-    if call.name == "nc_matmul":
-        return _product(call, dst, masks)
-    mask = masks.get(0)
-    if call.name == "dma_copy":
-        found = np.zeros(dst.shape, BOOL)
-        if mask is not None:
-            found |= mask.reshape(dst.shape)
-        if -1 in masks:
-            found |= masks[-1]
-        return found
-    if call.name == "dma_transpose" and mask is not None:
-        assert call.instruction.walk is not None
-        walk = call.instruction.walk(call)
-        return mask.reshape(walk.walked).transpose(walk.axes["dst"])
-    return None
-
-
-def _product(call: Call, dst: Tile, masks: dict[int, Array]) -> Array | None:
-    """A column of either operand spoils the row or column of the result that it makes."""
-    if call["perf_mode"] == "double_row":
-        return None
-    shape = call.result.shape
-    found = np.zeros((shape[0], dst.size // shape[0]), BOOL)
-    if 0 in masks:
-        found |= masks[0].reshape(len(masks[0]), -1).any(axis=0)[:, None]
-    if 1 in masks:
-        found |= masks[1].reshape(len(masks[1]), -1).any(axis=0)[None, :]
-    if -1 in masks:
-        found |= masks[-1].reshape(found.shape)
-    return found
-
-
 # -- instructions that compute ---------------------------------------------------------------------
 
 
 def dependent(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], undefined: Undefined, made: Any
+    core: Core,
+    call: Call,
+    dst: Any,
+    operands: tuple[Any, ...],
+    undefined: Undefined,
+    made: Any,
+    unboxed: Unboxed | None,
 ) -> Array | None:
     """Where what an instruction computed differs if what nothing wrote is something else."""
     first = _first(made)
     if first is None:
         return None
-    found = _by_rule(call, operands, undefined.masks)
+    if unboxed is not None:
+        return under_mask(call, operands, undefined.masks, unboxed)
+    found = gathered(call, operands, undefined.masks)
+    if found is None:
+        found = _by_rule(call, operands, undefined.masks)
     if found is not None:
         return found
     found = np.zeros(first.shape, BOOL)

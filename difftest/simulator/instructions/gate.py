@@ -24,24 +24,28 @@ from difftest.simulator.instructions.carrying import (
 )
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
-    carried_along,
+    Undefined,
     dependent,
     doubts,
+    see_gather,
     see_indices,
     settle,
+    settle_registers,
 )
 from difftest.simulator.instructions.observing import (
     look,
     look_at_product,
     rounded_result,
+    see,
     stored,
     watches_of,
 )
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Unboxed
+from difftest.simulator.instructions.undefined_moves import carried_along, scatter_along
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Seen, Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -95,12 +99,14 @@ def issue(
         core.shadow.foresee(call, dst, operands, others, where, unboxed)
     in_part: list[Tile] = []
     _look_at_operands(core, call, dst, operands, where)
-    undefined = doubts(core, call, dst, operands)
+    undefined = doubts(core, call, dst, operands, where)
+    if undefined is not None:
+        see_gather(core, call, operands, undefined)
     found: Array | None = None
     core.alarm = False
     if instruction.in_place:
         if undefined is not None:
-            found = carried_along(call, dst, undefined)
+            found = carried_along(call, dst, undefined.masks)
         moved_on = of_moved(call, dst, operands, where) if may_carry(call, dst, operands) else None
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
@@ -115,11 +121,16 @@ def issue(
             look(core, call, operands, made[0])
         if call.result.dtype in WIDE_INTEGERS:
             rounded_result(core, call, operands, made[0])
-        if undefined is not None and unboxed is None:
-            found = dependent(core, call, dst, operands, undefined, made[0])
+        if undefined is not None:
+            found = dependent(core, call, dst, operands, undefined, made[0], unboxed)
         where = _put(core, call, dst, made, others, where, in_part)
+        if undefined is not None or core.undefined_registers is not None:
+            under = None if unboxed is None else found
+            settle_registers(core, call, others, undefined, under)
     if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):
-        settle(core, dst, where, found)
+        settle(core, dst, where, found, None if undefined is None else undefined.origin)
+    elif isinstance(dst, IndirectTile):
+        _settle_scatter(core, call, dst, undefined, where)
     if core.made and dst.in_hbm:
         stored(core, dst.base if isinstance(dst, IndirectTile) else dst)
     if call.is_simple and not indices:
@@ -135,6 +146,19 @@ def issue(
     return dst
 
 
+def _settle_scatter(
+    core: Core, call: Call, dst: IndirectTile, undefined: Undefined | None, where: Array | None
+) -> None:
+    """Note what a scatter, just made, brought of elements that nothing wrote."""
+    moved = None if undefined is None else undefined.masks.get(0)
+    origin = None if undefined is None else undefined.origin
+    scatter_along(dst, moved, where, origin, adds=call.reads_dst)
+    if moved is not None and where is not None:
+        moved = moved.reshape(dst.shape) & where.reshape(dst.shape)
+    if moved is not None and dst.in_hbm:
+        see(core, Seen.UNDEFINED_STORED, "dst", moved, None, origin)
+
+
 def _look_at_operands(
     core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
 ) -> None:
@@ -144,7 +168,7 @@ def _look_at_operands(
     if not call.is_simple:
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
-                see_indices(core, access, where)
+                see_indices(core, call, access, where)
 
 
 def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:

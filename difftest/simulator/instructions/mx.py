@@ -91,8 +91,7 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
         tile.with_pattern(of_a_row, tile.strides, tile.offset + place * tile.strides[0], tile.dtype)
         for place in scale_places(partitions)
     )
-    codes = [rows(row.engine_values()).view(np.uint8) for row in of_rows]
-    found = np.concatenate(codes)
+    found = np.concatenate([_codes_of(row) for row in of_rows])
     if (found == NOT_A_NUMBER).any():
         raise KernelError(
             "a scale of an MX group is a power of two",
@@ -101,6 +100,13 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
         )
     exponents: Array = found.astype(np.int32) - BIAS
     return exponents
+
+
+def _codes_of(row: Tile) -> Array:
+    """A row of scales as they are stored; 2**0 where nothing was written."""
+    codes = rows(row.engine_values(unwritten=True)).view(np.uint8)
+    missing = row.unwritten()
+    return codes if missing is None else np.where(rows(missing), np.uint8(BIAS), codes)
 
 
 def spread_over_groups(of_groups: Array) -> Array:
@@ -168,6 +174,22 @@ def _own_shape(call: Call) -> Shape:
     return shape
 
 
+def _by_groups(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    """All elements of a group follow from each of them, by its scale."""
+    groups = rows(missing).reshape(
+        len(missing) // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS
+    )
+    return spread_over_groups(groups.any(axis=(1, 3))).reshape(call.result.shape)
+
+
+def _scales_lost(call: Call, elements: Array) -> Array:
+    """The scales of groups that are lost, where they lie in their tile."""
+    shape = call.destinations["dst_scale"].shape
+    lost = np.zeros((shape[0], rows(elements).shape[1]), np.bool_)
+    lost[scale_places(len(elements))] = rows(elements)[::GROUP_PARTITIONS]
+    return lost.reshape(shape)
+
+
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
@@ -177,6 +199,8 @@ def _own_shape(call: Call) -> Shape:
     ),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
+    carries=_by_groups,
+    carries_further=_scales_lost,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -269,12 +293,11 @@ def _row_tile(call: Call) -> None:
         )
 
 
-def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
+def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
     """As of a product; of the scales those rows are read that hold some."""
-    if not name.endswith("_scale"):
-        return by_columns(call, missing, name, values)
-    used = missing[scale_places(call["stationary"].partitions)]
-    return None if used.any() else np.zeros(call.result.shape, np.bool_)
+    if name.endswith("_scale"):
+        missing = missing[scale_places(call["stationary"].partitions)]
+    return by_columns(call, missing, name, values)
 
 
 @instruction(

@@ -262,6 +262,8 @@ class Instruction:
         never written: ``carries(call, missing, name, values)``, with the operands' values. None of
         a call for which reading them is an error: see
         :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
+    carries_further : of a further destination what is lost with these elements of the first one,
+        in its own shape; None where that is whole partitions, or the registers'.
     fit : how a ``dst`` that exists must fit the result.
     cost : the key of its cost in the timing model.
     pages : the public pages that it rests on.
@@ -286,6 +288,7 @@ class Instruction:
     reach: Callable[[Call], Reach]
     counts_places: bool
     carries: Carries | None
+    carries_further: Callable[[Call, Array], Array] | None
     fit: Fit
     cost: str
     summary: str
@@ -342,6 +345,7 @@ def instruction(
     reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
     counts_places: bool = False,
     carries: Carries | None = None,
+    carries_further: Callable[[Call, Array], Array] | None = None,
     fit: Fit = Fit.ELEMENTS,
     cost: str = "",
     pages: tuple[str, ...] = (),
@@ -372,6 +376,7 @@ def instruction(
             reach=(lambda call: reach) if isinstance(reach, Reach) else reach,
             counts_places=counts_places,
             carries=carries,
+            carries_further=carries_further,
             fit=fit,
             cost=cost or name,
             summary=(meaning.__doc__ or "").strip().splitlines()[0],

@@ -9,6 +9,7 @@ from difftest.simulator.plain import creation as creation
 from difftest.simulator.plain import elementwise as elementwise
 from difftest.simulator.plain import products as products
 from difftest.simulator.plain import reductions as reductions
+from difftest.simulator.plain import searches as searches
 from difftest.simulator.plain import selections as selections
 from difftest.simulator.plain.meanings import MEANINGS as MEANINGS
 from difftest.simulator.plain.nki import computing as computing

@@ -36,7 +36,7 @@ from difftest.simulator.plain.operators import (
     operator_of,
     vector_operator,
 )
-from difftest.simulator.plain.registers import accumulate
+from difftest.simulator.plain.registers import accumulate_lanes
 from difftest.simulator.plain.rounding import (
     WIDE,
     Array,
@@ -301,34 +301,6 @@ _ACTIVATION = {
     "reduce_res": rules.optional(rules.tile()),
     "dtype": rules.dtype,
 }
-
-
-def accumulate_lanes(
-    engine: str,
-    shape: Shape,
-    computed: list[Array],
-    op: str,
-    command: Any,
-    into: PlainTensor | None,
-    mask: Any,
-    made: PlainTensor,
-) -> None:
-    """Take the elements that a mask leaves up into an engine's registers.
-
-    Of ``made``, what the instruction wrote beside, nothing counts that it lost.
-    """
-    where = mask_over(mask, shape)
-    gone = np.zeros(shape, np.bool_) if made.storage.masked else made.missing()
-    if not where.any():
-        if into is not None:
-            into.leave_out(np.zeros(into.shape, np.bool_))
-        return
-    lanes = np.zeros(shape, np.float32)
-    if computed:
-        lanes[where & ~gone] = computed[0]
-    rows, kept = lanes.reshape(shape[0], -1), where.reshape(shape[0], -1)
-    lost = gone.reshape(shape[0], -1).any(axis=1)
-    accumulate(engine, rows, op, command, into, None if where.all() else kept, lost)
 
 
 @means("nisa.activation", reduce_cmd=rules.member(reduce_cmd), **_ACTIVATION)

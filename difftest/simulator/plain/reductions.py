@@ -12,7 +12,7 @@ from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.frontend.classic.destination import assignment_target
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.elementwise import OPERAND, accumulate_lanes, binary, each_element
+from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
 from difftest.simulator.plain.indices import Shape, integers, mask_over
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.operators import (
@@ -26,6 +26,7 @@ from difftest.simulator.plain.operators import (
     operator_of,
     vector_operator,
 )
+from difftest.simulator.plain.registers import accumulate_lanes
 from difftest.simulator.plain.rounding import Array, promoted, to_float32, wrapped
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor

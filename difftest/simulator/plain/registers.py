@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.frontend.arguments import reduce_cmd
+from difftest.simulator.plain.indices import Shape, mask_over
 from difftest.simulator.plain.operators import ARITHMETIC
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.rules import require
@@ -51,6 +52,34 @@ def accumulate(
         into.put(held.reshape(into.shape), rows.reshape(into.shape))
         into.leave_out(rows)
         into.forget(run.lost_registers[engine][: len(lanes)].reshape(into.shape))
+
+
+def accumulate_lanes(
+    engine: str,
+    shape: Shape,
+    computed: list[Array],
+    op: str,
+    command: Any,
+    into: PlainTensor | None,
+    mask: Any,
+    made: PlainTensor,
+) -> None:
+    """Take the elements that a mask leaves up into an engine's registers.
+
+    Of ``made``, what the instruction wrote beside, nothing counts that it lost.
+    """
+    where = mask_over(mask, shape)
+    gone = np.zeros(shape, np.bool_) if made.storage.masked else made.missing()
+    if not where.any():
+        if into is not None:
+            into.leave_out(np.zeros(into.shape, np.bool_))
+        return
+    lanes = np.zeros(shape, np.float32)
+    if computed:
+        lanes[where & ~gone] = computed[0]
+    rows, kept = lanes.reshape(shape[0], -1), where.reshape(shape[0], -1)
+    lost = gone.reshape(shape[0], -1).any(axis=1)
+    accumulate(engine, rows, op, command, into, None if where.all() else kept, lost)
 
 
 def _lose(

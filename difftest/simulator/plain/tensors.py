@@ -191,8 +191,7 @@ class PlainTensor(Operators, AnyTensor):
 
         Raises
         ------
-        OutOfBoundsError : of an element that ``where`` keeps. UnwrittenError : there are others,
-            and none of them was written.
+        OutOfBoundsError : of an element that ``where`` keeps. UnwrittenError : none was written.
         """
         self.check_bounds(where)
         inside = np.where(self.positions == OUTSIDE, 0, self.positions)
@@ -205,12 +204,7 @@ class PlainTensor(Operators, AnyTensor):
         return found
 
     def readable(self, where: Array, *, carries: bool) -> tuple[Array, Array]:
-        """The elements, and which of those that ``where`` keeps nothing wrote.
-
-        Raises
-        ------
-        UnwrittenError : that is all of them; or some, and the instruction does not carry them on.
-        """
+        """The elements, and :meth:`holes`; without ``carries`` those are an error."""
         if not carries:
             return self.read(where), np.zeros(self.shape, dtype=np.bool_)
         holes = self.holes(where)

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from difftest.simulator.trace import Engine, Space
-from difftest.timing.memory_usage import memory_usage
+from difftest.simulator.trace import Engine
 from difftest.timing.report import ENGINES, Line, Report
 from difftest.timing.roofline import roofline
 
@@ -93,23 +92,6 @@ def lines(title: str, rows: Sequence[Line]) -> Table:
         )
     if len(rows) > TOP:
         table.caption = f"and {len(rows) - TOP} more"
-    return table
-
-
-def memories(report: Report) -> Table:
-    """The peak of SBUF and PSUM, and what fills them then."""
-    table = Table(title="Peak memory, bytes a partition (predicted)", title_justify="left")
-    table.add_column("Memory")
-    table.add_column("Tensors")
-    table.add_column("Bytes", justify="right")
-    table.add_column("Created at", overflow="fold")
-    for space in (Space.SBUF, Space.PSUM):
-        taken = memory_usage(report.prediction.schedule, space)
-        share = f"at {taken.peak_time:,.1f} us, {taken.peak / taken.capacity:.0%} of it"
-        table.add_row(space.value.upper(), share, f"{taken.peak:,}", "", style="bold")
-        for holder in taken.holders[:5]:
-            label = f"{holder.tensors} x {holder.name}"
-            table.add_row("", Text(label), f"{holder.bytes:,}", _short(holder.line))
     return table
 
 

@@ -24,7 +24,8 @@ from difftest.simulator.plain.nki.tensors import refuse
 from difftest.simulator.plain.operators import apply, math_operator, number_as_float32
 from difftest.simulator.plain.rounding import Array, to_float32
 from difftest.simulator.plain.running import current
-from difftest.simulator.plain.selections import AFFINE, UINT16, UINT32, lost_rows
+from difftest.simulator.plain.searches import lost_rows
+from difftest.simulator.plain.selections import AFFINE, UINT16, UINT32
 from difftest.simulator.plain.tensors import PlainTensor
 from difftest.simulator.trace import Space
 

@@ -262,6 +262,70 @@ def test_the_example_of_unexpected_output_dependencies():
     assert found_in(kernel(lambda i: i), [normal(1)]) == []
 
 
+def test_two_touches_in_a_turn_of_an_outer_loop_are_enough():
+    """Both iterations of the inner loop write one element, once each."""
+
+    def kernel(a):
+        out = nl.ndarray((2, 128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        for i in nl.sequential_range(2):
+            for j in nl.affine_range(2):
+                nl.store(out[i], nl.load(a[:, part(j)]))
+        return out
+
+    found = found_in(kernel, [normal(128, 256)])
+    assert found == [("affine-written-twice", "error")]
+
+
+def test_runs_of_one_loop_that_follow_each_other_may_depend_on_each_other():
+    """Python calls the loop twice: the second run reads what the first one wrote, in any order."""
+
+    def kernel(a):
+        out = output(a)
+        held = nl.ndarray((2, nl.par_dim(128), COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for run in range(2):
+            for j in nl.affine_range(2):
+                if run == 0:
+                    held[j] = nl.load(a[:, part(j)])
+                else:
+                    nl.store(out[:, part(j)], held[1 - j])
+        return out
+
+    assert found_in(kernel, [normal(128, 256)]) == []
+
+
+def test_a_psum_tile_that_each_iteration_overwrites_is_no_accumulation():
+    def kernel(a):
+        out = nl.ndarray((4, 128, COLUMNS), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a[:, part(0)])
+        product = nl.ndarray((128, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(4):
+            product[...] = nisa.nc_matmul(tile, nl.load(a[:, part(i)]))
+            nl.store(out[i], nl.copy(product))
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == [("affine-rewritten", "warning")]
+
+
+@pytest.mark.parametrize(("first", "found"), [(24, 1), (32, 0)])
+def test_parts_that_are_seen_as_another_dtype_count_in_bytes(first, found):
+    """Sixteen numbers of 4 bytes, and from element ``first`` of 2 bytes on 8 more."""
+
+    def kernel(a):
+        out = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        held = nl.zeros((128, 32), dtype=nl.float32, buffer=nl.sbuf)
+        halves = held.view(nl.bfloat16)
+        for i in nl.affine_range(2):
+            if i == 0:
+                held[:, 0:16] = nl.copy(tile)
+            else:
+                halves[:, first : first + 8] = nl.copy(tile[:, 0:8], dtype=nl.bfloat16)
+        nl.store(out, held)
+        return out
+
+    assert found_in(kernel, [normal(128, 16)]) == [("affine-written-twice", "error")] * found
+
+
 def scattered(rows):
     """Each iteration writes rows that a tile holds."""
 

@@ -76,6 +76,22 @@ def has_nothing_to_divide(x):
     return ignores_its_id(x)
 
 
+def all_of_the_work(value):
+    """Each program writes all of the scratch and reads it back; ``value`` is what it adds."""
+
+    def kernel(x):
+        out, scratch = shared(x), shared(x)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(value()))
+        nisa.dma_copy(dst=scratch, src=tile)
+        copy_part(out, scratch, 0)
+        copy_part(out, scratch, 1)
+        return out
+
+    return kernel
+
+
 def swap(barrier):
     """Each program reads the half that the other one wrote into scratch that both see."""
 
@@ -104,6 +120,8 @@ X = normal(128, 2 * HALF)
         (both_zero_all_behind_a_barrier, []),
         (ignores_its_id, [("program-id-ignored", "warning")]),
         (has_nothing_to_divide, [("program-written-twice", "note")]),
+        (all_of_the_work(lambda: 1), [("program-id-ignored", "warning")]),
+        (all_of_the_work(lambda: nl.program_id(0)), [("program-race", "error")]),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
@@ -111,6 +129,7 @@ X = normal(128, 2 * HALF)
     ids=[
         *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
         "has-nothing-to-divide",
+        *("all-of-the-work", "all-of-the-work-with-values-of-its-own"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )

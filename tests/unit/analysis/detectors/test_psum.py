@@ -2,7 +2,7 @@
 
 import pytest
 
-from difftest.simulator import TRN3
+from difftest.simulator import TRN1, TRN3
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
@@ -74,7 +74,9 @@ CHAINS = [("psum-chains", "warning")]
     ids=["two-in-one", "of-one-step", "a-tensor-each", "read-before-the-next", "a-bank-each"],
 )
 def test_chains_in_one_tensor(kernel, found):
-    assert found_in(kernel, [X]) == found
+    """A warning where it was seen; AWS's own kernels have such chains on later generations."""
+    assert found_in(kernel, [X], machine=TRN1) == found
+    assert found_in(kernel, [X]) == [(id, "note") for id, _ in found]
 
 
 def test_interleaved_chains_name_both_lines():

@@ -1,19 +1,20 @@
 """What the readers share: which accesses a survey keeps, and which no reader needs."""
 
 import numpy as np
+import pytest
 
 from difftest.analysis.detectors.survey import Survey, Touch
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 
 X = np.ones((128, 64), np.float32)
 
 
-def surveyed(kernel, **options):
+def surveyed(kernel, *others, **options):
     """The survey of a launch, and the spaces of the tensors whose accesses it keeps."""
-    trace = launch(kernel, [X], **options).trace
+    trace = launch(kernel, [X, *others], **options).trace
     survey = Survey(trace)
     kept = [touches[0].region.allocation for touches in survey.accesses.values()]
     return survey, [one.space for one in kept]
@@ -87,3 +88,39 @@ def test_psum_is_kept():
 
     _, kept = surveyed(kernel)
     assert kept == [Space.PSUM]
+
+
+def test_what_one_turn_alone_uses_of_what_was_made_before_the_loop_is_left_out():
+    def kernel(x):
+        out = output(x)
+        tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
+        for _ in nl.affine_range(1):
+            tile[...] = nl.load(x)
+            nl.store(out, tile)
+        return out
+
+    assert surveyed(kernel)[1] == []
+
+
+@pytest.mark.parametrize("scatters", [True, False])
+def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
+    def kernel(x, rows):
+        out = output(x)
+        line, column = nl.mgrid[0:128, 0:64]
+        tile, at = nl.load(x), nl.load(rows)
+        nl.store(out[at[line, 0], column] if scatters else out[line, column], tile)
+        return out
+
+    survey, kept = surveyed(kernel, np.arange(128, dtype=np.int32).reshape(128, 1))
+    assert survey.has_scatter is scatters
+    assert kept == [Space.SHARED_HBM] * scatters
+
+
+def test_a_tensor_that_is_written_before_the_first_event_is_kept():
+    """Its first write is one with what made the result: which turn that was is not known."""
+    made = Allocation(1, Space.SBUF, (128, 4), np.dtype(np.float32), 0, None)
+    made.first, made.last, made.writes = 0, 1, 1
+    trace = Trace()
+    trace.allocations.append(made)
+    trace.events.append(Event(1, "memset", Engine.VECTOR, (Region(made, 0, (128, 4), (4, 1)),), ()))
+    assert list(Survey(trace).accesses) == [made.id]

@@ -29,6 +29,18 @@ def test_a_tensor_that_is_used_after_the_loop_that_makes_it(loop):
     assert [line.line - first for line in finding.locations] == [4, 3, 2]
 
 
+def test_a_tensor_that_is_used_in_the_same_iteration_of_another_loop():
+    def kernel(a):
+        out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+        for i in nl.sequential_range(1):
+            tile = nl.load(a[:, part(i)])
+        for _ in nl.sequential_range(1):
+            nl.store(out, tile)
+        return out
+
+    assert found_in(kernel, [A]) == [("tensor-scope", "error")]
+
+
 def test_a_name_that_each_iteration_binds_anew():
     def kernel(a):
         out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)

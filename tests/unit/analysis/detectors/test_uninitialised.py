@@ -210,3 +210,154 @@ def test_looking_changes_nothing(command):
     (expected,) = launch(kernel, [whole, False]).outputs
     (masked,) = launch(kernel, [whole, True]).outputs
     np.testing.assert_array_equal(masked[0:5], expected[0:5])
+
+
+def test_the_finding_names_the_tensor_and_its_first_reader():
+    def kernel(x):
+        out = nl.ndarray((ROWS, 1), x.dtype, buffer=nl.shared_hbm)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=column < KEPT)  # made
+        doubled = nl.multiply(tile, 2.0)  # read first
+        nl.store(out, nl.max(nl.exp(doubled), axis=1))  # stored
+        return out
+
+    (finding,) = findings_in(kernel, [normal(ROWS, KEPT)])
+    assert f"it comes from [0:{ROWS}, {KEPT}:{COLUMNS}] of tensor 2 [8, 16] float32" in (
+        finding.happened
+    )
+    assert ", read by tensor_scalar at " in finding.happened
+    assert [line.text.rpartition("# ")[2] for line in finding.locations] == [
+        "stored",
+        "made",
+        "read first",
+    ]
+
+
+def test_the_finding_of_an_index_names_them_too():
+    (finding,) = findings_in(gather(False), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    assert "it comes from [5:8, 0:1] of tensor" in finding.happened
+
+
+# -- through indices, registers, and masks that are no box -----------------------------------------
+
+
+def rows_by_index(x, index, mask=None):
+    return nl.load(x[index, nl.arange(4)[None, :]], mask=mask)
+
+
+@pytest.mark.parametrize(("stored", "found"), [(5, 0), (6, 1)])
+def test_what_a_gather_reads_of_scratch(stored, found):
+    """The index is defined; of the table in HBM the last three rows are not."""
+
+    def kernel(x, rows):
+        out = nl.ndarray((stored, 4), x.dtype, buffer=nl.shared_hbm)
+        scratch = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.private_hbm)
+        line, column = nl.arange(ROWS)[:, None], nl.arange(4)[None, :]
+        nl.store(scratch, nl.load(x[line, column], mask=line < 5))
+        got = rows_by_index(scratch, nl.load(rows))
+        nl.store(out, got[0:stored])
+        return out
+
+    got = findings_in(kernel, [normal(5, 4), np.arange(8, dtype=np.int32)[:, None]])
+    assert [one.id for one in got] == ["uninitialised-output"] * found
+
+
+def test_what_is_loaded_through_an_undefined_index_is_undefined():
+    def kernel(table, rows):
+        out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
+        line, one = nl.arange(ROWS)[:, None], nl.arange(1)[None, :]
+        got = rows_by_index(table, nl.load(rows[line, one], mask=line < 5))
+        nl.store(out, nl.add(got, 1.0))
+        return out
+
+    got = findings_in(kernel, [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    assert [one.id for one in got] == ["uninitialised-index", "uninitialised-output"]
+    assert "12 of 32 elements, the first at [5, 0]" in got[1].happened
+
+
+@pytest.mark.parametrize(("kept", "found"), [(5, 0), (6, 1)])
+def test_what_a_scatter_stores(kept, found):
+    def kernel(x, rows):
+        out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
+        line, column = nl.arange(ROWS)[:, None], nl.arange(4)[None, :]
+        tile = nl.load(x[line, column], mask=line < 5)
+        index = nl.load(rows)
+        nl.store(out[index, column], nl.add(tile, 1.0), mask=line < kept)
+        return out
+
+    got = found_in(kernel, [normal(5, 4), np.arange(8, dtype=np.int32)[:, None]])
+    assert got == [("uninitialised-output", "warning")] * found
+
+
+@pytest.mark.parametrize(("first", "found"), [(KEPT - 4, 0), (KEPT - 3, 1)])
+def test_a_gather_within_partitions(first, found):
+    """Of a row of which ten elements are loaded, four that lie beside each other."""
+
+    def kernel(x, places):
+        out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.gather_flattened(loaded(x), nl.load(places)))
+        return out
+
+    named = np.tile(np.arange(first, first + 4, dtype=np.uint32), (ROWS, 1))
+    got = found_in(kernel, [normal(ROWS, KEPT), named])
+    assert got == [("uninitialised-output", "warning")] * found
+
+
+@pytest.mark.parametrize(("command", "found"), [("reduce", 1), ("reset_reduce", 0)])
+def test_the_reduction_registers(command, found):
+    """What they took up stays in them until they are reset."""
+
+    def kernel(x):
+        out = nl.ndarray((ROWS, 1), x.dtype, buffer=nl.shared_hbm)
+        sums = nl.ndarray((ROWS, 1), x.dtype)
+        reset = nisa.reduce_cmd.reset_reduce
+        nisa.activation(nl.copy, loaded(x), reduce_op=np.add, reduce_cmd=reset)
+        nisa.activation(
+            nl.copy,
+            nl.ones((ROWS, COLUMNS), x.dtype),
+            reduce_op=np.add,
+            reduce_res=sums,
+            reduce_cmd=getattr(nisa.reduce_cmd, command),
+        )
+        nl.store(out, sums)
+        return out
+
+    got = found_in(kernel, [normal(ROWS, KEPT)])
+    assert got == [("uninitialised-output", "warning")] * found
+
+
+@pytest.mark.parametrize(("rows", "found"), [(5, 0), (6, 1)])
+def test_reduce_res_of_padded_rows(rows, found):
+    def kernel(x):
+        out = nl.ndarray((rows, 1), x.dtype, buffer=nl.shared_hbm)
+        sums = nl.ndarray((ROWS, 1), x.dtype)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=row < 5)
+        nisa.activation_reduce(nl.square, tile, reduce_op=np.add, reduce_res=sums)
+        nl.store(out, sums[0:rows])
+        return out
+
+    got = found_in(kernel, [normal(5, COLUMNS)])
+    assert got == [("uninitialised-output", "warning")] * found
+
+
+@pytest.mark.parametrize("reduces", [False, True])
+@pytest.mark.parametrize(("below", "found"), [(KEPT, 0), (KEPT + 1, 1)])
+def test_a_mask_that_is_no_box(reduces, below, found):
+    """A triangle that reaches into what was not loaded, or does not."""
+
+    def kernel(x):
+        out = nl.ndarray((ROWS, 1 if reduces else COLUMNS), x.dtype, buffer=nl.shared_hbm)
+        row, column = places()
+        mask = (column <= row + 8) & (column < below)
+        tile = loaded(x)
+        if reduces:
+            nl.store(out, nl.sum(tile, axis=1, mask=mask))
+        else:
+            made = nl.zeros((ROWS, COLUMNS), x.dtype)
+            made[row, column] = nl.add(tile, 1.0, mask=mask)
+            nl.store(out, made)
+        return out
+
+    got = found_in(kernel, [normal(ROWS, KEPT)])
+    assert got == [("uninitialised-output", "warning")] * found
