@@ -23,10 +23,9 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
-from difftest.simulator.origin import Origin
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
-from difftest.simulator.trace import Allocation, Space
+from difftest.simulator.trace import Allocation, Origin, Space
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.shadow import Held
@@ -104,6 +103,7 @@ class Storage:
         "space",
         "start",
         "undefined",
+        "undefined_from",
         "unit",
         "unwritten",
         "whole",
@@ -143,6 +143,8 @@ class Storage:
         """A mask left elements out: reading them gives poison instead of an error."""
         self.undefined: Array | None = None
         """Which elements depend on what a mask left unwritten, flat; None if none do."""
+        self.undefined_from: Origin | None = None
+        """Whence that came; of a tensor of which a mask left elements out, who read them first."""
         self.origin: Origin | None = None
         """Whence an instruction brought elements that nothing wrote; None if none did."""
         self.lost: Array | None = None
@@ -298,6 +300,20 @@ class Storage:
         if region.all():
             return None
         return ~region if parts == 1 else ~region.all(axis=-1)
+
+    def unwritten_box(self) -> tuple[Shape, Shape]:
+        """The smallest box that holds what was never written, all of it if that is nothing."""
+        missing = self.unwritten_in(self.whole)
+        shape = self.allocation.shape
+        if missing is None:
+            return (0,) * len(shape), shape
+        low, high = [], []
+        for axis in range(len(shape)):
+            others = tuple(k for k in range(len(shape)) if k != axis)
+            there = np.flatnonzero(missing.any(axis=others))
+            low.append(int(there[0]))
+            high.append(int(there[-1]) + 1)
+        return tuple(low), tuple(high)
 
     def _parts(self, dtype: DType | None) -> int:
         """How many units an element of ``dtype`` has."""

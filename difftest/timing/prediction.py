@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.program import Program, Progress, lower
 from difftest.timing.schedule import MIDDLE, Schedule, schedule
@@ -105,7 +106,12 @@ class Prediction:
 
 
 def predict(
-    trace: Trace, machine: Machine, *, dge: bool, progress: Progress | None = None
+    trace: Trace,
+    machine: Machine,
+    *,
+    dge: bool,
+    progress: Progress | None = None,
+    compiler: Compiler = LIKELY,
 ) -> Prediction:
     """Predict the latency of the kernel whose trace this is.
 
@@ -117,6 +123,7 @@ def predict(
         a profile with static descriptors.
     progress : told how far it is: half of it when each instruction has its cost and dependences,
         all of it when they are scheduled.
+    compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
 
     Raises
     ------
@@ -126,7 +133,7 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = lower(trace, machine, _half(progress, 0))
+        lowered = lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:
