@@ -209,6 +209,17 @@ class Storage:
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
+    def shared_flags(
+        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
+    ) -> Array | None:
+        """Whether each byte was written, where other tensors have the same bytes: for a pattern.
+
+        One more axis than its elements, which counts their bytes. None of a tensor that has its
+        bytes for itself, which counts what is not written; of others nothing is counted, because
+        others write there too.
+        """
+        return None
+
     def mark_written(
         self,
         pattern: Pattern,
@@ -222,6 +233,10 @@ class Storage:
         ``where`` limits it to a mask's elements.
         """
         if not self.unwritten:
+            return
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
             return
         parts = self._parts(dtype)
         repeated = pattern.repeats()
@@ -247,6 +262,10 @@ class Storage:
     def mark_whole(self) -> None:
         """Record a write of all of it, by something else than a matmul."""
         self.products = None
+        flags = self.shared_flags(self.whole, None, self.allocation.partition_axis)
+        if flags is not None:
+            flags[...] = True
+            return
         self.unwritten = 0
         self.written = None
 
@@ -260,6 +279,10 @@ class Storage:
     ) -> None:
         """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
         if not where.any():
+            return
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            flags[where] = False
             return
         if self.written is None:
             self.written = np.full(self.units(), not self.unwritten)
@@ -293,6 +316,9 @@ class Storage:
         """Which of a pattern's elements were not written, or not all of them; None if all were."""
         if not self.unwritten:
             return None
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            return None if flags.all() else ~flags.all(axis=-1)
         if self.written is None:
             return np.ones(pattern.shape, dtype=np.bool_)
         parts = self._parts(dtype)
@@ -303,7 +329,7 @@ class Storage:
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
-        missing = self.unwritten_in(self.whole)
+        missing = self.unwritten_in(self.whole, partition_axis=self.allocation.partition_axis)
         shape = self.allocation.shape
         if missing is None:
             return (0,) * len(shape), shape
