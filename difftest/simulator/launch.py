@@ -42,6 +42,7 @@ from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
+from difftest.simulator.instructions.carrying import check_returned
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.plain.api import NkiRun, Run
@@ -495,5 +496,6 @@ def _never_written(value: Any) -> Array | None:
             "or store a default first",
             location=value.storage.allocation.location,
         )
+    check_returned(value)
     gaps: Array | None = missing
     return gaps
