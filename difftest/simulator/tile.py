@@ -25,10 +25,9 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.memory import Storage, pattern_view
-from difftest.simulator.origin import Origin, first_element
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Origin, Space
 from difftest.simulator.walk import Axis
 
 T = TypeVar("T", bound="Tile")
@@ -188,15 +187,13 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def origin(self, missing: Array, event: str) -> Origin:
-        """Whence the elements came that ``missing`` has; ``event`` is what happens to them now."""
+    def origin(self, event: str) -> Origin:
+        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
         storage = self.storage
         if storage.origin is not None:
             return storage.origin
-        allocation = storage.allocation
-        own = self.dtype is storage.dtype
-        element = first_element(allocation, self.pattern, missing) if own else None
-        return Origin(allocation, element, event, kernel_location())
+        low, high = storage.unwritten_box()
+        return Origin(storage.allocation, low, high, event, kernel_location())
 
     def forget_written(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses hold what nothing wrote after all.
@@ -207,7 +204,7 @@ class Tile:
         storage.forget_written(
             self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
-        storage.origin = origin
+        storage.origin, storage.lost_at = origin, kernel_location()
         if self.dtype is storage.dtype:
             if storage.lost is None:
                 storage.lost = np.zeros(storage.size, BOOL)
@@ -451,18 +448,22 @@ class Tile:
         return self
 
 
-def unwritten_error(tile: Tile, missing: Array) -> UnwrittenError:
-    """The error for reading a tile of which these elements were never written."""
+def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> UnwrittenError:
+    """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage = tile.storage
     origin, made = storage.origin, storage.allocation.location
     return UnwrittenError(
-        "an instruction reads only what was written before",
-        happened="an instruction read what nothing had written",
+        "a kernel writes what it returns"
+        if returned
+        else "an instruction reads only what was written before",
+        happened=f"{'the kernel returned' if returned else 'an instruction read'} what nothing "
+        "had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
         f"written, the first at {list(first)}"
         + ("" if made is None else f"; it was made at {made}")
         + ("" if origin is None else f"; they came from {origin}"),
+        location=storage.lost_at if returned else None,
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
         "or read only the part that is written",
     )

@@ -7,14 +7,26 @@ import gc
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.evidence import UnknownCostError
+from difftest.timing.interval import (
+    LAUNCH,
+    LONG_PROFILE,
+    PROFILE,
+    Estimate,
+    Foundation,
+    Interval,
+    caution,
+    foundation,
+)
 from difftest.timing.program import Program, Progress, lower
 from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
-SMALL = 20_000
+SMALL = 2_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
 
 
@@ -60,10 +72,63 @@ class Prediction:
         UnknownCostError : an instruction's cost is unknown.
         """
         self._need_costs()
-        figures = self.program.clockwork
-        long = self.middle * 1e3 >= figures.long_kernel.value
-        after = figures.long_postamble if long else figures.postamble
-        return self.middle + (figures.preamble.value + after.value) / 1e3
+        return self.middle + self._around
+
+    @cached_property
+    def foundation(self) -> Foundation:
+        """What the kernel's own part rests on."""
+        return foundation(self.schedule)
+
+    @property
+    def latency_estimate(self) -> Estimate:
+        """Predicted nc_latency, with what its interval comes from.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        self._need_costs()
+        return self._estimate(self._overhead, LAUNCH)
+
+    @property
+    def total_time_estimate(self) -> Estimate:
+        """The same of a profile's total_time.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        self._need_costs()
+        return self._estimate(self._around, LONG_PROFILE if self._is_long else PROFILE)
+
+    @property
+    def latency_interval(self) -> Interval:
+        """Between which microseconds nc_latency would lie on a device, nine times of ten.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        return self.latency_estimate.interval()
+
+    @property
+    def total_time_interval(self) -> Interval:
+        """The same of a profile's total_time.
+
+        Raises
+        ------
+        UnknownCostError : an instruction's cost is unknown.
+        """
+        return self.total_time_estimate.interval()
+
+    @property
+    def caution(self) -> str:
+        """What to know before the time is believed, in words; empty if most of it was measured."""
+        return caution(self.foundation)
+
+    def _estimate(self, fixed: float, unsure: float) -> Estimate:
+        phase = max(self.high - self.middle, self.middle - self.low)
+        return Estimate(self.foundation, self.middle, fixed, unsure, phase)
 
     def get_latency_percentile(self, percentile: float) -> float:
         """Predicted nc_latency at a percentile, as ``nki.benchmark`` gives measured ones.
@@ -86,6 +151,17 @@ class Prediction:
         return start + part * (end - start) + self._overhead
 
     @property
+    def _is_long(self) -> bool:
+        return self.middle * 1e3 >= self.program.clockwork.long_kernel.value
+
+    @property
+    def _around(self) -> float:
+        """What a profile has before and after the kernel's own part."""
+        figures = self.program.clockwork
+        after = figures.long_postamble if self._is_long else figures.postamble
+        return (figures.preamble.value + after.value) / 1e3
+
+    @property
     def _overhead(self) -> float:
         return self.program.clockwork.latency_overhead.value / 1e3
 
@@ -105,7 +181,12 @@ class Prediction:
 
 
 def predict(
-    trace: Trace, machine: Machine, *, dge: bool, progress: Progress | None = None
+    trace: Trace,
+    machine: Machine,
+    *,
+    dge: bool,
+    progress: Progress | None = None,
+    compiler: Compiler = LIKELY,
 ) -> Prediction:
     """Predict the latency of the kernel whose trace this is.
 
@@ -117,6 +198,7 @@ def predict(
         a profile with static descriptors.
     progress : told how far it is: half of it when each instruction has its cost and dependences,
         all of it when they are scheduled.
+    compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
 
     Raises
     ------
@@ -126,7 +208,7 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = lower(trace, machine, _half(progress, 0))
+        lowered = lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:

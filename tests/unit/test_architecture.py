@@ -145,7 +145,6 @@ LAYERS = (
     "descriptor",
     "capacity",
     "ordering",
-    "origin",
     "memory",
     "addresses",
     "overlaps",
@@ -174,6 +173,8 @@ LAYERS = (
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
+    "inputs",
+    "outputs",
     "witness",
     "launch",
     "ranks",
