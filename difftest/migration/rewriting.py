@@ -258,7 +258,7 @@ class _Rewriting:
 
     def _commented(self, statement: Any, rules: list[Rule]) -> Any:
         """The statement under a comment for each rule that it breaks."""
-        self.left.extend(rules)
+        self.left.extend(dict.fromkeys(rules))
         return commented(statement, rules)
 
     def _line(self, line: cst.SimpleStatementLine, scope: Scope) -> list[Any]:

@@ -117,6 +117,12 @@ class Scope:
         self.forget(bound_names(line))
 
     def _bind(self, targets: list[ast.expr], value: ast.expr | None) -> None:
+        if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
+            parts = value.elts if isinstance(value, ast.Tuple) else []
+            if len(parts) == len(targets[0].elts):
+                for target, part in zip(targets[0].elts, parts, strict=True):
+                    self._bind([target], part)
+                return
         known = None if value is None else self.tile(value)
         is_integer = value is not None and self.is_integer(value)
         self.forget({name for target in targets for name in bound_names(target)})

@@ -6,18 +6,28 @@ from pathlib import Path
 
 import pytest
 
+from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
+from difftest.backends.device.entries import entries
 from difftest.backends.device.history import history_file
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
 from difftest.backends.device.timers import open_bench
 
-MODULES = {
-    "fused_conv2d_maxpool": "kernels.classic.conv2d",
-    "matrix_transpose": "kernels.classic.transpose",
-}
+FILES = {"fused_conv2d_maxpool": "conv2d", "matrix_transpose": "transpose"}
+FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
+
+
+def folder_for(sdk):
+    """The kernels that the SDK runs on a device: today's, where it takes no classic ones."""
+    ways = entries(sdk)
+    return FOLDERS[NEWER if NEWER in ways and CLASSIC not in ways else CLASSIC]
+
+
+def module_of(name):
+    return importlib.import_module(f"{folder_for(detect_sdk())}.{FILES[name]}")
 
 
 def import_kernel(name):
-    return getattr(importlib.import_module(MODULES[name]), name)
+    return getattr(module_of(name), name)
 
 
 def load_of(threshold):
@@ -37,6 +47,6 @@ def test_threshold(threshold, bench, report):
     load = load_of(threshold)
     result = run_threshold(threshold, load, bench.timer, history_file())
     report(result)
-    kernel_file = Path(importlib.import_module(MODULES[threshold.kernel]).__file__)
+    kernel_file = Path(module_of(threshold.kernel).__file__)
     keep(result, history_file(), kernel_file, bench.machine)
     assert result.result != MISSED, "\n".join(result.lines())

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.backends.sdk_standin import write_classic
+from difftest.backends.detection import detect_sdk
+from tests.performance.test_thresholds import folder_for
+from tests.unit.backends.conftest import site
+from tests.unit.backends.sdk_standin import write_classic, write_newer
+
+__all__ = ["site"]
 
 ROOT = Path(__file__).parents[2]
 STAGE = str(ROOT / "tests" / "performance")
@@ -66,6 +71,17 @@ def test_predictions_are_no_test_results(stage, pytester):
         ]
     )
     assert not (pytester.path / "history.json").exists()
+
+
+def test_it_takes_the_kernels_that_the_sdk_runs(site):
+    assert folder_for(detect_sdk()) == "kernels.classic"  # predictions, without any SDK
+    write_newer(site, "0.6.0")
+    assert folder_for(detect_sdk()) == "kernels.nki"
+
+
+def test_it_takes_classic_kernels_where_the_sdk_runs_them(site):
+    write_classic(site)
+    assert folder_for(detect_sdk()) == "kernels.classic"
 
 
 @pytest.mark.parametrize(

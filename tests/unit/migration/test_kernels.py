@@ -92,6 +92,39 @@ KERNELS = {
         return out
         """,
     ),
+    "masked reductions, spread over a tile": (
+        ("a",),
+        [("rows", 40)],
+        """
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        rows, columns = a.shape
+        i_p = nl.arange(128)[:, None]
+        i_f = nl.arange(columns)[None, :]
+        for t in nl.affine_range((rows + 127) // 128):
+            row = t * 128 + i_p
+            tile = nl.load(a[row, i_f], mask=row < rows)
+            most = nl.max(tile, axis=1, keepdims=True, mask=row < rows)
+            power = nl.exp(nl.subtract(tile, most, mask=row < rows), mask=row < rows)
+            total = nl.sum(power, axis=1, keepdims=True, mask=row < rows)
+            share = nl.divide(power, total, mask=row < rows)
+            nl.store(out[row, i_f], value=share, mask=row < rows)
+        return out
+        """,
+    ),
+    "statistics, two names at once": (
+        ("a",),
+        [(100, 96)],
+        """
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a[nl.mgrid[0:100, 0:96]], dtype=np.float32)
+        stats = nisa.bn_aggr(nisa.bn_stats(tile))
+        mean, var = stats[:, 0], stats[:, 1]
+        scale = nl.rsqrt(var + 1e-5)
+        result = nisa.tensor_scalar(tile, np.subtract, mean, op1=np.multiply, operand1=scale)
+        nl.store(out[nl.mgrid[0:100, 0:96]], value=result)
+        return out
+        """,
+    ),
     "pooling windows": (
         ("a",),
         [("few", 4, 6)],
