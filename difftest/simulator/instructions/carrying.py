@@ -231,9 +231,13 @@ def _with_what_was_there(call: Call, dst: Tile, carried: Carried | None) -> Carr
     """Of a product that is added: what is lost of the products before stays so."""
     storage = dst.storage
     old = dst.lost() if call.reads_dst else None
-    if old is None or storage.products is None or storage.origin is None:
+    if old is None or storage.origin is None:
         return carried
-    old = (old & pattern_view(storage.products, dst.pattern, BOOL)).reshape(call.result.shape)
+    if call.options.get("accumulate") is None:  # it adds where a matmul wrote alone
+        if storage.products is None:
+            return carried
+        old = old & pattern_view(storage.products, dst.pattern, BOOL)
+    old = old.reshape(call.result.shape)
     if carried is not None:
         return carried._replace(elements=carried.elements | old)
     return Carried(old, partitions_of(old), storage.origin)
