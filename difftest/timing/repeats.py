@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Space, Trace
-from difftest.timing.compiler import Compiler, Repeats
+from difftest.timing.compiler import Compiler, RepeatRule
 
 Key = tuple[object, ...]
 
@@ -29,7 +29,7 @@ class Repeated:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
         self._rules = {"tensor_copy": compiler.repeated_copies, "dma_copy": compiler.repeated_loads}
-        if any(rule is not Repeats.KEPT for rule in self._rules.values()):
+        if any(rule is not RepeatRule.KEPT for rule in self._rules.values()):
             self._room = machine.sbuf_usable_bytes
             self._peak: int | None = None
             self._written: dict[int, Event] = {}
@@ -77,8 +77,8 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        rule = self._rules.get(event.opcode, Repeats.KEPT)
-        if rule is Repeats.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
+        rule = self._rules.get(event.opcode, RepeatRule.KEPT)
+        if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         source, target = event.reads[0], event.writes[0]
         made = target.allocation
@@ -89,7 +89,7 @@ class Repeated:
         if event.opcode == "dma_copy" and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
-        if rule is Repeats.INVARIANT:
+        if rule is RepeatRule.INVARIANT:
             around = self._outermost(event)
             changes = before is not None and self._outermost(before) == around
             if around is None or (changes and held.id not in self._lasting):

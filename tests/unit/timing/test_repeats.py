@@ -6,12 +6,12 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Repeats
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, RepeatRule
 from difftest.timing.repeats import Repeated
 from tests.unit.timing import convolutions
 
 V = Engine.VECTOR
-REMOVED = LIKELY._replace(repeated_copies=Repeats.REMOVED)
+REMOVED = LIKELY._replace(repeated_copies=RepeatRule.REMOVED)
 
 
 def traced(kernel, *shapes, dtype="float32"):
