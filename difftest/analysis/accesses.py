@@ -60,6 +60,8 @@ class _Line:
 class Accesses:
     """The accesses of one kind (reads, or writes) to one tensor."""
 
+    __slots__ = ("_by_mark", "_lines")
+
     def __init__(self) -> None:
         self._by_mark: dict[Footprint, Access] = {}
         self._lines: dict[tuple[int, int], dict[int, _Line]] | None = None
@@ -81,6 +83,8 @@ class Accesses:
 
     def sharing(self, mark: Footprint) -> list[Access]:
         """The accesses that share an element with ``mark``."""
+        if not self._by_mark:
+            return []
         near: Iterable[Access] = self._by_mark.values() if self._lines is None else self._near(mark)
         return [access for access in near if access.mark.overlaps(mark)]
 

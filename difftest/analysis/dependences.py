@@ -23,6 +23,8 @@ MOST = 32
 class _History:
     """What has been done to one tensor."""
 
+    __slots__ = ("reads", "writes")
+
     def __init__(self) -> None:
         self.writes = Accesses()
         self.reads = Accesses()
@@ -98,6 +100,8 @@ class Dependences:
         ``forgets`` says that what ``mark`` covers is over with it.
         """
         shared = accesses.sharing(mark)
+        if not shared:
+            return []
         if len(shared) == 1:
             users = shared[0].users
         else:

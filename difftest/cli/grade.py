@@ -14,6 +14,7 @@ from difftest.course.assignment import SEED, PerformanceTest, correctness_tests,
 from difftest.course.grading import (
     CaseResult,
     GradingError,
+    PredictedP99,
     correctness_points,
     grade_correctness,
     load_kernel,
@@ -74,10 +75,10 @@ def _correctness(
 
 def _predictions(
     progress: Progress, kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
-) -> dict[PerformanceTest, float]:
+) -> dict[PerformanceTest, PredictedP99]:
     """The predicted p99 of each test; a kernel that cannot be predicted says why, once."""
     task = progress.add_task("prediction", total=len(tests))
-    predicted = {}
+    predicted: dict[PerformanceTest, PredictedP99] = {}
     for test in tests:
         try:
             predicted[test] = predict_p99(kernel, test)
@@ -110,7 +111,7 @@ def _score(
     results: list[CaseResult],
     performance: tuple[PerformanceTest, ...],
     measured: dict[PerformanceTest, float],
-    predicted: dict[PerformanceTest, float],
+    predicted: dict[PerformanceTest, PredictedP99],
     passed: bool,
 ) -> list[str]:
     obtainable = sum(test.points for test in {result.test for result in results})
@@ -131,13 +132,13 @@ def _score(
         ]
         known = [test for test in tests if test in predicted]
         if known:
-            points = sum(test.points_for(predicted[test]) for test in known)
+            points = sum(test.points_for(predicted[test].p99) for test in known)
             lines.append(f"        predicted: {points:g} points, if the model is right")
     return lines
 
 
 def _performance_line(
-    test: PerformanceTest, measured_us: float | None, predicted_us: float | None
+    test: PerformanceTest, measured_us: float | None, predicted: PredictedP99 | None
 ) -> str:
     line = (
         f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
@@ -145,6 +146,8 @@ def _performance_line(
     )
     if measured_us is not None:
         line += f"; measured {measured_us:,.0f} us"
-    if predicted_us is not None:
-        line += f"; predicted {predicted_us:,.0f} us"
+    if predicted is not None:
+        line += (
+            f"; predicted {predicted.p99:,.0f} us ({predicted.low:,.0f} to {predicted.high:,.0f})"
+        )
     return line

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from difftest.cli.calibration import print_calibration, spread
 from difftest.cli.console import print_table, table_console
 from difftest.cli.launching import KernelArguments, launched, random_arrays
 from difftest.host.shipped import import_shipped
@@ -18,6 +19,7 @@ from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
+from difftest.timing.interval import Estimate
 from difftest.timing.measurements import (
     Comparison,
     Measurement,
@@ -32,8 +34,8 @@ _WIDTH = 170  # characters: the sources are long
 LARGE = 10_000_000
 """Elements of inputs from which on a run takes more than a few seconds."""
 LADDER = "conv2d"
-Times = dict[tuple[Any, ...], tuple[float, float]]
-"""What was launched -> its predicted nc_latency and total_time in microseconds."""
+Times = dict[tuple[Any, ...], tuple[Estimate, Estimate]]
+"""What was launched -> its predicted nc_latency and total_time."""
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 TRACES = {
     (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
@@ -83,6 +85,7 @@ def validate(quick: bool, keyword: str) -> None:
     engines = _engines(timelines)
     if engines.row_count:
         print_table(console, engines)
+    print_calibration(console, comparisons, keyword)
 
 
 def _is_slow(measurement: Measurement) -> bool:
@@ -104,12 +107,12 @@ def _compare(
             given = KernelArguments(arrays, dict(first.keywords))
             trace, machine, _ = launched(kernel, given, MACHINES["trn2"])
         prediction = predict(trace, machine, dge=first.dge)
-        times[first.run] = (prediction.latency, prediction.total_time)
+        times[first.run] = (prediction.latency_estimate, prediction.total_time_estimate)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))
         if name:
             timelines[name] = prediction.schedule
     latency, total_time = times[first.run]
-    return Comparison(measurements=group, predicted=total_time if first.is_profile else latency)
+    return Comparison(measurements=group, estimate=total_time if first.is_profile else latency)
 
 
 def _print_part(console: Console, title: str, part: list[Comparison]) -> None:
@@ -200,7 +203,7 @@ def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
     table = Table(title=f"{title} (us, predicted against measured)", title_justify="left")
     for heading in ("Measured kernel", "Shape", "dtype", "Counterpart"):
         table.add_column(heading, overflow="fold")
-    for heading in ("n", "Measured", "Predicted", "Error"):
+    for heading in ("n", "Measured", "Predicted", "Interval", "Error"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Source", overflow="fold")
     for one in comparisons:
@@ -213,6 +216,7 @@ def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
             str(len(one.measurements)),
             f"{'<= ' if first.kind == 'threshold' else ''}{one.measured:,.2f}",
             f"{one.predicted:,.2f}",
+            spread(one.judged.interval, first.kind == "measured" and not one.judged.inside),
             f"{one.error:+.1%}",
             first.source,
         )

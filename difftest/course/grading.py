@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,15 @@ def _difference(
     return None
 
 
-def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
+class PredictedP99(NamedTuple):
+    """A p99 latency that the timing model predicts, and its interval; microseconds."""
+
+    p99: float
+    low: float
+    high: float
+
+
+def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP99:
     """The p99 latency in microseconds that the timing model predicts; nothing is measured.
 
     Raises
@@ -132,7 +140,8 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> float:
     """
     arguments = test.arguments(np.random.RandomState(0))
     result = launch(kernel, arguments, {"pool_size": test.pool_size})
-    return predict_latency(result.trace, TRN2, True).get_latency_percentile(99)
+    latency = predict_latency(result.trace, TRN2, True)
+    return PredictedP99(latency.get_latency_percentile(99), *latency.get_interval())
 
 
 def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:

@@ -31,10 +31,28 @@ class PredictedLaunch:
         ------
         NotModelledError : the cost of an instruction is unknown.
         """
+        self._need_costs()
+        return self.prediction.get_latency_percentile(percentile)
+
+    def get_interval(self) -> tuple[float, float]:
+        """Between which microseconds a device's latency would lie, nine times of ten.
+
+        Raises
+        ------
+        NotModelledError : the cost of an instruction is unknown.
+        """
+        self._need_costs()
+        return self.prediction.latency_interval
+
+    @property
+    def caution(self) -> str:
+        """What to know before the time is believed, in words; empty if most of it was measured."""
+        return self.prediction.caution
+
+    def _need_costs(self) -> None:
         unknown = self.prediction.describe_unknown()
         if unknown:
             raise not_modelled("the latency of this kernel", unknown)
-        return self.prediction.get_latency_percentile(percentile)
 
     def profile(self) -> Mapping[str, object]:
         """The predicted profile, as `difftest profile --json` has it without its advice."""

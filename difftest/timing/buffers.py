@@ -27,9 +27,16 @@ class Memory:
         self.unit = unit
         self.free = capacity
         self.waiting: deque[Allocation] = deque()
+        self._sizes: dict[int, int] = {}
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
+        known = self._sizes.get(allocation.id)
+        if known is None:
+            known = self._sizes[allocation.id] = self._measure(allocation)
+        return known
+
+    def _measure(self, allocation: Allocation) -> int:
         blocks = prod(allocation.shape[: allocation.partition_axis])
         return -(-allocation.partition_bytes // (blocks * self.unit)) * self.unit * blocks
 
@@ -80,7 +87,11 @@ def live_peak(instructions: Iterable[LoweredInstruction], space: Space, memory: 
     """The most bytes a partition of ``space`` that are live at once in program order."""
     live = peak = 0
     for one in instructions:
-        live += sum(memory.size(a) for a in one.opens if a.space is space)
-        peak = max(peak, live)
-        live -= sum(memory.size(a) for a in one.closes if a.space is space)
+        for allocation in one.opens:
+            if allocation.space is space:
+                live += memory.size(allocation)
+                peak = max(peak, live)
+        for allocation in one.closes:
+            if allocation.space is space:
+                live -= memory.size(allocation)
     return peak

@@ -15,6 +15,9 @@ from importlib.resources import files
 from statistics import median
 from typing import Any
 
+from difftest.timing.calibration import Judged, judge
+from difftest.timing.interval import Estimate
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
@@ -77,7 +80,17 @@ class Comparison:
     """The measurements of one kernel on the same inputs, and the prediction. Microseconds."""
 
     measurements: tuple[Measurement, ...]
-    predicted: float
+    estimate: Estimate
+
+    @property
+    def predicted(self) -> float:
+        return self.estimate.total
+
+    @property
+    def judged(self) -> Judged:
+        """The measurements' median against the interval of the prediction."""
+        kernel = self.first.counterpart
+        return judge(kernel, self.measured, self.predicted, self.estimate.interval)
 
     @property
     def first(self) -> Measurement:

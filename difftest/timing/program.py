@@ -22,22 +22,18 @@ import numpy as np
 from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
-from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
+from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, Compiler
-from difftest.timing.costs import Cost, CostTable, cost_table
+from difftest.timing.costing import Costing, Timed
+from difftest.timing.costs import cost_table
 from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, in_other_tiles
 from difftest.timing.repeats import Repeated
-from difftest.timing.tensor_engine import Matmul, matmul
+from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import Transfer, transfer
-from difftest.timing.work import work
 
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
-SHARED = (Engine.SCALAR, Engine.VECTOR)
-"""Engines that share the copies for which the kernel names none (TRACE)."""
-UNKNOWN_CYCLES = MIN_CYCLES
-"""What an instruction of unknown cost takes, so that the others can be scheduled."""
 
 
 PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
@@ -46,16 +42,6 @@ MODELLED = PRODUCTS | {
     *("dma_compute", "dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "sendrecv")
 }
 """And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
-
-
-@dataclass(eq=False, slots=True)
-class Timed:
-    """What an instruction costs on one engine; ns."""
-
-    interval: float
-    latency: float
-    cost: Cost | None
-    """Its row in the table; None if its cost is unknown."""
 
 
 @dataclass(eq=False, slots=True)
@@ -158,7 +144,7 @@ class _Builder:
         self.machine = machine
         self.compiler = compiler
         self.clockwork = clockwork(machine)
-        self.costs: CostTable = cost_table(machine)
+        self.costing = Costing(cost_table(machine), self.clockwork)
         self.dependences = Dependences(by_tensor=compiler.by_tensor and dialect == TODAYS)
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
@@ -232,14 +218,13 @@ class _Builder:
             one.modelled = self.clockwork.descriptor.evidence
             one.merged = self.compiler.merged_loads and self._continues(one)
         elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
-            one.matmul = matmul(event, self.machine)
+            one.matmul = self.costing.product(event, self.machine)
             one.modelled = self.clockwork.row_overhead.evidence
             if event.opcode == "nc_transpose":
                 identity = self.identities[core, event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))
         else:
-            engines = SHARED if event.engine is Engine.UNKNOWN else (event.engine,)
-            one.times = {engine: self._time(event, engine) for engine in engines}
+            one.times = self.costing.of(event)
         data, order = self.dependences.of(one.index, reads, writes)
         one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
         self._touch(one, writes + reads)
@@ -255,14 +240,6 @@ class _Builder:
             for event in (before.event, one.event)
         ]
         return ends[0] == ends[1]
-
-    def _time(self, event: Event, engine: Engine) -> Timed:
-        cost = self.costs.find(event, engine)
-        if cost is None:
-            time = self.clockwork.cycles(engine, UNKNOWN_CYCLES)
-            return Timed(time, time, None)
-        time = self.clockwork.cycles(engine, cost.cycles * work(event))
-        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost)
 
     def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:
         """Count a use of each on-chip tensor, and note those that had none before."""

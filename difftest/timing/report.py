@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from difftest.analysis.intervals import covered
 from difftest.simulator.trace import Engine, Region, Space
+from difftest.timing.critical_path import critical_path
 from difftest.timing.evidence import Evidence
+from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Span
@@ -198,20 +200,10 @@ class Report:
     def critical_path(self) -> list[tuple[int, float]]:
         """(instruction, its microseconds) from the first to the last of the chain that ends last.
 
-        Each instruction waited for the one before it: for its result, its buffer, or its turn on
-        the engine. Their times add up to the time of the last one's end.
+        Their times add up to the time of the last one's end.
         """
-        spans = self.prediction.schedule.spans
-        chain: list[tuple[int, float]] = []
-        last = max(spans, key=lambda s: (s.end, s.instruction.index))
-        until = last.end
-        span: Span | None = last
-        while span is not None:
-            previous = _before(span, spans)
-            since = min(span.start, until) if previous is not None else 0.0
-            chain.append((span.instruction.index, (until - since) / 1e3))
-            until, span = since, previous
-        return chain[::-1]
+        path = critical_path(self.prediction.schedule.spans)
+        return [(one.span.instruction.index, one.time) for one in path]
 
     def evidence(self) -> dict[str, float]:
         """Evidence class -> the part of the engines' and DMAs' time that rests on it."""
@@ -221,13 +213,6 @@ class Report:
             times[name] = times.get(name, 0.0) + span.busy
         total = sum(times.values())
         return {name: time / total for name, time in sorted(times.items())}
-
-
-def _before(span: Span, spans: list[Span]) -> Span | None:
-    """The instruction that ``span`` began after: its engine's previous one, or its operands'."""
-    if span.start > span.ready and span.released_by >= 0:
-        return spans[span.released_by]
-    return spans[span.waited_for] if span.waited_for >= 0 else None
 
 
 def weakest(spans: Iterable[Span]) -> Evidence:
@@ -271,10 +256,22 @@ def as_mapping(report: Report) -> Mapping[str, object]:
         "nc_latency_us": None
         if prediction.unknown
         else {str(p): prediction.get_latency_percentile(p) for p in (0, 50, 100)},
+        "interval_us": None if prediction.unknown else _intervals(prediction),
+        "rests_on": prediction.foundation.shares,
+        "caution": prediction.caution,
         "evidence": report.evidence(),
         "summary": report.summary(),
         "by_line": [_line(line) for line in report.by_line()],
         "by_instruction": [_line(line) for line in report.by_instruction()],
+    }
+
+
+def _intervals(prediction: Prediction) -> dict[str, object]:
+    """Between which times a device's would lie, and how often published ones did."""
+    return {
+        "coverage": COVERAGE,
+        "nc_latency": list(prediction.latency_interval),
+        "total_time": list(prediction.total_time_interval),
     }
 
 

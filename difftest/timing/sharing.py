@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from difftest.simulator.trace import Engine
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
-from difftest.timing.costs import free_elements
 from difftest.timing.program import LoweredInstruction
 
 
@@ -41,8 +40,8 @@ class Sharing:
             self._scalar_free = max(self._scalar_free, ready) + one.times[engine].interval
 
     def _plan(self, one: LoweredInstruction, engine: Engine) -> float:
-        time = self.clockwork.cycles(engine, max(MIN_CYCLES, free_elements(one.event)))
-        timed = one.times.get(engine)
-        if engine is Engine.SCALAR and timed is not None and timed.cost is not None:
+        timed = one.times[engine]
+        time = self.clockwork.cycles(engine, max(MIN_CYCLES, timed.elements))
+        if engine is Engine.SCALAR and timed.cost is not None:
             return time + timed.cost.latency_ns
         return time

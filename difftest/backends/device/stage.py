@@ -115,10 +115,19 @@ TRANSPOSE = Threshold(
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the timing model says, microseconds: p99 latency, and the Tensor Engine's part alone."""
+    """What the timing model says, microseconds: p99 latency, and the Tensor Engine's part alone.
+
+    Attributes
+    ----------
+    low, high : between them a device's latency would lie, nine times of ten.
+    caution : what to know before it is believed; may be empty.
+    """
 
     p99: float
     tensor_bound: float
+    low: float
+    high: float
+    caution: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,12 +161,12 @@ class StageResult:
         >>> from difftest.backends.device.latency import MeasuredLatency
         >>> limit = next(one for one in CONVOLUTIONS if one.name == "224x224, float16, no pool")
         >>> latency = MeasuredLatency("nc_latency of nki.benchmark", {99: 930.0}, 5, 20)
-        >>> steady, predicted = Steady(latency, 0.002, 3), Predicted(952.1, 739.3)
+        >>> steady, predicted = Steady(latency, 0.002, 3), Predicted(952.1, 739.3, 880, 1110)
         >>> for line in StageResult(limit, steady, predicted, before=941.0).lines():
         ...     print(line)
         224x224, float16, no pool: full
           measured:     p99 930.0 us (nc_latency of nki.benchmark, 5 + 20 executions)
-          predicted:    p99 952.1 us (by the timing model, not measured)
+          predicted:    p99 952.1 us, from 880.0 to 1,110.0 us (by the timing model, not measured)
           limits:       1365 us relaxed, 1002 us full (the course's assignment, Part 2)
           tensor bound: 739.3 us
           before:       941.0 us, now -1.2%
@@ -168,6 +177,8 @@ class StageResult:
         limits = f"{limit.relaxed_us:g} us relaxed, {limit.full_us:g} us full ({limit.source})"
         rows.append(("limits", limits))
         if self.predicted is not None:
+            if self.predicted.caution:
+                rows.append(("caution", self.predicted.caution))
             rows.append(("tensor bound", f"{self.predicted.tensor_bound:,.1f} us"))
         if self.steady is not None:
             rows += self._compared(self.steady)
@@ -193,6 +204,8 @@ class StageResult:
             else None,
             "predicted": {
                 "p99_us": self.predicted.p99,
+                "interval_us": [self.predicted.low, self.predicted.high],
+                "caution": self.predicted.caution,
                 "tensor_bound_us": self.predicted.tensor_bound,
             }
             if self.predicted
@@ -209,7 +222,9 @@ class StageResult:
     def _predicted(self) -> str:
         if self.predicted is None:
             return f"nothing: {self.unpredicted}"
-        return f"p99 {self.predicted.p99:,.1f} us (by the timing model, not measured)"
+        one = self.predicted
+        times = f"p99 {one.p99:,.1f} us, from {one.low:,.1f} to {one.high:,.1f} us"
+        return f"{times} (by the timing model, not measured)"
 
     def _compared(self, steady: Steady) -> list[tuple[str, str]]:
         noise = f"spread {steady.spread:.1%} over {steady.rounds} rounds"
@@ -238,7 +253,12 @@ def _predict(threshold: Threshold, load: Load) -> Predicted:
     call = threshold.call(load())
     trace = launch(call.kernel, call.inputs, dict(call.parameters), machine=TRN2).trace
     prediction = predict(trace, TRN2, dge=True)
-    return Predicted(prediction.get_latency_percentile(99), roofline(prediction).tensor_bound)
+    return Predicted(
+        prediction.get_latency_percentile(99),
+        roofline(prediction).tensor_bound,
+        *prediction.latency_interval,
+        prediction.caution,
+    )
 
 
 def run_threshold(

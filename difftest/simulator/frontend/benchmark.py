@@ -32,6 +32,13 @@ class Latency(Protocol):
     def get_latency_percentile(self, percentile: int) -> float:
         """In microseconds."""
 
+    def get_interval(self) -> tuple[float, float]:
+        """Between which microseconds a device's latency would lie, nine times of ten."""
+
+    @property
+    def caution(self) -> str:
+        """What to know before the time is believed, in words; may be empty."""
+
     def profile(self) -> Mapping[str, object]:
         """All that is predicted, as what JSON has."""
 
@@ -61,6 +68,11 @@ class NcLatency:
                 limit=", ".join(map(str, PERCENTILES)),
             )
         return self._latency.get_latency_percentile(percentile)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which microseconds a device's latency would lie, nine times of ten: predicted."""
+        return self._latency.get_interval()
 
 
 class BenchmarkResult:
@@ -114,9 +126,12 @@ class Benchmark:
         artifacts.write(result.trace, predicted.profile)
         self.benchmark_result = BenchmarkResult(latency)
         p50, p99 = (latency.get_latency_percentile(p) for p in (50, 99))
+        low, high = latency.interval
+        warning = f"\n  {predicted.caution}" if predicted.caution else ""
         print(
             f"{self.kernel.function.__name__}: predicted latency p50 {p50:,.1f} us, "
-            f"p99 {p99:,.1f} us (by a timing model; nothing was measured)"
+            f"p99 {p99:,.1f} us; on a device between {low:,.1f} and {high:,.1f} us "
+            f"(by a timing model; nothing was measured){warning}"
         )
         return outputs_of(result)
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from difftest.simulator.trace import Engine
+from difftest.timing.interval import COVERAGE, Interval
 from difftest.timing.report import ENGINES, Line, Report
 from difftest.timing.roofline import roofline
 
@@ -27,9 +28,14 @@ def totals(report: Report) -> Iterator[str]:
         yield f"NO TOTAL: {prediction.describe_unknown()}."
     elif prediction.schedule.dge:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
-        yield f"nc_latency {prediction.latency:,.1f} us (throttle phase: {low:,.1f} to {high:,.1f})"
+        phase = f" (throttle phase: {low:,.1f} to {high:,.1f})" if high > low else ""
+        yield f"nc_latency {prediction.latency:,.1f} us{phase}"
+        yield between(prediction.latency_interval)
     else:
         yield f"total_time {prediction.total_time:,.1f} us"
+        yield between(prediction.total_time_interval)
+    if prediction.caution:
+        yield f"CAUTION: {prediction.caution}."
     yield f"of it the kernel's own part {prediction.middle:,.1f} us"
     bounds = roofline(prediction)
     yield (
@@ -44,8 +50,20 @@ def totals(report: Report) -> Iterator[str]:
             f"{prediction.schedule.spilled:,} bytes a partition do not fit SBUF: the compiler "
             "would spill them, and what that costs is not in these times"
         )
-    shares = ", ".join(f"{share:.0%} {name}" for name, share in report.evidence().items())
-    yield f"costs by evidence: {shares}"
+    shares = ", ".join(
+        f"{share:.0%} {name}"
+        for name, share in prediction.foundation.shares.items()
+        if share >= 0.005
+    )
+    yield f"the time rests on what is: {shares}"
+
+
+def between(span: Interval) -> str:
+    """The interval of a prediction in words."""
+    return (
+        f"on a device between {span.low:,.1f} and {span.high:,.1f} us: "
+        f"{COVERAGE:.0%} of published latencies lie within such a range"
+    )
 
 
 def engines(report: Report) -> Table:

@@ -4,6 +4,7 @@ from click.testing import CliRunner
 from difftest.cli import grade as command
 from difftest.cli.main import main
 from difftest.course.assignment import CorrectnessTest
+from difftest.course.grading import PredictedP99
 from tests.unit import student
 
 SMALL = CorrectnessTest(
@@ -20,7 +21,11 @@ def grade(tmp_path, monkeypatch):
         return (SMALL, POOLED) if max_pool else (SMALL,)
 
     monkeypatch.setattr(command, "correctness_tests", tests)
-    monkeypatch.setattr(command, "predict_p99", lambda kernel, test: test.full_us + 1)
+    monkeypatch.setattr(
+        command,
+        "predict_p99",
+        lambda kernel, test: PredictedP99(test.full_us + 1, test.full_us - 99, test.full_us + 99),
+    )
 
     def run(source, *options):
         file = tmp_path / "conv2d.py"
@@ -41,7 +46,7 @@ def test_a_right_kernel(grade):
     assert "Extra credit: not measured (needs a device), of 5 points" in lines
     assert (
         "        224x224, float32, no pool: 17.5 points under 4596 us p99, 4964 relaxed; "
-        "predicted 4,597 us"
+        "predicted 4,597 us (4,497 to 4,695)"
     ) in lines
 
 

@@ -1,7 +1,9 @@
 import click
 from click.testing import CliRunner
 
+from difftest.cli import timing as command
 from difftest.cli.main import main
+from difftest.timing.measurements import measurements
 
 
 def run(*arguments):
@@ -16,7 +18,22 @@ def test_predicted_against_measured():
     assert "us, predicted against measured" in result.stdout
     assert "median error of 3" in result.stdout
     assert "26.60" in result.stdout
+    assert "Interval" in result.stdout
+    assert "Calibration: " in result.stdout
+    assert "published latencies of kernels on trn2 lie inside their interval" in result.stdout
     assert "vector-add-stream-256000-fd1k" in result.stdout
+
+
+def test_the_probes_are_beside_all_kernels(monkeypatch):
+    few = measurements()[:1]
+    monkeypatch.setattr(command, "measurements", lambda: few)
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert "Trn1: published probes of single instructions" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "contraction of 1 row" in line)
+    assert " no " in row
+    assert "probes of trn1 from which no cost was taken lie inside" in result.stdout
+    assert "Each kernel with the scale that the others alone give" in result.stdout
 
 
 def test_a_kernel_that_was_not_measured():

@@ -45,6 +45,8 @@ def test_the_files_of_a_benchmark_hold_what_the_commands_write(tmp_path):
     assert len(profile["by_line"]) == 1
     latency = bench.benchmark_result.nc_latency
     assert latency.get_latency_percentile(50) == expected.latency
+    assert latency.interval == expected.latency_interval
+    assert profile["interval_us"]["nc_latency"] == list(latency.interval)
 
 
 def test_a_profile_with_an_unknown_cost_says_so_and_has_no_total(monkeypatch):
@@ -56,7 +58,10 @@ def test_a_profile_with_an_unknown_cost_says_so_and_has_no_total(monkeypatch):
     with pytest.raises(NotModelledError, match="the latency of this kernel") as caught:
         predicted.get_latency_percentile(50)
     assert "the cost of 1 tensor_scalar is unknown on trn2" in caught.value.received
+    with pytest.raises(NotModelledError, match="the latency of this kernel"):
+        predicted.get_interval()
     profile = predicted.profile()
+    assert profile["interval_us"] is None
     assert (profile["unknown_costs"], profile["nc_latency_us"]) == ({"tensor_scalar": 1}, None)
 
 

@@ -6,6 +6,7 @@ from difftest.timing.measurements import (
     measurements,
     median_error,
 )
+from tests.unit.timing.estimates import estimate
 from tests.unit.timing.shipped import shipped
 
 
@@ -30,7 +31,7 @@ def test_profiles_of_one_kernel_are_compared_together():
     groups = {(g[0].kernel, g[0].metric): g for g in grouped(measurements())}
     group = groups["vector_add_stream FREE_DIM=1000", "profile total_time"]
     assert len(group) == 6
-    comparison = Comparison(measurements=group, predicted=26.6 * 1.1)
+    comparison = Comparison(measurements=group, estimate=estimate(26.6 * 1.1))
     assert comparison.measured == pytest.approx(26.6)
     assert comparison.error == pytest.approx(0.1)
 
@@ -38,7 +39,7 @@ def test_profiles_of_one_kernel_are_compared_together():
 def test_the_median_error_is_of_absolute_errors():
     row = measurements()[0]
     made = [
-        Comparison(measurements=(row,), predicted=row.value_us * factor)
+        Comparison(measurements=(row,), estimate=estimate(row.value_us * factor))
         for factor in (0.8, 1.01, 1.1)
     ]
     assert median_error(made) == pytest.approx(0.1)

@@ -33,7 +33,9 @@ SMALL = Threshold(
 
 def measured(p99, threshold=SMALL, spread=0.001, **changes):
     latency = MeasuredLatency("device time", {99: p99}, 5, 20)
-    return StageResult(threshold, Steady(latency, spread, 3), Predicted(60.0, 10.0), **changes)
+    return StageResult(
+        threshold, Steady(latency, spread, 3), Predicted(60.0, 10.0, 50.0, 75.0), **changes
+    )
 
 
 @pytest.mark.parametrize("threshold", CONVOLUTIONS, ids=lambda one: one.name)
@@ -88,7 +90,7 @@ def test_a_result_shows_all_its_numbers():
     assert measured(40.0, before=50.0).lines() == [
         "small: full",
         "  measured:     p99 40.0 us (device time, 5 + 20 executions)",
-        "  predicted:    p99 60.0 us (by the timing model, not measured)",
+        "  predicted:    p99 60.0 us, from 50.0 to 75.0 us (by the timing model, not measured)",
         "  limits:       100 us relaxed, 50 us full (this test)",
         "  tensor bound: 10.0 us",
         "  before:       50.0 us, now -20.0%",
@@ -101,19 +103,31 @@ def test_noise_is_named():
 
 
 def test_a_prediction_is_never_a_result():
-    result = StageResult(SMALL, None, Predicted(1.0, 0.5))
+    result = StageResult(SMALL, None, Predicted(1.0, 0.5, 0.9, 1.2, "rests on little"))
     assert result.result == "not measured"
     assert result.lines()[:3] == [
         "small: not measured",
         "  measured:     nothing: this needs a device",
-        "  predicted:    p99 1.0 us (by the timing model, not measured)",
+        "  predicted:    p99 1.0 us, from 0.9 to 1.2 us (by the timing model, not measured)",
     ]
+    assert "  caution:      rests on little" in result.lines()
     assert result.to_json()["measured"] is None
+    assert result.to_json()["predicted"] == {
+        "p99_us": 1.0,
+        "interval_us": [0.9, 1.2],
+        "caution": "rests on little",
+        "tensor_bound_us": 0.5,
+    }
     assert json.dumps(result.to_json())
 
 
 def test_a_prediction_is_not_kept(tmp_path):
-    keep(StageResult(SMALL, None, Predicted(1.0, 0.5)), tmp_path / "h.json", tmp_path, {})
+    keep(
+        StageResult(SMALL, None, Predicted(1.0, 0.5, 0.9, 1.2, "rests on little")),
+        tmp_path / "h.json",
+        tmp_path,
+        {},
+    )
     assert not (tmp_path / "h.json").exists()
 
 

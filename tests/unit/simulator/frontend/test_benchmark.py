@@ -13,6 +13,11 @@ class Latency:
     def get_latency_percentile(self, percentile):
         return 100.0 + percentile
 
+    def get_interval(self):
+        return 90.0, 240.0
+
+    caution = "most of it is assumed"
+
     def profile(self):
         return {"predicted": True}
 
@@ -67,7 +72,10 @@ def test_predicts_from_the_trace(nki, double, predictor, capsys):
     assert trace.count("dma_copy") == 2
     assert machine.name == "trn2"
     assert dge
-    assert "double: predicted latency p50 150.0 us, p99 199.0 us" in capsys.readouterr().out
+    assert latency.interval == (90.0, 240.0)
+    text = capsys.readouterr().out
+    assert "double: predicted latency p50 150.0 us, p99 199.0 us; on a device between 90.0" in text
+    assert "most of it is assumed" in text
 
 
 def test_always_says_predicted(nki, double, capsys):

@@ -31,6 +31,11 @@ class Predicted:
     def get_latency_percentile(self, percentile):
         return 7.0
 
+    def get_interval(self):
+        return 6.0, 9.0
+
+    caution = ""
+
     def profile(self):
         return {"predicted": True, "nc_latency_us": {"50": 7.0}}
 

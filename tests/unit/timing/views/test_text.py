@@ -31,6 +31,9 @@ def test_the_first_line_says_predicted(report):
     first, second, *_ = text.totals(report)
     assert first == ("Predicted for trn2, not measured; DMA descriptors generated on the device.")
     assert second.startswith("nc_latency ")
+    third = list(text.totals(report))[2]
+    assert third.startswith("on a device between ")
+    assert third.endswith("90% of published latencies lie within such a range")
     static = Report(prediction_of("transpose.transpose_by_tiles", (256, 256)))
     assert list(text.totals(static))[1].startswith("total_time ")
 
@@ -42,6 +45,26 @@ def test_no_total_with_an_unknown_cost():
     lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
     assert lines[1].startswith("NO TOTAL: the cost of 1 sort is unknown on trn2; without them")
     assert not any(line.startswith(("nc_latency", "total_time")) for line in lines)
+
+
+def test_what_rests_on_assumed_costs_is_said():
+    build = Builder()
+    tile = build.tensor((128, 4096))
+    for _ in range(20):
+        build.emit("rand", Engine.GPSIMD, [whole(tile)])
+    build.store(tile)
+    lines = list(text.totals(Report(predict(build.trace, TRN2, dge=True))))
+    caution = next(line for line in lines if line.startswith("CAUTION: "))
+    assert "rests on assumed costs, so that it is an order of magnitude" in caution
+    assert not any(line.startswith("CAUTION") for line in text.totals(report_of_products()))
+
+
+def report_of_products():
+    build = Builder()
+    one, other = build.load((128, 128)), build.load((128, 512))
+    for _ in range(100):
+        build.matmul(build.psum((128, 512)), one, other)
+    return Report(predict(build.trace, TRN2, dge=True))
 
 
 def test_what_does_not_fit_sbuf_is_said():

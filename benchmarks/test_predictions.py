@@ -1,0 +1,72 @@
+"""What it costs to predict a kernel's time, beside the simulation that made its trace.
+
+Kernels of tiny instructions are the worst case: their simulation has little data to move. Times are
+CPU time; the ratio of pairs of runs holds where a computer's speed drifts.
+"""
+
+import statistics
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.install import embedded
+from difftest.timing import predict
+
+PAIRS = 3
+AIM = 1.0
+"""The CPU time of a prediction, times that of the simulation."""
+BYTES = 2500
+"""Of memory for each instruction at the peak of a prediction, its timeline included."""
+
+
+def kernels():
+    """Kernels with their inputs, by name."""
+    with embedded():
+        from benchmarks import tiny
+
+    small = np.ones((1, 4), np.float32)
+    return {
+        "element-wise loads": (tiny.loads, [np.ones((80, tiny.COLUMNS), np.float32)], {}),
+        "additions, classic": (tiny.additions, [small], {"count": 20_000}),
+        "additions, today's": (tiny.todays_additions, [small], {"count": 20_000}),
+        "products": (tiny.products, [np.ones((4, 4), np.float32)], {"count": 10_000}),
+    }
+
+
+def seconds(call):
+    start = time.process_time()
+    result = call()
+    return time.process_time() - start, result
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_a_prediction_takes_no_longer_than_the_simulation(name, capsys):
+    kernel, arrays, keywords = kernels()[name]
+    ratios = []
+    for _ in range(PAIRS):
+        simulating, launched = seconds(lambda: launch(kernel, arrays, keywords))
+        predicting, prediction = seconds(lambda: predict(launched.trace, TRN2, dge=True))  # noqa: B023
+        ratios.append(predicting / simulating)
+    del prediction
+    ratio = statistics.median(ratios)
+    events = len(launched.trace)
+    with capsys.disabled():
+        print(f"\n{name}: {events} instructions; a prediction takes {ratio:.2f} of a simulation")
+    assert ratio <= AIM
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_memory_grows_with_the_instructions(name, capsys):
+    kernel, arrays, keywords = kernels()[name]
+    trace = launch(kernel, arrays, keywords).trace
+    tracemalloc.start()
+    predict(trace, TRN2, dge=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    each = peak / len(trace)
+    with capsys.disabled():
+        print(f"\n{name}: {each:,.0f} bytes for each of {len(trace)} instructions")
+    assert each <= BYTES

@@ -1,0 +1,118 @@
+"""Whether the intervals hold what they promise: published latencies, inside or outside.
+
+For each published latency one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just
+reach it. The scale of the model is that which reaches ``COVERAGE`` of them. So that this is no
+tautology, each kernel is judged with the scale that the other kernels would give: leave one out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from difftest.timing.interval import COVERAGE, SCALE, Interval
+
+WIDEST = 64.0
+"""The largest scale that is tried: what even this does not reach, no interval holds."""
+STEPS = 40
+"""Halvings of the scale's range: enough for double precision."""
+
+
+class Judged(NamedTuple):
+    """One published latency and the interval of its prediction."""
+
+    kernel: str
+    """What is left out together."""
+    measured: float
+    predicted: float
+    interval: Interval
+    needed: float
+    """The smallest scale whose interval holds it; infinite if none does."""
+
+    @property
+    def inside(self) -> bool:
+        return self.interval.low <= self.measured <= self.interval.high
+
+    @property
+    def width(self) -> float:
+        """From end to end, as a part of the prediction."""
+        return (self.interval.high - self.interval.low) / self.predicted
+
+
+def judge(
+    kernel: str, measured: float, predicted: float, interval_at: Callable[[float], Interval]
+) -> Judged:
+    """The smallest scale that reaches ``measured``, and the interval at the model's own.
+
+    Parameters
+    ----------
+    interval_at : scale -> interval; a larger scale is never narrower.
+    """
+    return Judged(
+        kernel, measured, predicted, interval_at(SCALE), needed_scale(measured, interval_at)
+    )
+
+
+def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> float:
+    """The smallest scale whose interval holds ``measured``; infinite if none does."""
+
+    def holds(scale: float) -> bool:
+        low, high = interval_at(scale)
+        return low <= measured <= high
+
+    if holds(0.0):
+        return 0.0
+    if not holds(WIDEST):
+        return math.inf
+    low, high = 0.0, WIDEST
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def scale_for(needed: Sequence[float], coverage: float = COVERAGE) -> float:
+    """The scale that holds ``coverage`` of what needs these.
+
+    Raises
+    ------
+    ValueError : there is nothing to hold.
+    """
+    if not needed:
+        raise ValueError("no published latency: there is nothing to calibrate with")
+    return sorted(needed)[math.ceil(coverage * len(needed)) - 1]
+
+
+class Calibration(NamedTuple):
+    """How well the intervals of published latencies hold."""
+
+    rows: int
+    inside: int
+    left_out: int
+    """Those inside with the scale that the other kernels give."""
+    scale: float
+    """That holds nine of ten."""
+    median_width: float
+    """Of the intervals, from end to end, as a part of the prediction."""
+
+
+def calibration(judged: Sequence[Judged]) -> Calibration:
+    """The intervals of all; leave-one-kernel-out beside it.
+
+    Raises
+    ------
+    ValueError : there is nothing to calibrate with.
+    """
+    left_out = 0
+    for one in judged:
+        others = [other.needed for other in judged if other.kernel != one.kernel]
+        left_out += bool(others) and one.needed <= scale_for(others)
+    return Calibration(
+        rows=len(judged),
+        inside=sum(one.inside for one in judged),
+        left_out=left_out,
+        scale=scale_for([one.needed for one in judged]),
+        median_width=median(one.width for one in judged),
+    )

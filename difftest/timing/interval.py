@@ -1,0 +1,274 @@
+"""Between which times a device's would lie: the interval of a prediction, from what it rests on.
+
+The critical path is cut into stretches, each of which rests on something: the measured, documented
+or assumed cost of an instruction, or what is inferred of the compiler. Each has a range
+(:mod:`difftest.timing.ranges`). Stretches that rest on the same figure err together, so that their
+parts of the interval are added; different figures err independently, so that the parts are added as
+squares. So does what another compiler would make of the kernel, the fastest and the slowest
+(:mod:`difftest.timing.compiler`). On top of it comes what is fixed (the launch) or random (the
+throttle window's phase).
+
+What is believed is widened by ``SCALE``, which is fitted to published latencies: with it nine of
+ten lie inside. :mod:`difftest.timing.calibration` says how many do when the scale is taken from the
+other kernels alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from difftest.simulator.trace import Engine
+from difftest.timing.critical_path import Stretch, critical_path, waited_for_place
+from difftest.timing.evidence import Evidence
+from difftest.timing.program import LoweredInstruction
+from difftest.timing.ranges import (
+    ASSUMED,
+    CHOSEN,
+    DOCUMENTED,
+    GENERATED,
+    MEASURED,
+    PARTIAL,
+    PLACED,
+    SPILLED,
+    Range,
+    range_of,
+    range_of_evidence,
+)
+from difftest.timing.schedule import Schedule, Span
+
+COVERAGE = 0.9
+"""The part of published latencies that are to lie inside their intervals."""
+SCALE = 2.5
+"""By which the believed ranges are widened, so that ``COVERAGE`` of the published ones do."""
+MODEL = Range(0.98, 1.02)
+"""Of every kernel: what nothing here models."""
+LAUNCH = 3.0
+"""Microseconds by which what a launch adds to nc_latency is unsure (WRITEUP: 9 to 15 us in all)."""
+PROFILE = 0.4
+"""The same of a profile's preamble and postamble (TRACE)."""
+LONG_PROFILE = 3.0
+"""And of a long kernel's postamble (TRACE: 8 to 14 us)."""
+
+INFERRED = "inferred"
+"""The compiler's decisions, beside the classes of evidence."""
+
+
+DEPENDS = 1.2
+"""The factor between two compilers from which on a time depends on the compiler."""
+MAINLY = 0.4
+"""The part of the time from which on a basis is named as what the time mainly rests on."""
+_MEANINGS = {
+    Evidence.ASSUMED.value: "assumed costs, so that it is an order of magnitude and not a time",
+    INFERRED: "what is inferred of the compiler, which may do otherwise",
+    Evidence.DOCUMENTED.value: "documented formulas that no published time confirms",
+}
+
+
+class Basis(NamedTuple):
+    """What stretches rest on that err together."""
+
+    kind: str
+    """"measured", "documented", "assumed", or "inferred" of the compiler."""
+    subject: str
+    """Which instructions, or what of the compiler."""
+
+
+class Interval(NamedTuple):
+    """Microseconds between which a device's time would lie, nine times of ten."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """What a kernel's own time rests on; microseconds."""
+
+    times: dict[Basis, float]
+    """Of the critical path."""
+    ranges: dict[Basis, tuple[float, float]]
+    """The logarithms of the ranges of each, weighted with its time: less, more."""
+    busiest: float
+    """The longest that one engine would be busy with every cost at the top of its range."""
+    streaming: float
+    """What the Tensor Engine takes to stream the rows of its whole products at full speed."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Basis -> the part of the critical path that rests on it, the largest first."""
+        total = sum(self.times.values())
+        parts: dict[str, float] = {}
+        for figure, time in self.times.items():
+            parts[figure.kind] = parts.get(figure.kind, 0.0) + time / total
+        return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+    def largest(self, kind: str) -> list[str]:
+        """The subjects of a kind of basis, those of the most time first."""
+        found = [(-time, one.subject) for one, time in self.times.items() if one.kind == kind]
+        return [subject for _, subject in sorted(found)]
+
+
+def caution(ground: Foundation) -> str:
+    """A warning if the time rests mainly on what nobody has measured; empty if it does not."""
+    for basis, meaning in _MEANINGS.items():
+        share = ground.shares.get(basis, 0.0)
+        if share >= MAINLY:
+            which = ", ".join(ground.largest(basis)[:3])
+            return f"{share:.0%} of this time rests on {meaning} ({which})"
+    return ""
+
+
+def compiler_caution(own: float, compiled: Interval) -> str:
+    """A warning if the time depends on what the compiler does; empty if it does not."""
+    if compiled.low * DEPENDS >= own and compiled.high <= own * DEPENDS:
+        return ""
+    return (
+        f"what the compiler does to this kernel is not known: its own part takes "
+        f"{compiled.low:,.1f} us if it leaves out and merges all that it could, "
+        f"{compiled.high:,.1f} us if it keeps to the text"
+    )
+
+
+def foundation(schedule: Schedule) -> Foundation:
+    """What the time of ``schedule`` rests on."""
+    times: dict[Basis, float] = {}
+    ranges: dict[Basis, tuple[float, float]] = {}
+
+    def add(figure: Basis, time: float, within: Range) -> None:
+        less, more = ranges.get(figure, (0.0, 0.0))
+        times[figure] = times.get(figure, 0.0) + time
+        less, more = less - time * math.log(within.low), more + time * math.log(within.high)
+        ranges[figure] = less, more
+
+    path = critical_path(schedule.spans)
+    for stretch in path:
+        figure, within = _rests_on(stretch, schedule)
+        add(figure, stretch.time, within)
+    own = schedule.end / 1e3
+    after = max(0.0, own - path[-1].span.end / 1e3)
+    add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
+    everything = -own * math.log(MODEL.low), own * math.log(MODEL.high)
+    ranges[Basis(INFERRED, "the whole")] = everything
+    if schedule.spilled:
+        logs = -own * math.log(SPILLED.low), own * math.log(SPILLED.high)
+        ranges[Basis(INFERRED, "spilling")] = logs
+    return Foundation(times, ranges, _busiest(schedule), _streaming(schedule))
+
+
+def _rests_on(stretch: Stretch, schedule: Schedule) -> tuple[Basis, Range]:
+    span = stretch.span
+    if stretch.next is not None and waited_for_place(stretch.next):
+        return Basis(INFERRED, "places in memory"), PLACED
+    return _cost_of(span, schedule)
+
+
+def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
+    """What the instruction's own time rests on."""
+    one = span.instruction
+    if one.transfer is not None:
+        return _transfer(one, schedule)
+    if one.matmul is not None:
+        return _product(one, schedule)
+    cost = one.times[span.engine].cost
+    if cost is None:
+        return Basis(Evidence.ASSUMED.value, one.opcode), ASSUMED
+    within = range_of(cost)
+    if one.engine is Engine.UNKNOWN:
+        chosen = Range(min(within.low, CHOSEN.low), max(within.high, CHOSEN.high))
+        return Basis(INFERRED, "copies shared among engines"), chosen
+    return Basis(cost.evidence.value, one.opcode), within
+
+
+def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
+    machine = schedule.program.machine.name
+    if one.opcode != "dma_copy":
+        known = DOCUMENTED if one.opcode in ("dma_transpose", "dma_compute") else ASSUMED
+        basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
+        return Basis(basis.value, one.opcode), known
+    within = range_of_evidence(one.modelled, machine)
+    if schedule.dge and one.event.attributes.dge_mode != "none":
+        within = Range(min(within.low, GENERATED.low), max(within.high, GENERATED.high))
+        return Basis(one.modelled.value, "DMAs with generated descriptors"), within
+    return Basis(one.modelled.value, "DMAs"), within
+
+
+def _product(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
+    machine = schedule.program.machine
+    assert one.matmul is not None
+    if one.opcode == "nc_matmul_mx" or one.matmul.width > 1:
+        return Basis(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
+    within = range_of_evidence(one.modelled, machine.name)
+    if one.opcode == "nc_matmul" and _is_partial(one, machine.partitions):
+        within = Range(min(within.low, PARTIAL.low), max(within.high, PARTIAL.high))
+        return Basis(one.modelled.value, "products of part of the PE array"), within
+    return Basis(one.modelled.value, "products"), within
+
+
+def _is_partial(one: LoweredInstruction, side: int) -> bool:
+    """Whether its stationary operand fills less than the PE array."""
+    stationary = one.event.reads[0]
+    return stationary.partitions < side or stationary.elements < side * stationary.partitions
+
+
+def _busiest(schedule: Schedule) -> float:
+    """What is hidden now may be the limit if it costs more than is assumed."""
+    busy: dict[tuple[int, Engine], float] = {}
+    known: dict[int, float] = {}
+    for span in schedule.spans:
+        one = span.instruction
+        if one.transfer is None and one.matmul is None:
+            timed = one.times[span.engine]
+            key = id(timed.cost)
+            if key not in known:
+                known[key] = range_of(timed.cost).high if timed.cost else ASSUMED.high
+            unit = one.core, span.engine
+            busy[unit] = busy.get(unit, 0.0) + span.busy * known[key]
+    return max(busy.values(), default=0.0) / 1e3
+
+
+def _streaming(schedule: Schedule) -> float:
+    """No core is faster, whatever the compiler does: the clock and the rows are known."""
+    program = schedule.program
+    cycles = [0.0] * program.cores
+    for one in program.instructions:
+        if one.matmul is not None and not _is_partial(one, program.machine.partitions):
+            cycles[one.core] += one.matmul.passes * one.matmul.rows
+    return program.clockwork.cycles(Engine.TENSOR, max(cycles)) / 1e3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A predicted time, microseconds, and what its interval comes from."""
+
+    ground: Foundation
+    """What the kernel's own part rests on."""
+    own: float
+    fixed: float
+    """What the launch or the profiler adds to the kernel's own part."""
+    unsure: float
+    """By how much the fixed part is unsure."""
+    random: float
+    """By how much the phase of the throttle window moves the time, at most."""
+    compiled: Interval | None = None
+    """The kernel's own part as the fastest and the slowest compiler would have it; None if it
+    depends on no compiler."""
+
+    @property
+    def total(self) -> float:
+        return self.own + self.fixed
+
+    def interval(self, scale: float = SCALE) -> Interval:
+        """Between which times a device's would lie; wider with a larger scale."""
+        ends = []
+        for side, other in enumerate(self.compiled or (self.own, self.own)):
+            parts = [logs[side] for logs in self.ground.ranges.values()]
+            believed = scale**2 * sum(part * part for part in parts)
+            costs = math.sqrt(believed + self.unsure**2 + self.random**2) / self.total
+            ends.append(math.hypot(costs, math.log((other + self.fixed) / self.total)))
+        least = min(self.total, self.ground.streaming + self.fixed - self.unsure)
+        return Interval(
+            max(self.total * math.exp(-ends[0]), least),
+            max(self.total * math.exp(ends[1]), self.fixed + self.ground.busiest),
+        )

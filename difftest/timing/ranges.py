@@ -1,0 +1,89 @@
+"""How far a figure may be from the truth: the range that each kind of evidence leaves.
+
+A range is what one would bet nine to one on before any comparison with a device: the true time lies
+between ``low`` and ``high`` times the model's. :mod:`difftest.timing.interval` makes of the ranges
+that a kernel's time rests on the interval of the whole, and widens it by what the comparison of
+whole kernels with devices showed. Rows whose evidence says less than most of their kind have a
+range of their own (``data/ranges.csv``), each with a reason; every assumed row has one.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from difftest.timing.costs import Cost
+from difftest.timing.evidence import Evidence
+
+
+class Range(NamedTuple):
+    """Factors: the true time is from ``low`` to ``high`` times what the model says."""
+
+    low: float
+    high: float
+
+
+MEASURED = Range(0.95, 1.05)
+"""A row of cycles and start-up through many samples: what is left is contention."""
+DOCUMENTED = Range(0.8, 1.3)
+"""Formulas of the documentation, which were off by up to 30 % where traces could be compared."""
+OTHER_MACHINE = Range(0.7, 1.5)
+"""A row of trn2 taken for another machine: by so much trn1's probes were off before they were
+known."""
+ASSUMED = Range(0.5, 2.0)
+"""Figures of the models of DMA and of the Tensor Engine that nobody published."""
+GENERATED = Range(0.85, 1.1)
+"""DMAs whose descriptors the device generates: from a few published latencies of kernels."""
+CHOSEN = Range(0.7, 1.2)
+"""What runs on the engine that the compiler chooses: it is inferred which, and how the compiler
+removes repeated copies is not modelled."""
+PLACED = Range(0.4, 1.1)
+"""What another instruction waited for, for its place in memory alone: the compiler may give the
+tensor another place, so that nothing waits."""
+PARTIAL = Range(0.9, 1.5)
+"""Products that fill a part of the PE array: slower than whole ones where they were probed."""
+SPILLED = Range(0.9, 3.0)
+"""A kernel whose tensors do not fit SBUF: what spilling costs is not modelled."""
+
+BASE = "trn2"
+"""The machine that most figures are of."""
+
+
+def range_of(cost: Cost) -> Range:
+    """The range of an instruction's row.
+
+    Raises
+    ------
+    ValueError : an assumed row has none in ``data/ranges.csv``.
+    """
+    own = own_ranges().get((cost.instruction, cost.evidence))
+    if own is not None:
+        return own
+    if cost.evidence is Evidence.ASSUMED:
+        if cost.machine != BASE:
+            return OTHER_MACHINE
+        raise ValueError(f"ranges.csv has no range for the assumed cost of {cost.instruction}")
+    return MEASURED if cost.evidence is Evidence.MEASURED else DOCUMENTED
+
+
+def range_of_evidence(evidence: Evidence, machine: str) -> Range:
+    """The range of the models of DMA and of the Tensor Engine, by what they rest on."""
+    if evidence is Evidence.MEASURED:
+        return MEASURED
+    if evidence is Evidence.DOCUMENTED:
+        return DOCUMENTED
+    return ASSUMED if machine == BASE else OTHER_MACHINE
+
+
+@cache
+def own_ranges() -> dict[tuple[str, Evidence], Range]:
+    """``data/ranges.csv``: instruction and evidence -> the range of such rows."""
+    text = (files("difftest.timing") / "data" / "ranges.csv").read_text(encoding="utf-8")
+    return {
+        (row["instruction"], Evidence(row["evidence"])): Range(
+            float(row["low"]), float(row["high"])
+        )
+        for row in csv.DictReader(text.splitlines())
+    }

@@ -1,0 +1,16 @@
+"""Estimates made by hand."""
+
+from __future__ import annotations
+
+import math
+
+from difftest.timing.interval import Basis, Estimate, Foundation
+
+
+def estimate(total, low=0.9, high=1.2, **changes):
+    """Of a kernel of ``total`` us, all of which rests on one figure with this range."""
+    figure = Basis("measured", "DMAs")
+    logs = (-total * math.log(low), total * math.log(high))
+    ground = Foundation({figure: total}, {figure: logs}, busiest=0.0, streaming=0.0)
+    parts = {"own": total, "fixed": 0.0, "unsure": 0.0, "random": 0.0} | changes
+    return Estimate(ground, **parts)

@@ -1,0 +1,139 @@
+import math
+
+import pytest
+
+from difftest.simulator import TRN2
+from difftest.simulator.trace import Engine
+from difftest.timing import predict
+from difftest.timing.interval import SCALE, Basis, Estimate, Foundation
+from difftest.timing.ranges import GENERATED
+from tests.unit.timing.estimates import estimate
+from tests.unit.timing.programs import Builder, whole
+from tests.unit.timing.shipped import prediction_of
+
+
+def chained(opcode, engine, count=200):
+    """A kernel whose time is that of a chain of one instruction on 512 columns."""
+    build = Builder()
+    tile = build.load((128, 512))
+    for _ in range(count):
+        result = build.tensor((128, 512))
+        build.emit(opcode, engine, [whole(result)], [whole(tile)])
+        tile = result
+    build.store(tile)
+    return predict(build.trace, TRN2, dge=True)
+
+
+def width(prediction):
+    low, high = prediction.latency_interval
+    return math.log(high / low)
+
+
+def test_an_interval_is_around_its_prediction_and_grows_with_the_scale():
+    one = estimate(100.0)
+    assert one.interval(0.0) == (100.0, 100.0)
+    assert one.interval(1.0) == pytest.approx((90.0, 120.0))
+    low, high = one.interval()
+    assert low < 90
+    assert high > 120
+
+
+def test_one_figure_errs_together_and_two_apart():
+    def ends(figures):
+        logs = (50 * math.log(2), 50 * math.log(2))
+        ground = Foundation(
+            dict.fromkeys(figures, 50.0), dict.fromkeys(figures, logs), busiest=0.0, streaming=0.0
+        )
+        return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
+
+    one, other = Basis("measured", "DMAs"), Basis("measured", "products")
+    assert ends([one]).high == pytest.approx(100.0)
+    assert ends([one, other]).high == pytest.approx(100 * 2 ** math.sqrt(0.5))
+
+
+def test_what_is_fixed_is_not_scaled():
+    low, high = estimate(10.0, 1.0, 1.0, fixed=10.0, unsure=3.0).interval(10.0)
+    assert (low, high) == pytest.approx((20 * math.exp(-0.15), 20 * math.exp(0.15)))
+
+
+def test_assumed_costs_make_a_wider_interval_than_measured_ones():
+    measured = chained("tensor_reduce", Engine.VECTOR)
+    documented = chained("bn_stats", Engine.VECTOR)
+    assumed = chained("rand", Engine.GPSIMD)
+    assert width(measured) < width(documented) < width(assumed)
+
+
+def test_a_time_that_rests_on_assumed_costs_says_so():
+    said = chained("rand", Engine.GPSIMD).caution
+    assert "of this time rests on assumed costs" in said
+    assert "an order of magnitude and not a time (rand)" in said
+    assert "documented formulas" in chained("bn_stats", Engine.VECTOR).caution
+    assert not chained("tensor_reduce", Engine.VECTOR).caution
+
+
+def test_shares_are_of_all_of_the_time():
+    shares = chained("rand", Engine.GPSIMD).foundation.shares
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert next(iter(shares)) == "assumed"
+
+
+def test_generated_descriptors_are_less_sure_than_static_ones():
+    keywords = {"FREE_DIM": 2000}
+    static, generated = (
+        prediction_of("vector_add.vector_add_stream", (256000,), (256000,), dge=dge, **keywords)
+        for dge in (False, True)
+    )
+    subjects = {figure.subject for figure in static.foundation.times}
+    assert "DMAs" in subjects
+    assert "DMAs with generated descriptors" not in subjects
+    assert GENERATED.low < 0.95
+    assert width(generated) > math.log(
+        static.total_time_interval.high / static.total_time_interval.low
+    )
+
+
+def test_a_wait_for_a_place_may_be_none_on_a_device():
+    """Tiles of which one fits SBUF at a time: each load waits for the store before it."""
+    build = Builder()
+    for _ in range(6):
+        build.store(build.load((128, 30 * 1024)))
+    shares = predict(build.trace, TRN2, dge=False).foundation.shares
+    assert shares["inferred"] > 0.3
+
+
+def test_what_is_hidden_may_be_the_limit():
+    """An assumed cost beside a longer measured one: at the top of its range it takes longer."""
+    build = Builder()
+    tile = build.load((128, 512))
+    numbers = build.tensor((128, 512))
+    for _ in range(100):
+        build.emit("rand", Engine.GPSIMD, [whole(numbers)])
+        build.add(tile, tile)
+    prediction = predict(build.trace, TRN2, dge=True)
+    busy = sum(s.busy for s in prediction.schedule.spans if s.engine is Engine.GPSIMD) / 1e3
+    assert prediction.foundation.busiest == pytest.approx(4 * busy)
+    assert prediction.latency_interval.high >= 4 * busy
+
+
+def test_nothing_is_faster_than_the_tensor_engine_streams():
+    build = Builder()
+    stationary, moving = build.load((128, 128)), build.load((128, 512))
+    for _ in range(2000):
+        build.matmul(build.psum((128, 512)), stationary, moving)
+    prediction = predict(build.trace, TRN2, dge=True)
+    streaming = 2000 * 2 * 512 * 2 / 2.4e3
+    assert prediction.foundation.streaming == pytest.approx(streaming)
+    assert prediction.latency_estimate.interval(100 * SCALE).low > streaming
+
+
+def test_what_spills_is_unsure():
+    def loaded(count):
+        build = Builder()
+        tiles = [build.load((128, 64 * 256)) for _ in range(count)]
+        for tile in tiles:
+            build.store(tile)
+        return predict(build.trace, TRN2, dge=True)
+
+    assert loaded(4).schedule.spilled
+    assert not loaded(3).schedule.spilled
+    assert width(loaded(4)) > 1.5 * width(loaded(3))

@@ -1,0 +1,45 @@
+import csv
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+
+from difftest.timing import ranges
+from difftest.timing.costs import all_costs
+from difftest.timing.evidence import Evidence
+from difftest.timing.ranges import MEASURED, OTHER_MACHINE, own_ranges, range_of
+
+ASSUMED = [cost for cost in all_costs() if cost.evidence is Evidence.ASSUMED]
+
+
+def test_every_assumed_row_carries_a_range():
+    assert len(ASSUMED) > 50
+    for cost in ASSUMED:
+        low, high = range_of(cost)
+        assert low < 1 < high, cost
+        assert high / low >= 1.5, f"{cost.instruction} is assumed and claims to be known"
+
+
+def test_an_assumed_row_without_a_range_is_refused():
+    row = next(cost for cost in ASSUMED if cost.machine == "trn2")
+    with pytest.raises(ValueError, match=r"ranges.csv has no range for the assumed cost of sort"):
+        range_of(replace(row, instruction="sort"))
+    assert range_of(replace(row, instruction="sort", machine="trn3")) == OTHER_MACHINE
+
+
+def test_every_range_says_why_and_is_used():
+    text = (files("difftest.timing") / "data" / "ranges.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert len(rows) == len(own_ranges())
+    known = {(cost.instruction, cost.evidence) for cost in all_costs()}
+    for row in rows:
+        assert row["why"]
+        assert (row["instruction"], Evidence(row["evidence"])) in known
+
+
+def test_what_was_measured_has_the_narrowest_range():
+    measured = next(cost for cost in all_costs() if cost.evidence is Evidence.MEASURED)
+    assert range_of(measured) == MEASURED
+    for other in (ranges.DOCUMENTED, ranges.ASSUMED, ranges.OTHER_MACHINE, ranges.CHOSEN):
+        assert other.low < MEASURED.low
+        assert other.high > MEASURED.high
