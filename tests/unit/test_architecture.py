@@ -111,7 +111,7 @@ CONFORMANCE = Rule(
     "conformance/**/*.py",
     (
         *("numpy", "ml_dtypes", "pytest", "conformance"),
-        *("difftest.host", "difftest.simulator.launch_ranks"),
+        *("difftest.host", "difftest.simulator.launch_ranks", "difftest.migration"),
     ),
 )
 
@@ -173,6 +173,8 @@ LAYERS = (
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
+    "inputs",
+    "outputs",
     "witness",
     "launch",
     "ranks",
