@@ -115,6 +115,19 @@ def test_an_output_that_is_overwritten_in_time(plain):
 
 
 @MODES
+def test_an_output_that_is_stored_as_other_bits(plain):
+    @jit
+    def kernel(x):
+        tile, out = new(16, 12), nl.ndarray((16, 12), F32, buffer=nl.shared_hbm)
+        nisa.dma_copy(tile[0:10], x)
+        nisa.dma_copy(out.view(nl.int16), tile.view(nl.int16))
+        return out
+
+    with pytest.raises(UnwrittenError, match="the kernel returned what nothing had written"):
+        launch(kernel, [np.ones((10, 12), np.float32)], plain=plain)
+
+
+@MODES
 def test_an_argument_in_place_is_an_output(plain):
     @jit
     def kernel(x, result):
