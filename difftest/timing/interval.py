@@ -4,7 +4,9 @@ The critical path is cut into stretches, each of which rests on something: the m
 or assumed cost of an instruction, or what is inferred of the compiler. Each has a range
 (:mod:`difftest.timing.ranges`). Stretches that rest on the same figure err together, so that their
 parts of the interval are added; different figures err independently, so that the parts are added as
-squares. On top of it comes what is fixed (the launch) or random (the throttle window's phase).
+squares. So does what another compiler would make of the kernel, the fastest and the slowest
+(:mod:`difftest.timing.compiler`). On top of it comes what is fixed (the launch) or random (the
+throttle window's phase).
 
 What is believed is widened by ``SCALE``, which is fitted to published latencies: with it nine of
 ten lie inside. :mod:`difftest.timing.calibration` says how many do when the scale is taken from the
@@ -53,6 +55,8 @@ INFERRED = "inferred"
 """The compiler's decisions, beside the classes of evidence."""
 
 
+DEPENDS = 1.2
+"""The factor between two compilers from which on a time depends on the compiler."""
 MAINLY = 0.4
 """The part of the time from which on a basis is named as what the time mainly rests on."""
 _MEANINGS = {
@@ -114,6 +118,17 @@ def caution(ground: Foundation) -> str:
             which = ", ".join(ground.largest(basis)[:3])
             return f"{share:.0%} of this time rests on {meaning} ({which})"
     return ""
+
+
+def compiler_caution(own: float, compiled: Interval) -> str:
+    """A warning if the time depends on what the compiler does; empty if it does not."""
+    if compiled.low * DEPENDS >= own and compiled.high <= own * DEPENDS:
+        return ""
+    return (
+        f"what the compiler does to this kernel is not known: its own part takes "
+        f"{compiled.low:,.1f} us if it leaves out and merges all that it could, "
+        f"{compiled.high:,.1f} us if it keeps to the text"
+    )
 
 
 def foundation(schedule: Schedule) -> Foundation:
@@ -236,6 +251,9 @@ class Estimate:
     """By how much the fixed part is unsure."""
     random: float
     """By how much the phase of the throttle window moves the time, at most."""
+    compiled: Interval | None = None
+    """The kernel's own part as the fastest and the slowest compiler would have it; None if it
+    depends on no compiler."""
 
     @property
     def total(self) -> float:
@@ -244,10 +262,11 @@ class Estimate:
     def interval(self, scale: float = SCALE) -> Interval:
         """Between which times a device's would lie; wider with a larger scale."""
         ends = []
-        for side in (0, 1):
+        for side, other in enumerate(self.compiled or (self.own, self.own)):
             parts = [logs[side] for logs in self.ground.ranges.values()]
             believed = scale**2 * sum(part * part for part in parts)
-            ends.append(math.sqrt(believed + self.unsure**2 + self.random**2) / self.total)
+            costs = math.sqrt(believed + self.unsure**2 + self.random**2) / self.total
+            ends.append(math.hypot(costs, math.log((other + self.fixed) / self.total)))
         least = min(self.total, self.ground.streaming + self.fixed - self.unsure)
         return Interval(
             max(self.total * math.exp(-ends[0]), least),
