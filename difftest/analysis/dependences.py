@@ -33,13 +33,21 @@ class _History:
 class Dependences:
     """The dependences of instructions that are given in program order.
 
+    Parameters
+    ----------
+    by_tensor : whether what is read of an on-chip tensor waits for all that was written into it,
+        and what is written for all that was read of it, wherever: as the compiler of today's
+        dialect was seen to have it (published probes on trn1: the slices of one tensor, used in
+        turn, serialise; separate tensors do not). Tensors with an address are left out.
+
     Attributes
     ----------
     joins : what was joined: instructions, and joins before it. Join ``j`` is ``~j`` wherever an
         instruction's number can be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_tensor: bool = False) -> None:
+        self.by_tensor = by_tensor
         self.joins: list[tuple[int, ...]] = []
         self._histories: dict[int | Space, _History] = {}
 
@@ -60,13 +68,16 @@ class Dependences:
                 continue
             history = self._history(region.allocation)
             mark = footprint(region)
-            data.update(self._found(history.writes, mark, forgets=False))
+            data.update(self._found(history.writes, self._watched(region, mark), forgets=False))
             touched.append((history.reads, mark))
         for region in writes:
             if _unread(region.allocation):
                 continue
             history = self._history(region.allocation)
             mark = footprint(region)
+            watched = self._watched(region, mark)
+            if watched is not mark:
+                order.update(self._found(history.reads, watched, forgets=False))
             for accesses in (history.reads, history.writes):
                 order.update(self._found(accesses, mark, forgets=region.whole))
             touched.append((history.writes, mark))
@@ -74,6 +85,14 @@ class Dependences:
             accesses.add(mark, user)
         order -= data
         return data, order
+
+    def _watched(self, region: Region, mark: Footprint) -> Footprint:
+        """Where what the region waits for may have happened."""
+        allocation = region.allocation
+        if not self.by_tensor or allocation.space.is_hbm or allocation.address is not None:
+            return mark
+        size = allocation.partition_bytes  # of elements or of bytes: no tensor has more of either
+        return Footprint(0, allocation.partitions, 0, size, ())
 
     def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
         """The users of what shares an element with ``mark``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from difftest.simulator.trace import Location
+from difftest.simulator.trace import Event, Location
 
 
 class Severity(Enum):
@@ -52,3 +52,23 @@ class Finding:
             "remedy": self.remedy,
             "evidence": list(self.evidence),
         }
+
+
+def each_line(*locations: Location | None) -> tuple[Location, ...]:
+    """The lines that are known, each once."""
+    return tuple(dict.fromkeys(line for line in locations if line is not None))
+
+
+def finding_of(
+    id: str, severity: Severity, happened: str, rule: str, remedy: str, *events: Event
+) -> Finding:
+    """What is to be said of some events: at their lines, with their numbers."""
+    return Finding(
+        id=id,
+        severity=severity,
+        happened=happened,
+        rule=rule,
+        locations=each_line(*(event.location for event in events)),
+        remedy=remedy,
+        evidence=tuple(sorted(event.number for event in events)),
+    )

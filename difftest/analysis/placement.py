@@ -138,7 +138,7 @@ def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
                 small.discard(space)
         else:
             continue
-        if one.address is not None or one.places:
+        if one.areas:
             small.discard(space)
     if sbuf * EASY > limit_of(Space.SBUF, machine):
         small.discard(Space.SBUF)
@@ -155,7 +155,7 @@ def _tensors(
     owners = _owners(trace.events) if trace.grid else None
     for allocation in allocations:
         space = allocation.space
-        if space.is_hbm or allocation.first < 0 or allocation.is_temporary:
+        if space.is_hbm or allocation.first < 0:
             continue
         program = () if owners is None else owners[allocation.id]
         tensors.setdefault((program, space), []).append(allocation)

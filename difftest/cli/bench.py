@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.progress import Progress
 from rich.table import Table
 
-from difftest.cli.console import table_console
+from difftest.cli.console import print_table, table_console
 from difftest.cli.stopwatch import Reading, measure
 from difftest.host.shipped import import_shipped
 
@@ -50,7 +50,7 @@ def reference(sizes: tuple[str, ...]) -> None:
                 progress.update(task, description=f"{operation} {name}")
                 measured[name] = measure(form)
                 progress.advance(task)
-            table_console().print(table(operation, measured))
+            print_table(table_console(), table(operation, measured))
 
 
 def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:

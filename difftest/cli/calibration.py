@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from difftest.cli.console import print_table
 from difftest.timing.calibration import Judged, calibration
 from difftest.timing.interval import COVERAGE, SCALE, Interval
 from difftest.timing.measurements import Comparison
@@ -33,7 +34,7 @@ def print_calibration(console: Console, comparisons: Sequence[Comparison], keywo
     if keyword:
         return
     found = [probed(probe) for probe in probes()]
-    console.print(_probes(found))
+    print_table(console, _probes(found))
     _say(
         console,
         "probes of trn1 from which no cost was taken",

@@ -20,6 +20,8 @@ from difftest.plugin.collection import kernel_test_of
 from difftest.plugin.options import Request, in_one_process
 
 Result = TypeVar("Result")
+_QUIET = "ignore::pytest.PytestAssertRewriteWarning"
+"""What was imported for this command cannot be rewritten any more, and is not to be."""
 
 
 class _Collector(Generic[Result]):
@@ -81,7 +83,7 @@ def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
     collector = _Collector(name, use)
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        pytest.main([name, "-s"], plugins=[collector])
+        pytest.main([name, "-s", "-W", _QUIET], plugins=[collector])
     for error in collector.errors:
         raise error
     if not collector.results:

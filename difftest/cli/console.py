@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
 LEAST = 100
-"""Columns that a table needs: in fewer its numbers would be cut. A narrow terminal wraps lines."""
+"""Columns of what is no terminal, such as a file, at least."""
+
+_WIDE = 10_000
+"""More than any table needs: in less the least width of its words is not known."""
 
 
-def table_console() -> Console:
-    """Standard output, wide enough for tables."""
+def table_console(least: int = LEAST) -> Console:
+    """Standard output; at least so wide where no terminal sets the width."""
     console = Console()
-    return console if console.width >= LEAST else Console(width=LEAST)
+    return console if console.is_terminal else Console(width=max(console.width, least))
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where not even its words fit the width, its rows one below the other.
+
+    >>> table = Table("Engine", "Active", title="Engines")
+    >>> table.add_row("tensor", "93%")
+    >>> print_table(Console(width=16), table)
+    Engines
+    <BLANKLINE>
+    Engine: tensor
+    Active: 93%
+    """
+    wide = console.options.update(max_width=_WIDE)
+    if Measurement.get(console, wide, table).minimum <= console.width:
+        console.print(table)
+    else:
+        _print_rows(console, table)
+
+
+def _print_rows(console: Console, table: Table) -> None:
+    """A line for each cell that is not empty, an empty line between two rows."""
+    if table.title:
+        console.print(table.title, style="italic", highlight=False)
+    headings = [str(column.header) for column in table.columns]
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        console.print()
+        for heading, cell in zip(headings, cells, strict=True):
+            value = cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+            if value.plain:
+                console.print(Text(f"{heading}: " if heading else "") + value)
+    if table.caption:
+        console.print(table.caption, highlight=False)

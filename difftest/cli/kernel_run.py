@@ -14,8 +14,10 @@ import click
 from difftest.cli.launching import (
     KernelArguments,
     Result,
+    bounded,
     launched,
     machine_named,
+    parse_bounds,
     parse_grid,
     parse_keywords,
     parse_shape,
@@ -40,6 +42,7 @@ class KernelRun:
     machine: str | None
     level: str | None
     grid: str | None = None
+    bounds: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -77,9 +80,18 @@ class KernelRun:
         if self.case:
             if grid:
                 raise click.UsageError("the grid of a --case is that of the test's spec")
+            if self.bounds:
+                raise click.UsageError("the data of a --case are those of the test's spec")
             return with_case(self.kernel, self.case, use)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
-        return with_kernel(self.kernel, arrays, parse_keywords(self.keywords), grid, use)
+        bounds = parse_bounds(self.bounds)
+        return with_kernel(
+            self.kernel,
+            arrays,
+            parse_keywords(self.keywords),
+            grid,
+            lambda kernel, given: use(kernel, bounded(kernel, given, bounds)),
+        )
 
 
 level_option = click.option(
@@ -91,6 +103,13 @@ _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST"),
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
+    click.option(
+        "--bound",
+        "bounds",
+        multiple=True,
+        metavar="NAME=N",
+        help="Of an input of integers: 0 to N - 1, each once where N is enough. For indices.",
+    ),
     click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
     click.option("--grid", help="Of an SPMD kernel: 2, or 4,2. A --case has its spec's."),
     click.option(
@@ -111,6 +130,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         kernel: str,
         shapes: tuple[str, ...],
         dtypes: tuple[str, ...],
+        bounds: tuple[str, ...],
         keywords: tuple[str, ...],
         grid: str | None,
         case: str | None,
@@ -127,6 +147,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             machine=machine,
             level=level,
             grid=grid,
+            bounds=bounds,
         )
         command(run, **others)
 

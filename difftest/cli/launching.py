@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
@@ -25,6 +26,7 @@ from difftest.simulator import (
     LaunchResult,
     Machine,
     NkiError,
+    OutOfBoundsError,
     launch,
     launch_ranks,
 )
@@ -169,6 +171,57 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
     return keywords
 
 
+def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
+    """``NAME=N`` each, N at least 1.
+
+    Raises
+    ------
+    click.BadParameter : one is not that.
+    """
+    bounds: dict[str, int] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not (separator and name.isidentifier() and value.isdigit() and int(value)):
+            raise click.BadParameter(f"a bound is NAME=N, as in rows=64; got {text!r}")
+        bounds[name] = int(value)
+    return bounds
+
+
+def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
+    """The same arguments, the named inputs drawn from 0 to their bound, the bound excluded.
+
+    No number is drawn twice where there are enough of them: most indices name a place once.
+
+    Raises
+    ------
+    click.BadParameter : there is no such input, or it holds no integers.
+    """
+    names = input_names(kernel, given.arrays)
+    arrays = list(given.arrays)
+    for name, bound in bounds.items():
+        if name not in names:
+            raise click.BadParameter(
+                f"--bound {name}={bound}: the inputs are {', '.join(names) or 'none'}"
+            )
+        old = arrays[names.index(name)]
+        if old.dtype.kind not in "iu":
+            raise click.BadParameter(
+                f"--bound {name}={bound}: {name} is {old.dtype}; give it a --dtype of integers"
+            )
+        if bound - 1 > np.iinfo(old.dtype).max:
+            raise click.BadParameter(f"--bound {name}={bound}: {old.dtype} does not hold it")
+        rng = np.random.default_rng(0)
+        drawn = rng.choice(bound, old.size, replace=old.size > bound)
+        arrays[names.index(name)] = drawn.reshape(old.shape).astype(old.dtype)
+    return given._replace(arrays=arrays)
+
+
+def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
+    """The parameters that arrays in this order go to."""
+    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    return list(parameters)[: len(arrays)]
+
+
 def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[Any]:
     """Random arrays; one dtype for all or one for each.
 
@@ -243,8 +296,25 @@ def launched(
                 kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
             )
     except (NkiError, AssertionError) as error:
-        raise click.ClickException(f"the kernel refuses this: {error}") from None
+        hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
+        raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
     return result.trace, target, kernel
+
+
+def _hint(kernel: Any, given: KernelArguments) -> str:
+    """What to do if random integers were taken as indices."""
+    names = input_names(kernel, given.arrays)
+    integers = [
+        name
+        for name, one in zip(names, given.arrays, strict=False)
+        if isinstance(one, np.ndarray) and one.dtype.kind in "iu"
+    ]
+    if not integers:
+        return ""
+    return (
+        f"\n  inputs:   {', '.join(integers)} are random integers around 0; for indices say "
+        f"--bound {integers[0]}=N, and they lie in 0 to N - 1"
+    )
 
 
 def _on_ranks(

@@ -1,44 +1,43 @@
-"""`difftest migrate`: a classic kernel file in today's dialect, proven on the simulator."""
+"""`difftest migrate`: classic kernel files in today's dialect, proven on the simulator."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
+from hypothesis.strategies import SearchStrategy, sampled_from
 
+from difftest.cli.collecting import with_spec
 from difftest.cli.kernel_run import OutputFile, level_option
 from difftest.cli.launching import machine_named, parse_grid, parse_keywords, parse_shape
-from difftest.migration.proof import Arguments, ProofError, prove
+from difftest.harness.strategies import sizes as between
+from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
+from difftest.migration.proof import ProofError, Setting, Sources, prove
 from difftest.simulator import MACHINES
 
 
-def _migrated(file: Path) -> tuple[str, int]:
-    """The file in today's words, and how many comments say what is left to do.
+class _Output(OutputFile):
+    """A file to write; or a folder that is there, for the files of a folder."""
 
-    Raises
-    ------
-    click.ClickException : LibCST is not installed, or the file is no Python.
-    """
-    if find_spec("libcst") is None:
-        raise click.UsageError("migrating needs LibCST: pip install 'nki-difftest[migrate]'")
-    from libcst import ParserSyntaxError
-
-    from difftest.migration.rewriting import migrate
-
-    try:
-        result = migrate(file.read_text(encoding="utf-8"))
-    except (ParserSyntaxError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{file} is no Python: {error}") from None
-    return result.text, len(result.left)
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        return Path(value) if Path(value).is_dir() else super().convert(value, param, ctx)
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-o", "--output", type=OutputFile(), help="File to write; else standard output.")
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option("-o", "--output", type=_Output(), help="File or folder to write; else stdout.")
 @click.option("--kernel", help="Of FILE, to prove: both forms run, and must agree bit for bit.")
-@click.option("--shape", "shapes", multiple=True, help="Of each of its inputs: 128,512.")
+@click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512 or rows,columns.")
+@click.option(
+    "--sizes", multiple=True, metavar="NAME=SIZES", help="Of a name: rows=1:300, or rows=128,256."
+)
+@click.option("--test", metavar="PATH::TEST", help="A kernel test: its domain has the cases.")
+@click.option("--cases", "count", default=20, show_default=True, help="To draw, in each dtype.")
+@click.option("--rounding", is_flag=True, help="Accept differences that are rounding alone.")
 @click.option(
     "--dtype",
     "dtypes",
@@ -53,62 +52,177 @@ def _migrated(file: Path) -> tuple[str, int]:
 @click.pass_context
 def migrate(
     context: click.Context,
+    /,
     file: Path,
     output: Path | None,
     kernel: str | None,
-    shapes: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    keywords: tuple[str, ...],
-    grid: str | None,
     machine: str | None,
     level: str | None,
+    rounding: bool,
+    **given: Any,
 ) -> None:
     """Rewrite the classic kernels of FILE (`neuronxcc.nki`) in today's dialect (`import nki`).
 
     What no rule rewrites stays, under a comment with the rule and the remedy; the exit code is 1
-    then. With --kernel and --shape, both forms run on the simulator and must agree bit for bit.
+    then. With --kernel and --shape, or --test, both forms run on the simulator, on drawn cases,
+    and must agree bit for bit. A folder's files are rewritten together, with -o for the new folder.
     docs/migrating.md has the rules.
     """
-    if (kernel is None) != (not shapes):
-        raise click.UsageError("a proof needs --kernel and the --shape of each input")
-    if output is not None and output.resolve() == file.resolve():
-        raise click.UsageError(f"-o would replace {file}: name another file")
-    given = Arguments(
-        [parse_shape(shape) for shape in shapes],
-        parse_keywords(keywords),
-        parse_grid(grid),
-        machine_named(machine),
-        level,
-    )
-    text, left = _migrated(file)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise click.ClickException(str(error)) from None
-    is_proven = _prove(file, text, kernel, dtypes, given)
+    if find_spec("libcst") is None:
+        raise click.UsageError("migrating needs LibCST: pip install 'nki-difftest[migrate]'")
+    _check_places(file, output)
+    kernel, calls = _calls(kernel, **given)
+    setting = Setting(machine_named(machine), level, rounding)
+
+    def proven(old: Sources, new: Sources) -> bool:
+        return kernel is None or _prove(old, new, kernel, calls, setting)
+
+    change = _folder if file.is_dir() else _file
+    left, is_proven = change(file, output, kernel, proven)
+    if kernel is None:
+        click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
     if left:
         click.echo(f"{file}: {left} left to do: see '# difftest migrate:'", err=True)
     if left or not is_proven:
         context.exit(1)
 
 
-def _prove(
-    file: Path, text: str, kernel: str | None, dtypes: tuple[str, ...], given: Arguments
-) -> bool:
-    """Say whether the kernel is proven; False if it was to be and is not."""
+def _check_places(file: Path, output: Path | None) -> None:
+    if output is not None and output.resolve() == file.resolve():
+        raise click.UsageError(f"-o would replace {file}: name another place")
+    if not file.is_dir() and output is not None and output.is_dir():
+        raise click.UsageError(f"{output} is a folder, and {file} is a file: name the new file")
+    if file.is_dir() and output is None:
+        raise click.UsageError("a folder needs -o, the folder for the new files")
+    if file.is_dir() and output is not None and output.is_file():
+        raise click.UsageError(f"{output} is a file, and the new files need a folder")
+
+
+def _calls(
+    kernel: str | None,
+    shapes: Sequence[str],
+    sizes: Sequence[str],
+    test: str | None,
+    count: int,
+    dtypes: Sequence[str],
+    keywords: Sequence[str],
+    grid: str | None,
+) -> tuple[str | None, list[ProofCall]]:
+    """The kernel to prove, and the calls of it."""
+    if count < 1:
+        raise click.BadParameter(f"--cases is at least 1; got {count}")
+    if test is not None:
+        if shapes:
+            raise click.UsageError("the cases come from --shape or from --test; got both")
+        return with_spec(
+            test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
+        )
+    if (kernel is None) != (not shapes):
+        raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
     if kernel is None:
-        click.echo("not proven: name a --kernel and the --shape of its inputs", err=True)
-        return True
+        return None, []
+    named = dict(map(_parse_sizes, sizes))
+    own = [_parse_named_shape(shape, named) for shape in shapes]
+    parsed = parse_keywords(keywords)
+    return kernel, calls_of_shapes(own, named, dtypes, parsed, parse_grid(grid), count)
+
+
+def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
+    """``rows=1:300`` or ``rows=128,256`` as a name and where its sizes come from."""
+    name, separator, values = text.partition("=")
+    try:
+        first, colon, last = values.partition(":")
+        if colon:
+            source = between(int(first), int(last))
+        else:
+            source = sampled_from([int(one) for one in values.split(",")])
+    except ValueError:
+        separator = ""
+    if not separator or not name.isidentifier():
+        raise click.BadParameter(f"sizes are NAME=1:300 or NAME=128,256; got {text!r}")
+    return name, source
+
+
+def _parse_named_shape(text: str, named: Mapping[str, Any]) -> list[int | str]:
+    """``rows,512`` with names of --sizes among the sizes."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not any(part.isidentifier() for part in parts):
+        return list(parse_shape(text))
+    for part in parts:
+        if part.isidentifier() and part not in named:
+            raise click.BadParameter(f"--shape {text}: {part} has no --sizes {part}=...")
+    return [part if part.isidentifier() else parse_shape(part)[0] for part in parts]
+
+
+Proven = Callable[[Sources, Sources], bool]
+
+
+def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
+    """One file rewritten; how many comments say what is left to do, and whether it is proven."""
+    from libcst import ParserSyntaxError
+
+    from difftest.migration.rewriting import migrate as rewrite
+
+    try:
+        result = rewrite(file.read_text(encoding="utf-8"))
+    except (ParserSyntaxError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{file} is no Python: {error}") from None
+    if output is None:
+        click.echo(result.text, nl=False)
+    else:
+        _write(output, result.text)
     with TemporaryDirectory() as folder:
         new = Path(folder) / file.name
-        new.write_text(text, encoding="utf-8")
-        try:
-            runs = prove(file, new, kernel, dtypes, given)
-        except ProofError as error:
-            click.echo(f"{kernel} is not proven: {error}", err=True)
-            return False
-    click.echo(f"{kernel} is proven on these shapes: {runs} runs agree bit for bit", err=True)
+        new.write_text(result.text, encoding="utf-8")
+        root = file.resolve().parent
+        return len(result.left), proven(Sources(file.resolve()), Sources(new, root))
+
+
+def _folder(
+    folder: Path, output: Path | None, kernel: str | None, proven: Proven
+) -> tuple[int, bool]:
+    """The files of a folder rewritten together."""
+    from libcst import ParserSyntaxError
+
+    from difftest.migration.package import Package
+
+    assert output is not None
+    package = Package(folder, output)
+    try:
+        made = package.migrated()
+    except (ParserSyntaxError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"a file of {folder} is no Python: {error}") from None
+    if not made:
+        raise click.ClickException(f"{folder} has no Python file")
+    for place, result in made.items():
+        _write(output / place, result.text)
+        click.echo(f"{output / place}: {len(result.left)} left to do")
+    left = sum(len(result.left) for result in made.values())
+    places = [place for place, result in made.items() if kernel in result.kernels]
+    if kernel is not None and len(places) != 1:
+        raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
+    if kernel is None:
+        return left, True
+    [place] = places
+    return left, proven(package.sources(folder, place), package.sources(output, place))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _prove(
+    old: Sources, new: Sources, kernel: str, calls: Sequence[ProofCall], setting: Setting
+) -> bool:
+    """Say whether the kernel is proven."""
+    try:
+        proof = prove(old, new, kernel, calls, setting)
+    except ProofError as error:
+        click.echo(f"{kernel} is not proven: {error}", err=True)
+        return False
+    click.echo(f"{kernel} is proven: {proof.text()}", err=True)
     return True

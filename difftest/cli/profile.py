@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.cli.console import table_console
+from difftest.cli.console import print_table, table_console
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
 from difftest.inspection import memory_text
 from difftest.simulator import Machine, Trace
@@ -94,9 +94,9 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     for line in text.totals(report):
         console.print(line, highlight=False, markup=False)
     console.print()
-    console.print(text.engines(report))
-    console.print(text.lines("Source lines", report.by_line()))
-    console.print(text.lines("Instructions", report.by_instruction()))
+    print_table(console, text.engines(report))
+    print_table(console, text.lines("Source lines", report.by_line()))
+    print_table(console, text.lines("Instructions", report.by_instruction()))
     console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
     chart = memory_text(trace, machine, Console().width)
     console.print(chart, highlight=False, markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from difftest.cli.calibration import print_calibration, spread
+from difftest.cli.console import print_table, table_console
 from difftest.cli.launching import KernelArguments, launched, random_arrays
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
@@ -66,7 +67,7 @@ def validate(quick: bool, keyword: str) -> None:
     ]
     if not groups:
         raise click.ClickException(f"no measured kernel has {keyword!r} in its name")
-    console = _console()
+    console = table_console(_WIDTH)
     times: Times = {}
     timelines: dict[str, Schedule] = {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -80,10 +81,10 @@ def validate(quick: bool, keyword: str) -> None:
         _print_part(console, title, part)
     steps = _steps(comparisons)
     if steps.row_count:
-        console.print(steps)
+        print_table(console, steps)
     engines = _engines(timelines)
     if engines.row_count:
-        console.print(engines)
+        print_table(console, engines)
     print_calibration(console, comparisons, keyword)
 
 
@@ -117,7 +118,7 @@ def _compare(
 def _print_part(console: Console, title: str, part: list[Comparison]) -> None:
     if not part:
         return
-    console.print(_table(title, part))
+    print_table(console, _table(title, part))
     measured = [one for one in part if one.first.kind == "measured"]
     if measured:
         console.print(f"median error of {len(measured)}: {median_error(measured):.1%}\n")
@@ -196,12 +197,6 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
                 f"{one.worst_offset:+.2f}",
             )
     return table
-
-
-def _console() -> Console:
-    """Standard output; wide enough for the tables where no terminal sets the width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, _WIDTH))
 
 
 def _table(title: str, comparisons: Sequence[Comparison]) -> Table:

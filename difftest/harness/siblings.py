@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from difftest.backends.base import Backend
 from difftest.backends.detection import CLASSIC, NEWER
 from difftest.backends.dialect import dialect_of
-from difftest.harness.signature import name_of
+from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 
 if TYPE_CHECKING:
@@ -48,15 +48,8 @@ def _lnc(spec: KernelSpec, kernel: Callable[..., Any]) -> int | str | None:
 
 def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     """What to call kernels beside each other: names, with the dialect or the module if need be."""
-    names = [name_of(kernel) for kernel in kernels]
-    if len(set(names)) == len(names):
-        return tuple(names)
     packages = [_IMPORTED.get(dialect_of(kernel) or "", "") for kernel in kernels]
-    if len(set(zip(names, packages, strict=True))) < len(names):
-        packages = [str(getattr(kernel, "__module__", "")) for kernel in kernels]
-    if len(set(zip(names, packages, strict=True))) < len(names):
-        packages = [str(number) for number in range(1, len(kernels) + 1)]
-    return tuple(f"{name} ({package})" for name, package in zip(names, packages, strict=True))
+    return told_apart([name_of(one) for one in kernels], packages, [home_of(k) for k in kernels])
 
 
 def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:

@@ -27,6 +27,21 @@ def home_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
+def told_apart(names: Sequence[str], *places: Sequence[str]) -> tuple[str, ...]:
+    """What to call several functions beside each other: their names, if no two are equal.
+
+    Else each of one name has behind it the first of ``places`` that tells them apart (a list of
+    them, one for each name; an empty one tells nothing), or failing those a number.
+    """
+    labels = list(names)
+    for name in {name for name in names if names.count(name) > 1}:
+        same = [at for at, other in enumerate(names) if other == name]
+        said = next((p for p in places if len({p[at] for at in same} - {""}) == len(same)), None)
+        for number, at in enumerate(same, 1):
+            labels[at] = f"{name} ({said[at] if said else number})"
+    return tuple(labels)
+
+
 def shown(function: Callable[..., Any]) -> str:
     """Name and signature, as far as there is one to show."""
     return f"{name_of(function)}{signature_of(function) or '(...)'}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from difftest.harness.coverage import Coverage, coverage_from_list
+from difftest.harness.signature import told_apart
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
 
 
@@ -132,12 +133,10 @@ def tally_from_json(text: str) -> Tally:
 
 def total_of(tallies: Sequence[Tally]) -> Tally:
     """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
-    homes: dict[str, set[str]] = {}
-    for tally in tallies:
-        for name, home in tally.homes.items():
-            homes.setdefault(name, set()).add(home)
+    kernels = list(dict.fromkeys(one for tally in tallies for one in tally.homes.items()))
+    names, homes = [name for name, _ in kernels], [home for _, home in kernels]
+    labels = dict(zip(kernels, told_apart(names, homes), strict=True))
     total = Tally()
     for tally in tallies:
-        shared = {name: home for name, home in tally.homes.items() if len(homes[name]) > 1}
-        total.merge(tally.renamed({name: f"{name} ({home})" for name, home in shared.items()}))
+        total.merge(tally.renamed({name: labels[name, home] for name, home in tally.homes.items()}))
     return total

@@ -1,107 +1,222 @@
-"""Both kernels on the simulator, on small integers: bit for bit the same, or told apart."""
+"""Both kernels on the simulator: bit for bit the same, within rounding, or told apart."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import invalidate_caches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator import TRN2, Machine, launch
-from difftest.simulator.dtypes import as_dtype
+from difftest.migration.cases import Array, ProofCall
+from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
+from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.frontend.install import embedded
 
-SEEDS = (0, 1, 2)
-LARGEST = 3
-"""Inputs are integers up to this, so that sums are exact in every dtype that is drawn."""
+UNIT = 2.0**-40
+"""What two exact runs may differ by, of their size: they add in float64, in orders of their own."""
 
 
 class ProofError(RuntimeError):
     """The kernels cannot be compared, or differ; the text says which and why."""
 
 
-class Arguments(NamedTuple):
-    """What both kernels are called with, beside the values of their arrays."""
+class Sources(NamedTuple):
+    """A kernel's file, and what it imports from the files around it.
 
-    shapes: Sequence[tuple[int, ...]]
-    keywords: Mapping[str, Any]
-    grid: tuple[int, ...] = ()
+    Attributes
+    ----------
+    file : of the kernel.
+    root : the folder from which their modules' names count; None for the file's.
+    package : the name that they begin with; empty if they are modules in ``root`` itself.
+    """
+
+    file: Path
+    root: Path | None = None
+    package: str = ""
+
+
+class Setting(NamedTuple):
+    """What both kernels run on, and whether their outputs may differ by rounding."""
+
     machine: Machine | None = None
     level: str | None = None
+    may_round: bool = False
 
 
-def prove(old: Path, new: Path, kernel: str, dtypes: Sequence[str], given: Arguments) -> int:
-    """Run ``kernel`` of both files on arrays of each dtype; return how many runs agreed.
+@dataclass
+class Proof:
+    """What came of the calls.
+
+    Attributes
+    ----------
+    same : calls whose outputs agree bit for bit.
+    rounded : calls whose outputs differ by rounding alone.
+    refused : calls that both kernels refuse.
+    """
+
+    same: list[ProofCall]
+    rounded: list[ProofCall]
+    refused: list[ProofCall]
+
+    def text(self) -> str:
+        """How many calls agreed, with which dtypes and shapes."""
+        compared = [*self.same, *self.rounded]
+        parts = [f"{len(self.same)} cases agree bit for bit"]
+        parts += [f"{len(self.rounded)} within rounding"] if self.rounded else []
+        parts += [f"{len(self.refused)} are refused by both"] if self.refused else []
+        dtypes = ", ".join(dict.fromkeys(call.dtype for call in compared))
+        return f"{', '.join(parts)}; {dtypes}; {shapes_text(compared)}"
+
+
+def shapes_text(calls: Sequence[ProofCall]) -> str:
+    """The shapes that were tried: all, or the smallest and the largest of them."""
+    different = sorted({call.shapes for call in calls}, key=_elements)
+    texts = [" ".join(str(list(shape)) for shape in shapes) for shapes in different]
+    if len(texts) > 4:
+        return f"{len(texts)} shapes from {texts[0]} to {texts[-1]}"
+    return f"shapes {'; '.join(texts)}"
+
+
+def _elements(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, Any]:
+    return sum(int(np.prod(shape)) for shape in shapes), shapes
+
+
+def prove(
+    old: Sources, new: Sources, kernel: str, calls: Sequence[ProofCall], setting: Setting
+) -> Proof:
+    """Make each call of ``kernel`` of both files, and compare what comes of it.
 
     Outputs are compared by their bits, and so are the arguments that a kernel writes to.
 
     Raises
     ------
-    ProofError : a kernel is missing or refuses a run, or the two do not agree.
+    ProofError : a kernel is missing, one refuses a call, the two do not agree, or nothing was
+        compared.
     """
-    files = {"classic": old, "new": new}
+    proof = Proof([], [], [])
     with embedded():
-        kernels = [(name, _loaded(file, name, kernel)) for name, file in files.items()]
-        runs = [(dtype, seed) for dtype in dtypes for seed in SEEDS]
-        for dtype, seed in runs:
-            before, after = (_run(*one, dtype, seed, given) for one in kernels)
-            _compare(before, after, f"{dtype}, seed {seed}")
-    return len(runs)
+        before, after = _loaded(old, "classic", kernel), _loaded(new, "new", kernel)
+        for call in calls:
+            _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
+    if not proof.same and not proof.rounded:
+        raise ProofError(f"both kernels refuse all of {len(calls)} cases: nothing was compared")
+    return proof
 
 
-def _loaded(file: Path, dialect: str, kernel: str) -> Any:
+class _Ran(NamedTuple):
+    """A call: its outputs and what it left in its arguments, or how it was refused."""
+
+    arrays: list[Array]
+    exact: list[ExactOutput] | None
+    refusal: str | None
+
+
+def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
     """The function ``kernel`` of a file, which is imported under a name of its own."""
+    file = sources.file
     name = f"difftest_migrated_{dialect}_{file.stem}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ProofError(f"{file} is no Python module")
     module = module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ProofError(f"the {dialect} file does not load: {error}") from error
-    finally:
-        del sys.modules[name]
+    with _imports_from(sources, name):
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise ProofError(f"the {dialect} file does not load: {error}") from error
     if not callable(getattr(module, kernel, None)):
         raise ProofError(f"the {dialect} file has no function {kernel}")
     return getattr(module, kernel)
 
 
-def _run(
-    dialect: str, kernel: Any, dtype: str, seed: int, given: Arguments
-) -> list[np.ndarray[Any, Any]]:
-    """What one launch returns and what it leaves in its arguments."""
-    rng = np.random.default_rng(seed)
-    arrays = [
-        rng.integers(-LARGEST, LARGEST, shape, endpoint=True).astype(as_dtype(dtype))
-        for shape in given.shapes
-    ]
+@contextmanager
+def _imports_from(sources: Sources, name: str) -> Iterator[None]:
+    """The modules around a file can be imported meanwhile, anew, and are forgotten again."""
+    root = sources.root or sources.file.parent
+    own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
+    hidden = {one: sys.modules.pop(one) for one in list(sys.modules) if one.split(".")[0] in own}
+    if sources.package and not (root / sources.package / "__init__.py").is_file():
+        # Python would take a package of that name further on for a folder without __init__.py.
+        package = ModuleType(sources.package)
+        package.__path__ = [str(root / sources.package)]
+        sys.modules[sources.package] = package
+    sys.path.insert(0, str(root))
+    invalidate_caches()  # the new files may be younger than what was last seen of their folder
     try:
-        result = launch(
+        yield
+    finally:
+        sys.path.remove(str(root))
+        for one in list(sys.modules):
+            if one.split(".")[0] in {*own, name}:
+                del sys.modules[one]
+        sys.modules.update(hidden)
+
+
+def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:
+    """What one call returns and what it leaves in its arguments."""
+    arrays = call.arrays()
+    try:
+        result: LaunchResult = launch(
             kernel,
             arrays,
-            given.keywords,
-            machine=given.machine or getattr(kernel, "machine", TRN2),
-            level=given.level,
-            grid=given.grid,
+            call.keywords,
+            machine=setting.machine or getattr(kernel, "machine", TRN2),
+            level=setting.level,
+            grid=call.grid,
+            exact=setting.may_round,
         )
+    except (NkiError, AssertionError, ValueError) as error:
+        return _Ran([], None, str(error) or type(error).__name__)
     except Exception as error:  # of whatever kind: the kernel is someone's code
-        raise ProofError(f"the {dialect} kernel fails, {dtype}, seed {seed}: {error}") from error
-    return [*result.outputs, *arrays]
+        return _Ran([], None, f"{type(error).__name__}: {error}")
+    return _Ran([*result.outputs, *arrays], _exact_of(result), None)
 
 
-def _compare(
-    before: list[np.ndarray[Any, Any]], after: list[np.ndarray[Any, Any]], where: str
-) -> None:
-    """Refuse a difference of any bit.
+def _exact_of(result: LaunchResult) -> list[ExactOutput] | None:
+    """The exact outputs and arguments; None where they mean nothing."""
+    if result.exact is None or not result.exact.has_meaning:
+        return None
+    return [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+
+
+def _compare(before: _Ran, after: _Ran, call: ProofCall, setting: Setting, proof: Proof) -> None:
+    """Note how two runs of a call agree.
 
     Raises
     ------
-    ProofError : there is one.
+    ProofError : they do not.
+    """
+    refusals = {"classic": before.refusal, "new": after.refusal}
+    if all(refusals.values()):
+        proof.refused.append(call)
+        return
+    for dialect, refusal in refusals.items():
+        if refusal is not None:
+            raise ProofError(f"the {dialect} kernel fails, {call.label()}: {refusal}")
+    different = _difference(before.arrays, after.arrays, call.label())
+    if different is None:
+        proof.same.append(call)
+    elif setting.may_round and _is_rounding(before, after):
+        proof.rounded.append(call)
+    else:
+        hint = "" if setting.may_round else "; --rounding accepts what rounding alone explains"
+        raise ProofError(f"{different}{hint}")
+
+
+def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
+    """Where the bits differ, as text; None if they agree.
+
+    Raises
+    ------
+    ProofError : the arrays cannot be compared.
     """
     if len(before) != len(after):
         raise ProofError(f"{where}: {len(before)} arrays before, {len(after)} after")
@@ -112,6 +227,19 @@ def _compare(
                 f"and is {new.dtype}{list(new.shape)}"
             )
         if old.tobytes() != new.tobytes():
-            different = np.argwhere(old != new)
-            place = tuple(int(index) for index in different[0]) if len(different) else ()
-            raise ProofError(f"{where}: array {number} differs, first at {place}")
+            bits = [one.view(f"u{one.dtype.itemsize}") for one in (old, new)]
+            place = tuple(int(index) for index in np.argwhere(bits[0] != bits[1])[0])
+            values = f"{float(old[place]):.9g} before, {float(new[place]):.9g} after"
+            return f"{where}: array {number} differs, first at {place}: {values}"
+    return None
+
+
+def _is_rounding(before: _Ran, after: _Ran) -> bool:
+    """Whether both kernels compute the same where nothing rounds."""
+    if before.exact is None or after.exact is None or len(before.exact) != len(after.exact):
+        return False
+    return all(
+        one.value.shape == other.value.shape
+        and bool(np.allclose(one.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True))
+        for one, other in zip(before.exact, after.exact, strict=True)
+    )

@@ -6,77 +6,67 @@ stay as they are. What is not mechanical stays too, under a comment with the rul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+import ast
+import textwrap
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import libcst as cst
 from libcst import matchers as m
 
+from difftest.migration.blocks import blocks_of
+from difftest.migration.calls import RANGES
+from difftest.migration.definitions import Definitions
 from difftest.migration.imports import Names
-from difftest.migration.rules import (
-    CAST,
-    GONE,
-    INSIDE,
-    INSTRUCTIONS,
-    ITEMSIZE,
-    MASK,
-    MATMUL,
-    NO_TILE,
-    NUMPY_OPS,
-    OPERATOR,
-    RANGES,
-    ROUNDED,
-    SEVERAL,
-    SHAPE,
-    STORE,
-    SUM,
-    TARGET,
-    UNKNOWN_CALL,
-    Calling,
-)
-from difftest.simulator.frontend.nki import isa, language
+from difftest.migration.indices import Grids
+from difftest.migration.leftovers import COMMENT, Leftovers, commented, nodes
+from difftest.migration.rules import NotMechanicalError, Rule
+from difftest.migration.scope import KnownTile, Scope, bound_names
+from difftest.migration.statements import StatementWriter
 
-COMMENT = "# difftest migrate: {}; {}"
-TODAYS_MODULES = {"nl": language, "nisa": isa}
 CLAUSES = ("orelse", "finalbody")
 """Blocks of a compound statement beside its body."""
-Rule = tuple[str, str]
+ITEMSIZE = "itemsize_of"
+"""The new file's function for ``tensor.itemsize``."""
+_ITEMSIZE = '''
 
-
-class NotMechanicalError(Exception):
-    """A statement that no rule rewrites; the rule and the remedy are its arguments."""
+def {name}(dtype):
+    """Bytes of an element: tensors of today have no itemsize."""
+    if dtype in ({nl}.float32, {nl}.int32, {nl}.uint32):
+        return 4
+    return 2 if dtype in ({nl}.bfloat16, {nl}.float16, {nl}.int16, {nl}.uint16) else 1
+'''
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """The rewritten file, and what was left under a comment: rule and remedy, in order."""
+    """The rewritten file, and what was left under a comment.
+
+    Attributes
+    ----------
+    text : of the new file.
+    left : rule and remedy of each comment, in order.
+    kernels : the comments in each kernel and in the functions that it calls, by its name.
+    returns : what its functions return, where that is a tile.
+    """
 
     text: str
     left: tuple[Rule, ...]
+    kernels: dict[str, int]
+    returns: dict[str, KnownTile]
 
 
-@dataclass
-class Scope:
-    """What is known of the names of one function."""
+class Others(Protocol):
+    """The other files that are rewritten at the same time."""
 
-    tiles: set[str] = field(default_factory=set)
-    sums: set[str] = field(default_factory=set)
-    """PSUM tiles that start at zero."""
-    taken: set[str] = field(default_factory=set)
-    """Every name that occurs: a new one is none of them."""
+    def today(self, name: str) -> str | None:
+        """The new name of a module; None if it is not among the files."""
 
-    def new_name(self, wish: str) -> str:
-        """``wish``, with a number if the function has such a name."""
-        name, number = wish, 1
-        while name in self.taken:
-            number += 1
-            name = f"{wish}_{number}"
-        self.taken.add(name)
-        return name
+    def returns(self, name: str) -> dict[str, KnownTile]:
+        """What the functions of a module return."""
 
 
-def migrate(text: str) -> Migrated:
+def migrate(text: str, others: Others | None = None) -> Migrated:
     """Rewrite a classic kernel file in today's dialect, as far as rules go.
 
     Raises
@@ -84,27 +74,99 @@ def migrate(text: str) -> Migrated:
     libcst.ParserSyntaxError : the text is no Python.
     """
     module = cst.parse_module(text)
-    names = Names(module)
-    rewriting = _Rewriting(names)
-    body = rewriting.block(names.imported_today(module.body), Scope())
-    return Migrated(module.with_changes(body=body).code, tuple(rewriting.left))
+    names = Names(module, None if others is None else others.today)
+    imported = {} if others is None else _imported(module, others)
+    module = names.with_new_names(names.with_modules_named(module))
+    taken = {name.value for name in nodes(module, m.Name())}
+    returns = imported
+    for _ in range(2):  # what a function returns is known when a kernel above it is read again
+        rewriting = _Rewriting(names, returns, taken)
+        body = rewriting.block(names.imported_today(module.body), rewriting.new_scope(set()))
+        returns = imported | rewriting.returns
+    made = module.with_changes(body=body)
+    code = made.code
+    if f"{ITEMSIZE}(" in code:
+        code = _with_itemsize(made, names)
+    return Migrated(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
 
 
-def _code(node: cst.CSTNode) -> str:
-    return str(cst.Module([]).code_for_node(node))
+def _imported(module: cst.Module, others: Others) -> dict[str, KnownTile]:
+    """What the functions return that a file imports from others."""
+    found: dict[str, KnownTile] = {}
+    for one in ast.walk(ast.parse(module.code)):
+        if isinstance(one, ast.ImportFrom) and one.module:
+            known = others.returns(one.module)
+            for alias in one.names:
+                if alias.name in known:
+                    found[alias.asname or alias.name] = known[alias.name]
+    return found
 
 
-def _found(node: cst.CSTNode, matcher: Any) -> list[Any]:
-    """The nodes of a kind in a tree."""
-    return list(m.findall(node, matcher))
+def _with_itemsize(module: cst.Module, names: Names) -> str:
+    """The file with the function that stands for ``tensor.itemsize``, before the first one."""
+    text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
+    body = list(module.body)
+    kinds = (cst.FunctionDef, cst.ClassDef)
+    place = next(n for n, one in enumerate(body) if isinstance(one, kinds))
+    body[place:place] = cst.parse_module(text).body
+    return module.with_changes(body=body).code
+
+
+def kernels_of(code: str) -> dict[str, int]:
+    """How many comments of this program each kernel of a file has, in what it calls there too."""
+    tree, lines = ast.parse(code), code.splitlines()
+    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    mark = COMMENT.partition(":")[0]
+    counts = {}
+    for name, one in functions.items():
+        first = min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)])
+        own = sum(mark in line for line in lines[first - 1 : one.end_lineno])
+        above = first - 2
+        while above >= 0 and lines[above].lstrip().startswith("#"):
+            own += mark in lines[above]
+            above -= 1
+        counts[name] = own
+    top = sum(mark in line for line in lines) - sum(counts.values())
+    found = {}
+    for name, one in functions.items():
+        if any("jit" in ast.unparse(decorator) for decorator in one.decorator_list):
+            reached = _reached(name, functions)
+            found[name] = top + sum(counts[other] for other in reached)
+    return found
+
+
+def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
+    """A function and those of the file that it calls, and so on."""
+    reached, todo = {name}, [name]
+    while todo:
+        used = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
+        new = (used & set(functions)) - reached
+        reached |= new
+        todo += new
+    return reached
 
 
 class _Rewriting:
-    """The walk over the statements of a file."""
+    """The walk over the statements of a file.
 
-    def __init__(self, names: Names) -> None:
+    Parameters
+    ----------
+    names : what the file calls NKI's modules.
+    returns : what its functions return, as an earlier walk found.
+    taken : every name that occurs in it.
+    """
+
+    def __init__(self, names: Names, returns: dict[str, KnownTile], taken: set[str]) -> None:
         self.names = names
+        self.known_returns = returns
+        self.taken = taken
+        self.returns: dict[str, KnownTile] = {}
         self.left: list[Rule] = []
+        self.leftovers = Leftovers(names)
+        self.definitions = Definitions()
+
+    def new_scope(self, taken: set[str]) -> Scope:
+        return Scope(self.names, Grids(self.names), taken=taken, returns=self.known_returns)
 
     def block(self, statements: Any, scope: Scope) -> list[Any]:
         """The statements, rewritten; one may become several."""
@@ -114,27 +176,53 @@ class _Rewriting:
         if isinstance(statement, cst.SimpleStatementLine):
             return self._line(statement, scope)
         if isinstance(statement, cst.Match):
-            return [self._commented(statement, list(self._unfit(statement, scope)))]
+            return [self._commented(statement, self.leftovers.rules(statement, scope))]
         if isinstance(statement, cst.FunctionDef):
-            scope = self._scope(statement)
-            statement = self._signature(statement)
-        rules = list(self._unfit(_header(statement), scope))
+            return [self._function(statement)]
+        changed = _bound(statement)
+        if isinstance(statement, (cst.For, cst.While)):
+            scope.loosen(*changed)
+        made = self._compound(statement, scope)
+        if not isinstance(statement, (cst.For, cst.While, cst.With)):
+            scope.loosen(*changed)
+        return [made]
+
+    def _compound(self, statement: Any, scope: Scope) -> Any:
+        """A statement with blocks, each rewritten; what is counted in one is known there alone."""
+        counts = dict(scope.counts)
+        rules = self.leftovers.rules(_header(statement), scope)
         changes: dict[str, Any] = {}
         if isinstance(statement, cst.For):
             changes["iter"] = self._iterated(statement.iter)
+            if _is_counted(changes["iter"]) and isinstance(statement.target, cst.Name):
+                scope.integers.add(statement.target.value)
         if isinstance(statement.body, cst.IndentedBlock):
             inner = self.block(statement.body.body, scope)
+            scope.counts = {one: name for one, name in counts.items() if one in scope.counts}
             changes["body"] = statement.body.with_changes(body=inner)
         for clause in CLAUSES:
             if getattr(statement, clause, None) is not None:
                 [changes[clause]] = self._statement(getattr(statement, clause), scope)
         if hasattr(statement, "handlers"):
             changes["handlers"] = self.block(statement.handlers, scope)
-        return [self._commented(statement.with_changes(**changes), rules)]
+        scope.counts = {one: name for one, name in counts.items() if one in scope.counts}
+        return self._commented(statement.with_changes(**changes), rules)
 
-    def _scope(self, function: cst.FunctionDef) -> Scope:
-        taken = {name.value for name in _found(function, m.Name())}
-        return Scope(taken=taken)
+    def _function(self, function: cst.FunctionDef) -> Any:
+        """A function, in a scope of its own; its index grids go where nothing uses them."""
+        if any(self.names.of(one) for one in nodes(function, m.Attribute())):
+            visited = function.visit(_Itemsize())
+            assert isinstance(visited, cst.FunctionDef)
+            function = visited
+        scope = self.new_scope(set(self.taken))
+        scope.function = function.name.value
+        scope.blocks = blocks_of(ast.parse(textwrap.dedent(_code(function))), self.names)
+        outer, self.definitions = self.definitions, Definitions()
+        made = self._compound(self._signature(function), scope)
+        made, rules = self.definitions.settled(made)
+        self.left += rules
+        self.definitions = outer
+        return made
 
     def _signature(self, function: cst.FunctionDef) -> cst.FunctionDef:
         """Without the classic decorators, their arguments and annotations."""
@@ -151,13 +239,17 @@ class _Rewriting:
             decorators.append(decorator)
         parameters = [
             one.with_changes(annotation=None)
-            if one.annotation and (self.names.of(one.annotation.annotation) or "")[:3] == "nt."
+            if one.annotation and self._is_typing(one.annotation.annotation)
             else one
             for one in function.params.params
         ]
         return function.with_changes(
             decorators=decorators, params=function.params.with_changes(params=parameters)
         )
+
+    def _is_typing(self, node: cst.BaseExpression) -> bool:
+        named = node.value if isinstance(node, cst.Subscript) else node
+        return (self.names.of(named) or "").startswith("nt.")
 
     def _iterated(self, node: cst.BaseExpression) -> cst.BaseExpression:
         if isinstance(node, cst.Call) and self.names.of(node.func) in RANGES:
@@ -167,221 +259,83 @@ class _Rewriting:
     def _commented(self, statement: Any, rules: list[Rule]) -> Any:
         """The statement under a comment for each rule that it breaks."""
         self.left.extend(rules)
-        comments = [
-            cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule)))
-            for rule in dict.fromkeys(rules)
-        ]
-        if not comments:
-            return statement
-        return statement.with_changes(leading_lines=[*statement.leading_lines, *comments])
+        return commented(statement, rules)
 
     def _line(self, line: cst.SimpleStatementLine, scope: Scope) -> list[Any]:
         """A line of statements; what was written in one line stays together above a comment."""
+        parsed = ast.parse(_code(line.with_changes(leading_lines=[])).strip()).body
+        statements = StatementWriter(scope)
         try:
-            new = self._rewritten(line.body[0], scope) if len(line.body) == 1 else None
+            if len(parsed) == 1 and statements.defines_grid(parsed[0]):
+                self.definitions.add(line)
+                return [line]
+            new = statements.statement(parsed[0]) if len(parsed) == 1 else None
         except NotMechanicalError as problem:
+            scope.loosen(set().union(*map(bound_names, parsed)), set())
             rule, remedy = problem.args
             return [self._commented(line, [(rule, remedy)])]
-        self._learn(line, scope)
         if new is None:
-            return [self._commented(line, list(self._unfit(line, scope)))]
+            for one in parsed:
+                self._learn(one, scope)
+            return [self._commented(line, self.leftovers.rules(line, scope))]
+        if isinstance(parsed[0], ast.Return):
+            self._note_return(ast.parse(new[-1].strip()).body[0], scope)
         lines: list[Any] = [cst.parse_statement(text) for text in new]
-        rules = [rule for one in lines for rule in self._unfit(one, scope)]
+        rules = [rule for one in lines for rule in self.leftovers.rules(one, scope)]
         lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
         lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
         return [self._commented(lines[0], rules), *lines[1:]]
 
-    def _learn(self, line: cst.SimpleStatementLine, scope: Scope) -> None:
-        """Which names are tiles from here on, and which of them are zeros in PSUM."""
-        for one in line.body:
-            if not isinstance(one, cst.Assign):
-                continue
-            for target in one.targets:
-                name = _code(target.target)
-                scope.tiles.discard(name)
-                scope.sums.discard(name)
-                called = one.value.func if isinstance(one.value, cst.Call) else None
-                made = self.names.of(called) or ""
-                if made.startswith(("nl.", "nisa.")) and made not in NO_TILE:
-                    scope.tiles.add(name)
-                if made == "nl.zeros" and self.names.psum in _code(one.value):
-                    scope.sums.add(name)
+    def _learn(self, statement: ast.stmt, scope: Scope) -> None:
+        scope.learn(statement)
+        self._note_return(statement, scope)
 
-    def _rewritten(self, one: Any, scope: Scope) -> list[str] | None:
-        """The lines that a statement becomes; None if it stays as it is."""
-        before: list[str] = []
-        if isinstance(one, cst.Assign) and self._makes(one.value):
-            if len(one.targets) != 1:
-                raise NotMechanicalError(*SEVERAL)
-            self._assigned(one.targets[0].target, one.value, before, scope)
-            return before
-        if isinstance(one, cst.AugAssign) and self._makes(one.value):
-            self._added(one, before, scope)
-            return before
-        if isinstance(one, cst.Expr) and self._is_store(one.value):
-            operands = self._operands(one.value, STORE, before, scope)
-            if set(operands) != set(STORE):
-                raise NotMechanicalError(*CAST)
-            moved = {"dst": operands["dst"], "src": operands["value"]}
-            return [*before, self._call("nisa.dma_copy", moved)]
-        if isinstance(one, (cst.Expr, cst.Return, cst.Assign)) and one.value is not None:
-            hoisted = self._hoisted(one.value, before, scope)
-            if before:
-                return [*before, _code(one.deep_replace(one.value, hoisted))]
-        return None
-
-    def _makes(self, node: Any) -> bool:
-        """Whether an expression is a call of an instruction that returned a tile."""
-        return isinstance(node, cst.Call) and self.names.of(node.func) in INSTRUCTIONS
-
-    def _is_store(self, node: Any) -> bool:
-        return isinstance(node, cst.Call) and self.names.of(node.func) == "nl.store"
-
-    def _assigned(self, target: Any, call: Any, before: list[str], scope: Scope) -> None:
-        """``target = instruction(...)``, a new tile or a place in one."""
-        if isinstance(target, cst.Name):
-            used = {name.value for name in _found(call, m.Name())}
-            name = target.value
-            if name in used:  # the old tile is read while the new one is written
-                fresh = scope.new_name(f"new_{name}")
-                self._allocated(fresh, call, before, scope)
-                before.append(f"{name} = {fresh}")
-            else:
-                self._allocated(name, call, before, scope)
+    def _note_return(self, statement: ast.stmt, scope: Scope) -> None:
+        """What a function returns, as far as it does not depend on its own names."""
+        if not isinstance(statement, ast.Return) or statement.value is None:
             return
-        base = target.value if isinstance(target, cst.Subscript) else None
-        known = isinstance(base, cst.Name) and base.value in scope.tiles
-        if not isinstance(base, cst.Name) or not (known or _is_of_tile(target)):
-            raise NotMechanicalError(*TARGET)
-        calling, operands = self._parts(call, before, scope)
-        if operands.pop("dtype", f"{base.value}.dtype") != f"{base.value}.dtype":
-            raise NotMechanicalError(*CAST)
-        self._issue(call, calling, _code(target), operands, before)
-
-    def _added(self, one: Any, before: list[str], scope: Scope) -> None:
-        """``psum += nc_matmul(...)``: the Tensor Engine accumulates."""
-        target = one.target.value if isinstance(one.target, cst.Subscript) else one.target
-        is_matmul = self.names.of(one.value.func) == MATMUL
-        if not isinstance(one.operator, cst.AddAssign) or not is_matmul:
-            raise NotMechanicalError(*OPERATOR)
-        if _code(target) not in scope.sums:
-            raise NotMechanicalError(*SUM)
-        calling, operands = self._parts(one.value, before, scope)
-        if "dtype" in operands:
-            raise NotMechanicalError(*CAST)
-        self._issue(one.value, calling, _code(one.target), operands, before)
-
-    def _allocated(self, name: str, call: Any, before: list[str], scope: Scope) -> None:
-        """A new tile for the result of a call, and the instruction that writes to it."""
-        calling, operands = self._parts(call, before, scope)
-        if calling.shape is None or ("engine" in operands and calling.buffer == "psum"):
-            raise NotMechanicalError(*SHAPE)
-        nl = self.names.local("nl")
-        dtype = operands.pop("dtype", calling.dtype.format(**operands, nl=nl))
-        shape, buffer = calling.shape.format(**operands), f"{nl}.{calling.buffer}"
-        before.append(f"{name} = {nl}.ndarray({shape}, dtype={dtype}, buffer={buffer})")
-        self._issue(call, calling, name, operands, before)
-
-    def _parts(self, call: Any, before: list[str], scope: Scope) -> tuple[Calling, dict[str, str]]:
-        calling = INSTRUCTIONS[self.names.of(call.func) or ""]
-        operands = self._operands(call, calling.parameters, before, scope)
-        if calling.first not in operands:
-            raise NotMechanicalError(*UNKNOWN_CALL)
-        return calling, operands
-
-    def _issue(
-        self, call: Any, calling: Calling, dst: str, operands: dict[str, str], before: list[str]
-    ) -> None:
-        name = calling.name or self.names.of(call.func) or ""
-        before.append(self._call(name, {"dst": dst} | operands))
-
-    def _call(self, name: str, operands: dict[str, str]) -> str:
-        module, function = name.split(".")
-        ordered = {"dst": operands["dst"]} | operands
-        text = ", ".join(f"{role}={value}" for role, value in ordered.items())
-        return f"{self.names.local(module)}.{function}({text})"
-
-    def _operands(
-        self, call: Any, parameters: tuple[str, ...], before: list[str], scope: Scope
-    ) -> dict[str, str]:
-        """The arguments by name; instructions and helpers among them get a line of their own."""
-        operands: dict[str, str] = {}
-        for number, argument in enumerate(call.args):
-            if argument.star or (argument.keyword is None and number >= len(parameters)):
-                raise NotMechanicalError(*UNKNOWN_CALL)
-            role = argument.keyword.value if argument.keyword else parameters[number]
-            if role == "mask":
-                raise NotMechanicalError(*MASK)
-            value = self._hoisted(argument.value, before, scope)
-            if role not in ROUNDED and isinstance(value, cst.Call):
-                value = self._named(role, value, before, scope)
-            text = _code(value)
-            numpy = self.names.of(value) or ""
-            if role in NUMPY_OPS and numpy.startswith("np."):
-                text = f"{self.names.local('nl')}.{numpy[3:]}"
-            operands[role] = text
-        return operands
-
-    def _named(self, role: str, call: cst.Call, before: list[str], scope: Scope) -> cst.Name:
-        """A name for the value of a call that the new lines need more than once."""
-        name = scope.new_name(role)
-        before.append(f"{name} = {_code(call)}")
-        return cst.Name(name)
-
-    def _hoisted(self, node: Any, before: list[str], scope: Scope) -> Any:
-        """An expression whose instructions, arguments of calls, come on lines before it."""
-        if self._makes(node):
-            name = scope.new_name((self.names.of(node.func) or "").split(".")[1] + "_result")
-            self._allocated(name, node, before, scope)
-            scope.tiles.add(name)
-            return cst.Name(name)
-        if not isinstance(node, cst.Call):
-            return node
-        arguments = [
-            one.with_changes(value=self._hoisted(one.value, before, scope)) for one in node.args
-        ]
-        return node.with_changes(args=arguments)
-
-    def _unfit(self, node: cst.CSTNode, scope: Scope) -> Iterator[Rule]:
-        """The rules that a statement still breaks."""
-        for one in _found(node, m.Import() | m.ImportFrom()):
-            yield from self.names.rules_broken(one)
-        for one in _found(node, m.Attribute()):
-            name = self.names.of(one)
-            if name in GONE:
-                yield GONE[name]
-            elif name is not None and _is_unknown(name):
-                yield f"today's dialect has no {name}", "docs/api.md lists what it has"
-            if one.attr.value == "itemsize":
-                yield ITEMSIZE
-        for one in _found(node, m.Call()):
-            name = self.names.of(one.func) or ""
-            keywords = {a.keyword.value for a in one.args if a.keyword}
-            if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
-                yield MASK
-            elif name == "nl.store" or (name in INSTRUCTIONS and "dst" not in keywords):
-                yield INSIDE
-            elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
-                yield UNKNOWN_CALL
-        operators = m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()
-        for one in _found(node, operators):
-            if any(self._is_tile(side, scope) for side in one.children):
-                yield OPERATOR
-        for one in _found(node, m.Assign()):
-            targets = [target.target for target in one.targets]
-            if any(isinstance(t, cst.Subscript) and self._is_tile(t, scope) for t in targets):
-                yield OPERATOR
-
-    def _is_tile(self, node: cst.CSTNode, scope: Scope) -> bool:
-        base = node.value if isinstance(node, cst.Subscript) else node
-        return isinstance(base, cst.Name) and base.value in scope.tiles
+        tile = scope.tile(statement.value)
+        if tile is None or scope.function is None:
+            return
+        dtype = tile.dtype if (tile.dtype or "").startswith(f"{self.names.local('nl')}.") else None
+        found = KnownTile(None, dtype, tile.buffer)
+        before = self.returns.get(scope.function, found)
+        self.returns[scope.function] = found if before == found else KnownTile()
 
 
-def _is_of_tile(target: cst.Subscript) -> bool:
-    """Whether an index is one that lists do not have: of several axes, or an ellipsis."""
-    [first, *others] = target.slice
-    index = first.slice
-    return bool(others) or (isinstance(index, cst.Index) and isinstance(index.value, cst.Ellipsis))
+def _code(node: cst.CSTNode) -> str:
+    return str(cst.Module([]).code_for_node(node))
+
+
+def _bound(statement: cst.CSTNode) -> tuple[set[str], set[str]]:
+    """The names that a statement binds anywhere in it, and those that it updates."""
+    targets = nodes(statement, m.AssignTarget() | m.AnnAssign() | m.For())
+    updates = nodes(statement, m.AugAssign())
+    assigned, updated = (
+        {
+            name.value
+            for one in group
+            if not isinstance(one.target, cst.Subscript)
+            for name in nodes(one.target, m.Name())
+        }
+        for group in (targets, updates)
+    )
+    return assigned, updated
+
+
+def _is_counted(iterated: cst.BaseExpression) -> bool:
+    """Whether a loop is over a ``range``."""
+    return m.matches(iterated, m.Call(func=m.Name("range")))
+
+
+class _Itemsize(cst.CSTTransformer):
+    """Puts a call for ``tensor.itemsize``."""
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
+        if updated_node.attr.value != "itemsize":
+            return updated_node
+        dtype = updated_node.with_changes(attr=cst.Name("dtype"))
+        return cst.Call(cst.Name(ITEMSIZE), [cst.Arg(dtype)])
 
 
 def _header(statement: Any) -> Any:
@@ -392,14 +346,3 @@ def _header(statement: Any) -> Any:
     if hasattr(statement, "handlers"):
         empty |= {"handlers": [], "finalbody": cst.Finally(cst.IndentedBlock([]))}
     return statement.with_changes(**empty)
-
-
-def _is_unknown(name: str) -> bool:
-    """Whether today's modules lack a name, as ``nl.load`` or ``nisa.engine.vector``."""
-    module, first = name.split(".")[:2]
-    return module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], first)
-
-
-def _is_issue(name: str) -> bool:
-    """Whether a name of ``nisa`` is an instruction's, and not a query's or an enum's."""
-    return not name.startswith("nisa.get_") and name.count(".") == 1

@@ -1,82 +1,13 @@
-"""What changed from the classic dialect to today's, as the rewriting applies it.
-
-Sources: the signatures of both dialects in AWS's documentation (the classic ones at v2.26.0,
-today's at v2.32.0) and its migration guides.
-"""
+"""The rules of today's dialect that a file may still break, each with its remedy."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+Rule = tuple[str, str]
 
 
-class Calling(NamedTuple):
-    """How a classic instruction that returns its result is called.
+class NotMechanicalError(Exception):
+    """A statement that no rule rewrites; the rule and the remedy are its arguments."""
 
-    Attributes
-    ----------
-    parameters : the positional ones, in the order of the classic signature.
-    first : the operand whose dtype the result has.
-    shape, dtype, buffer : of the result, where it is allocated; ``{name}`` stands for an operand.
-        No shape: only a call whose result goes to an existing tile is mechanical.
-    name : of the instruction, if it is no ``nisa`` instruction of the same name.
-    """
-
-    parameters: tuple[str, ...]
-    first: str
-    shape: str | None
-    dtype: str
-    buffer: str = "sbuf"
-    name: str | None = None
-
-
-def _like(first: str, *parameters: str, name: str | None = None) -> Calling:
-    """The result has the shape and dtype of the operand ``first``."""
-    return Calling(parameters, first, f"{{{first}}}.shape", f"{{{first}}}.dtype", name=name)
-
-
-INSTRUCTIONS = {
-    "nisa.tensor_tensor": _like("data1", "data1", "data2", "op"),
-    "nisa.tensor_scalar": _like(
-        "data", "data", "op0", "operand0", "reverse0", "op1", "operand1", "reverse1"
-    ),
-    "nisa.scalar_tensor_tensor": _like("data"),
-    "nisa.tensor_tensor_scan": _like(
-        "data0", "data0", "data1", "initial", "op0", "op1", "reverse0", "reverse1"
-    ),
-    "nisa.tensor_copy": _like("src", "src"),
-    "nisa.reciprocal": _like("data", "data"),
-    "nisa.activation": _like("data", "op", "data"),
-    "nl.copy": _like("src", "src", name="nisa.tensor_copy"),
-    "nl.load": _like("src", "src", name="nisa.dma_copy"),
-    "nisa.tensor_reduce": Calling(("op", "data", "axis"), "data", None, "{data}.dtype"),
-    "nisa.nc_transpose": Calling(
-        ("data",), "data", "({data}.shape[1], {data}.shape[0])", "{data}.dtype", "psum"
-    ),
-    "nisa.nc_matmul": Calling(
-        ("stationary", "moving"),
-        "stationary",
-        "({stationary}.shape[1], *{moving}.shape[1:])",
-        "{nl}.float32",
-        "psum",
-    ),
-}
-"""Classic functions that return a tile, where today's instruction writes to ``dst``."""
-
-STORE = ("dst", "value")
-"""The positional parameters of ``nl.store``."""
-MATMUL = "nisa.nc_matmul"
-ROUNDED = ("dtype", "mask")
-"""Keywords of classic instructions that today's do not have."""
-
-NO_TILE = (
-    *("nl.mgrid", "nl.arange", "nl.ds", "nl.par_dim", "nl.program_id", "nl.num_programs"),
-    *("nl.program_ndim", "nisa.get_nc_version"),
-)
-"""Functions whose result is no tile."""
-RANGES = ("nl.affine_range", "nl.sequential_range", "nl.static_range")
-"""Loops that are ``range`` today."""
-NUMPY_OPS = ("op", "op0", "op1")
-"""Parameters that the classic dialect gives NumPy's functions, too."""
 
 GONE = {
     "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
@@ -91,12 +22,37 @@ GONE = {
     "nki.baremetal": ("nki.baremetal is gone", "use @nki.jit"),
     "nki.benchmark": ("nki.benchmark is gone", "use @nki.jit, and the profiler of the SDK"),
     "nki.profile": ("nki.profile is gone", "use @nki.jit, and the profiler of the SDK"),
-    "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate"),
+    "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
+    "nl.program_id": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "loop over what the grid divided, in the kernel",
+    ),
+    "nl.spmd_dim": (
+        "a launch has as many programs as a logical core has cores, 1 or 2",
+        "launch kernel[2] for both cores, and loop in the kernel over the rest",
+    ),
 }
 """Names without a mechanical successor: the rule and the remedy."""
 
 MASK = ("instructions have no mask", "slice the operands to what the mask leaves")
+NOT_AFFINE = (
+    "a slice has a start, a size and a step",
+    "write the access pattern with `.ap(...)`, or copy in pieces",
+)
+NEW_AXIS = ("an index makes no new dimension", "use tensor.expand_dim(dim)")
+LOST = (
+    "this index is not the same on every way to this line",
+    "write the slices of each case",
+)
 OPERATOR = ("tiles have no arithmetic operators", "write the instruction, with its dst")
+BROADCAST = (
+    "tiles do not broadcast across partitions or in more than one dimension",
+    "copy the smaller one to the larger one's shape with nl.broadcast_to",
+)
+TILE_OR_NUMBER = (
+    "tensor_tensor takes tiles and tensor_scalar numbers, and which this is is not to be seen",
+    "write the instruction that fits, with its dst",
+)
 SUM = (
     "only a PSUM tile that starts with nl.zeros(..., buffer=nl.psum) in the same function is "
     "known to accumulate",
@@ -116,7 +72,6 @@ CAST = (
     "an instruction rounds once, to the dtype of dst",
     "allocate a tile of that dtype in between, or leave dtype out",
 )
-ITEMSIZE = ("tensors have no itemsize", "compare dtype, or take the size as an argument")
 SEVERAL = ("an instruction has one dst", "give each name a line of its own")
 OTHERS = (
     "a kernel of today calls today's functions alone",

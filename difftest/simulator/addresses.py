@@ -161,7 +161,9 @@ class PlacedStorage(Storage):
 
     def _poison(self) -> None:
         whole = self.whole
-        missing = ~self._flags(whole, self.dtype, 0)
+        flags = self.shared_flags(whole, self.dtype, 0)
+        assert flags is not None
+        missing = ~flags
         blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
         size = self.dtype.itemsize
         target = self.placed(self.data, whole.finer(size), np.dtype(np.uint8), 0)
@@ -186,53 +188,20 @@ class PlacedStorage(Storage):
             self.masked = True
             self._poison()
 
-    def mark_whole(self) -> None:
-        if not self.shared:
-            super().mark_whole()
-        else:
-            self.products = None
-            self.mark_written(self.whole)
-
-    def mark_written(
-        self,
-        pattern: Pattern,
-        where: Array | None = None,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> None:
-        if not self.shared:
-            super().mark_written(pattern, where, dtype=dtype, partition_axis=partition_axis)
-            return
-        flags = self._flags(pattern, dtype, partition_axis)
-        flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
-
-    def forget_written(
-        self,
-        pattern: Pattern,
-        where: Array,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> None:
-        if not self.shared:
-            super().forget_written(pattern, where, dtype=dtype, partition_axis=partition_axis)
-            return
-        self._flags(pattern, dtype, partition_axis)[where] = False
-
     def unwritten_in(
         self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0
     ) -> Array | None:
-        if not self.shared:
-            missing = super().unwritten_in(pattern, dtype=dtype, partition_axis=partition_axis)
-            if missing is None or not self.memory.has_written(self.area):
-                return missing
-            self.share()
-        flags = self._flags(pattern, dtype, partition_axis)
-        return None if flags.all() else ~flags.all(axis=-1)
+        missing = super().unwritten_in(pattern, dtype=dtype, partition_axis=partition_axis)
+        if self.shared or missing is None or not self.memory.has_written(self.area):
+            return missing
+        self.share()
+        return super().unwritten_in(pattern, dtype=dtype, partition_axis=partition_axis)
 
-    def _flags(self, pattern: Pattern, dtype: DType | None, partition_axis: int | None) -> Array:
-        """Whether each byte was written: of a pattern's elements, along a new last axis."""
+    def shared_flags(
+        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
+    ) -> Array | None:
+        if not self.shared:
+            return None
         assert self.written is not None
         size = (self.dtype if dtype is None else dtype).itemsize
         return self.placed(self.written, pattern.finer(size), BOOL, partition_axis)

@@ -24,7 +24,6 @@ from difftest.simulator.errors import KernelError, Location, kernel_location, ke
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
-from difftest.simulator.origin import Origin
 from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.trace import (
     Allocation,
@@ -33,6 +32,7 @@ from difftest.simulator.trace import (
     Event,
     Iteration,
     Loop,
+    Origin,
     Region,
     Seen,
     Sight,
@@ -165,7 +165,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
-        self.undefined_registers = False
+        self.undefined_registers: Origin | None = None
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
         self.plain: PlainMode | None = None

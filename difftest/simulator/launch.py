@@ -433,8 +433,9 @@ class _Arguments:
         return tensor
 
     def copy_back(self) -> None:
-        """Give mutable arguments' new values to the caller's arrays, once all went well."""
-        for array, data in self.copies:
+        """Give the caller's arrays what the kernel wrote; one array may be several arguments."""
+        changed = [one for one in self.copies if one[0].tobytes() != one[1].tobytes()]
+        for array, data in changed:
             array[...] = data
 
 

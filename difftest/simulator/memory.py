@@ -23,10 +23,9 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
-from difftest.simulator.origin import Origin
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
-from difftest.simulator.trace import Allocation, Space
+from difftest.simulator.trace import Allocation, Origin, Space
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.shadow import Held
@@ -104,6 +103,7 @@ class Storage:
         "space",
         "start",
         "undefined",
+        "undefined_from",
         "unit",
         "unwritten",
         "whole",
@@ -143,6 +143,8 @@ class Storage:
         """A mask left elements out: reading them gives poison instead of an error."""
         self.undefined: Array | None = None
         """Which elements depend on what a mask left unwritten, flat; None if none do."""
+        self.undefined_from: Origin | None = None
+        """Whence that came; of a tensor of which a mask left elements out, who read them first."""
         self.origin: Origin | None = None
         """Whence an instruction brought elements that nothing wrote; None if none did."""
         self.lost: Array | None = None
@@ -207,6 +209,17 @@ class Storage:
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
+    def shared_flags(
+        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
+    ) -> Array | None:
+        """Whether each byte was written, where other tensors have the same bytes: for a pattern.
+
+        One more axis than its elements, which counts their bytes. None of a tensor that has its
+        bytes for itself, which counts what is not written; of others nothing is counted, because
+        others write there too.
+        """
+        return None
+
     def mark_written(
         self,
         pattern: Pattern,
@@ -220,6 +233,10 @@ class Storage:
         ``where`` limits it to a mask's elements.
         """
         if not self.unwritten:
+            return
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
             return
         parts = self._parts(dtype)
         repeated = pattern.repeats()
@@ -245,6 +262,10 @@ class Storage:
     def mark_whole(self) -> None:
         """Record a write of all of it, by something else than a matmul."""
         self.products = None
+        flags = self.shared_flags(self.whole, None, self.allocation.partition_axis)
+        if flags is not None:
+            flags[...] = True
+            return
         self.unwritten = 0
         self.written = None
 
@@ -258,6 +279,10 @@ class Storage:
     ) -> None:
         """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
         if not where.any():
+            return
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            flags[where] = False
             return
         if self.written is None:
             self.written = np.full(self.units(), not self.unwritten)
@@ -291,6 +316,9 @@ class Storage:
         """Which of a pattern's elements were not written, or not all of them; None if all were."""
         if not self.unwritten:
             return None
+        flags = self.shared_flags(pattern, dtype, partition_axis)
+        if flags is not None:
+            return None if flags.all() else ~flags.all(axis=-1)
         if self.written is None:
             return np.ones(pattern.shape, dtype=np.bool_)
         parts = self._parts(dtype)
@@ -298,6 +326,20 @@ class Storage:
         if region.all():
             return None
         return ~region if parts == 1 else ~region.all(axis=-1)
+
+    def unwritten_box(self) -> tuple[Shape, Shape]:
+        """The smallest box that holds what was never written, all of it if that is nothing."""
+        missing = self.unwritten_in(self.whole, partition_axis=self.allocation.partition_axis)
+        shape = self.allocation.shape
+        if missing is None:
+            return (0,) * len(shape), shape
+        low, high = [], []
+        for axis in range(len(shape)):
+            others = tuple(k for k in range(len(shape)) if k != axis)
+            there = np.flatnonzero(missing.any(axis=others))
+            low.append(int(there[0]))
+            high.append(int(there[-1]) + 1)
+        return tuple(low), tuple(high)
 
     def _parts(self, dtype: DType | None) -> int:
         """How many units an element of ``dtype`` has."""

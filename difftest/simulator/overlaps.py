@@ -24,40 +24,12 @@ class OverlappingStorage(Storage):
 
     __slots__ = ()
 
-    def mark_written(
-        self,
-        pattern: Pattern,
-        where: Array | None = None,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> None:
-        flags = self._flags(pattern, dtype)
-        flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
-
-    def mark_whole(self) -> None:
-        self.mark_written(self.whole)
-
-    def forget_written(
-        self,
-        pattern: Pattern,
-        where: Array,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> None:
-        self._flags(pattern, dtype)[where] = False
-
-    def unwritten_in(
-        self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0
-    ) -> Array | None:
-        flags = self._flags(pattern, dtype)
-        return None if flags.all() else ~flags.all(axis=-1)
-
     def hold_bits(self, itemsize: int) -> None:
         """Nothing: the bits are held, and each byte has its flag."""
 
-    def _flags(self, pattern: Pattern, dtype: DType | None) -> Array:
+    def shared_flags(
+        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
+    ) -> Array:
         assert self.written is not None
         size = (self.dtype if dtype is None else dtype).itemsize
         return pattern_view(self.written, pattern.finer(size), BOOL)

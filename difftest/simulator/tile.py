@@ -25,10 +25,9 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.memory import Storage, pattern_view
-from difftest.simulator.origin import Origin, first_element
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Origin, Space
 from difftest.simulator.walk import Axis
 
 T = TypeVar("T", bound="Tile")
@@ -188,15 +187,13 @@ class Tile:
                 self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
             )
 
-    def origin(self, missing: Array, event: str) -> Origin:
-        """Whence the elements came that ``missing`` has; ``event`` is what happens to them now."""
+    def origin(self, event: str) -> Origin:
+        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
         storage = self.storage
         if storage.origin is not None:
             return storage.origin
-        allocation = storage.allocation
-        own = self.dtype is storage.dtype
-        element = first_element(allocation, self.pattern, missing) if own else None
-        return Origin(allocation, element, event, kernel_location())
+        low, high = storage.unwritten_box()
+        return Origin(storage.allocation, low, high, event, kernel_location())
 
     def forget_written(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses hold what nothing wrote after all.

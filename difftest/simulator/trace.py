@@ -293,6 +293,27 @@ class Seen(Enum):
     __hash__ = object.__hash__  # as Space's
 
 
+class Origin(NamedTuple):
+    """The beginning of a chain of instructions that read what nothing wrote."""
+
+    allocation: Allocation
+    """The tensor of which something was never written."""
+    low: tuple[int, ...]
+    """The first element of the smallest box of its elements that holds all of them."""
+    high: tuple[int, ...]
+    """The element after the last one, in each dimension."""
+    event: str
+    """What an instruction did with one of them first: ``"read by tensor_copy"``."""
+    location: Location | None
+    """Its line."""
+
+    def __str__(self) -> str:
+        made = self.allocation.location
+        born = "" if made is None else f", made at {made}"
+        box = ", ".join(f"{low}:{high}" for low, high in zip(self.low, self.high, strict=True))
+        return f"[{box}] of {self.allocation}{born}, {self.event} at {self.location}"
+
+
 class Sight(NamedTuple):
     """Values of one operand of an instruction that are worth a word."""
 
@@ -307,6 +328,8 @@ class Sight(NamedTuple):
     """The first of them: its place in the operand."""
     value: float | None = None
     """What stands there, where that says more."""
+    origin: Origin | None = None
+    """Of what depends on elements that nothing wrote, whence it came."""
 
 
 @dataclass(eq=False, slots=True)

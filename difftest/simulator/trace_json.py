@@ -130,7 +130,23 @@ class _Tables:
         if attributes:
             document["attributes"] = attributes
         if event.seen:
-            document["seen"] = [_sight(sight) for sight in event.seen]
+            document["seen"] = [self._sight(sight) for sight in event.seen]
+        return document
+
+    def _sight(self, sight: Sight) -> dict[str, Any]:
+        document: dict[str, Any] = {"what": sight.what.value, "role": sight.role}
+        document |= {"elements": sight.elements, "of": sight.of, "first": sight.first}
+        if sight.value is not None:
+            document["value"] = _number(sight.value)
+        origin = sight.origin
+        if origin is not None:
+            document["origin"] = {
+                "allocation": origin.allocation.id,
+                "low": origin.low,
+                "high": origin.high,
+                "event": origin.event,
+                **self._at(origin.location),
+            }
         return document
 
     def _at(self, location: Location | None) -> dict[str, int]:
@@ -162,14 +178,6 @@ def _attributes(attributes: Attributes) -> dict[str, Any]:
     if attributes.value is not None:
         told["value"] = _number(attributes.value)
     return told
-
-
-def _sight(sight: Sight) -> dict[str, Any]:
-    document: dict[str, Any] = {"what": sight.what.value, "role": sight.role}
-    document |= {"elements": sight.elements, "of": sight.of, "first": sight.first}
-    if sight.value is not None:
-        document["value"] = _number(sight.value)
-    return document
 
 
 def _number(value: float) -> float | str:

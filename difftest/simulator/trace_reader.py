@@ -20,6 +20,7 @@ from difftest.simulator.trace import (
     Iteration,
     Loop,
     LoopKind,
+    Origin,
     Region,
     Seen,
     Sight,
@@ -165,8 +166,38 @@ class _Reader:
             self._turns(fields, where),
             program,
             _attributes(fields.get("attributes", {}), f"{where}.attributes"),
-            tuple(_sight(*entry) for entry in _entries(fields, "seen", where)),
+            tuple(self._sight(*entry) for entry in _entries(fields, "seen", where)),
         )
+
+    def _sight(self, where: str, value: object) -> Sight:
+        needed = ("what", "role", "elements", "of", "first")
+        fields = _object(value, where, needed, ("value", "origin"))
+        return Sight(
+            _member(Seen, fields["what"], f"{where}.what"),
+            _text(fields["role"], f"{where}.role"),
+            _integer(fields["elements"], f"{where}.elements", low=1),
+            _integer(fields["of"], f"{where}.of", low=1),
+            _integers(fields["first"], f"{where}.first", low=0),
+            _number(fields["value"], f"{where}.value") if "value" in fields else None,
+            self._origin(f"{where}.origin", fields["origin"]) if "origin" in fields else None,
+        )
+
+    def _origin(self, where: str, value: object) -> Origin:
+        needed = ("allocation", "low", "high", "event")
+        fields = _object(value, where, needed, ("location",))
+        return Origin(
+            self._known(fields, where),
+            _integers(fields["low"], f"{where}.low", low=0),
+            _integers(fields["high"], f"{where}.high", low=1),
+            _text(fields["event"], f"{where}.event"),
+            self._at(fields, where),
+        )
+
+    def _known(self, fields: dict[str, Any], where: str) -> Allocation:
+        number = _integer(fields["allocation"], f"{where}.allocation")
+        if number not in self.allocations:
+            _refuse(f"{where}.allocation", number, "the id of an allocation")
+        return self.allocations[number]
 
     def _turns(self, fields: dict[str, Any], where: str) -> tuple[Iteration, ...]:
         turns = _list(fields.get("loops", []), f"{where}.loops")
@@ -189,15 +220,13 @@ class _Reader:
     def _region(self, where: str, value: object) -> Region:
         needed = ("allocation", "offset", "shape", "strides")
         fields = _object(value, where, needed, ("partition_axis", "role", "whole", "view"))
-        number = _integer(fields["allocation"], f"{where}.allocation")
-        if number not in self.allocations:
-            _refuse(f"{where}.allocation", number, "the id of an allocation")
+        allocation = self._known(fields, where)
         whole = fields.get("whole", True)
         if not isinstance(whole, bool):
             _refuse(f"{where}.whole", whole, "true or false")
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         region = Region(
-            self.allocations[number],
+            allocation,
             _integer(fields["offset"], f"{where}.offset", low=0),
             shape,
             _integers(fields["strides"], f"{where}.strides"),
@@ -233,18 +262,6 @@ def _attributes(value: object, where: str) -> Attributes:
     if "value" in fields:
         given["value"] = _number(fields["value"], f"{where}.value")
     return Attributes(**given)
-
-
-def _sight(where: str, value: object) -> Sight:
-    fields = _object(value, where, ("what", "role", "elements", "of", "first"), ("value",))
-    return Sight(
-        _member(Seen, fields["what"], f"{where}.what"),
-        _text(fields["role"], f"{where}.role"),
-        _integer(fields["elements"], f"{where}.elements", low=1),
-        _integer(fields["of"], f"{where}.of", low=1),
-        _integers(fields["first"], f"{where}.first", low=0),
-        _number(fields["value"], f"{where}.value") if "value" in fields else None,
-    )
 
 
 def _dtype(value: object, where: str) -> np.dtype[Any]:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
     LAUNCH,
@@ -180,7 +181,12 @@ class Prediction:
 
 
 def predict(
-    trace: Trace, machine: Machine, *, dge: bool, progress: Progress | None = None
+    trace: Trace,
+    machine: Machine,
+    *,
+    dge: bool,
+    progress: Progress | None = None,
+    compiler: Compiler = LIKELY,
 ) -> Prediction:
     """Predict the latency of the kernel whose trace this is.
 
@@ -192,6 +198,7 @@ def predict(
         a profile with static descriptors.
     progress : told how far it is: half of it when each instruction has its cost and dependences,
         all of it when they are scheduled.
+    compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
 
     Raises
     ------
@@ -201,7 +208,7 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = lower(trace, machine, _half(progress, 0))
+        lowered = lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:

@@ -4,6 +4,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 
 - the memset of a PSUM tile before an accumulation goes: the first matmul overwrites
 - a tile that is filled again has a place of its own each time (:mod:`difftest.timing.renaming`)
+- some copies and loads that only repeat others go (:mod:`difftest.timing.repeats`)
 - the Tensor Engine's transposes multiply with an identity, which a DMA of its own loads
 - ``tensor_copy`` without an engine goes to the scalar or the vector engine
 - loads are triggered by the sync engine, stores by gpsimd; descriptors that are generated on the
@@ -22,12 +23,18 @@ from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.timing.clockwork import Clockwork, clockwork
+from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.costing import Costing, Timed
 from difftest.timing.costs import cost_table
 from difftest.timing.evidence import Evidence
-from difftest.timing.renaming import Renaming
+from difftest.timing.renaming import Renaming, in_other_tiles
+from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import Transfer, transfer
+
+TODAYS = "nki"
+"""The dialect whose compiler tracks dependences by tensor."""
+
 
 PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
 """What the model of the Tensor Engine knows."""
@@ -62,6 +69,8 @@ class LoweredInstruction:
     """On-chip tensors that it is the last to touch, in program order."""
     implied: bool = False
     """Whether the compiler added it."""
+    merged: bool = False
+    """Whether a load is triggered together with the one before it."""
     core: int = 0
     """The physical core that runs it: with LNC 2, a logical one has two."""
 
@@ -90,6 +99,8 @@ class Program:
     """What stands for many instructions, and joins before it, that others wait for together."""
     cores: int = 1
     """Physical cores that run it side by side."""
+    compiler: Compiler = LIKELY
+    """What was taken of the compiler."""
 
     @property
     def hbm_rate(self) -> float:
@@ -115,9 +126,14 @@ STEP = 2000
 """Instructions between two calls of progress."""
 
 
-def lower(trace: Trace, machine: Machine, progress: Progress | None = None) -> Program:
+def lower(
+    trace: Trace,
+    machine: Machine,
+    progress: Progress | None = None,
+    compiler: Compiler = LIKELY,
+) -> Program:
     """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
-    return _Builder(machine).build(trace, progress)
+    return _Builder(machine, compiler, trace.dialect).build(trace, progress)
 
 
 def cores_of(trace: Trace) -> int:
@@ -131,11 +147,12 @@ def cores_of(trace: Trace) -> int:
 
 
 class _Builder:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, compiler: Compiler, dialect: str) -> None:
         self.machine = machine
+        self.compiler = compiler
         self.clockwork = clockwork(machine)
         self.costing = Costing(cost_table(machine), self.clockwork)
-        self.dependences = Dependences()
+        self.dependences = Dependences(by_tensor=compiler.by_tensor and dialect == TODAYS)
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
@@ -153,12 +170,13 @@ class _Builder:
         removed = 0
         self.cores = cores_of(trace)
         self._load_identities(trace)
-        self.renaming = Renaming(trace)
+        self.renaming = Renaming(trace, self.compiler)
+        self.repeated = Repeated(trace, self.machine, self.compiler)
         for number, event in enumerate(trace.events):
             if progress and number % STEP == STEP - 1:
                 progress(number + 1, len(trace.events))
             self.renaming.enter(number, event)
-            if _clears(event, accumulated):
+            if _clears(event, accumulated) or event.number in self.repeated.events:
                 removed += 1
                 continue
             self._add(event, self._core(event))
@@ -172,6 +190,7 @@ class _Builder:
             removed,
             self.dependences.joins,
             self.cores,
+            self.compiler,
         )
 
     def _core(self, event: Event) -> int:
@@ -199,10 +218,12 @@ class _Builder:
         )
         reads, writes = event.reads, event.writes
         if not implied:
-            reads, writes = self.renaming.renamed(reads), self.renaming.renamed(writes)
+            reads = in_other_tiles(self.renaming.renamed(reads), self.repeated.twins)
+            writes = self.renaming.renamed(writes)
         if event.engine is Engine.DMA:
             one.transfer = transfer(event, self.clockwork)
             one.modelled = self.clockwork.descriptor.evidence
+            one.merged = self.compiler.merged_loads and self._continues(one)
         elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
             one.matmul = self.costing.product(event, self.machine)
             one.modelled = self.clockwork.row_overhead.evidence
@@ -215,6 +236,17 @@ class _Builder:
         one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
         self._touch(one, writes + reads)
         self.instructions.append(one)
+
+    def _continues(self, one: LoweredInstruction) -> bool:
+        """Whether a load goes on where the one before it left off: from one tensor to one tile."""
+        before = self.instructions[-1] if self.instructions else None
+        if before is None or before.transfer is None or before.core != one.core or one.is_store:
+            return False
+        ends = [
+            tuple(region.allocation.id for region in (*event.writes, *event.reads))
+            for event in (before.event, one.event)
+        ]
+        return ends[0] == ends[1]
 
     def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:
         """Count a use of each on-chip tensor, and note those that had none before."""

@@ -21,6 +21,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from difftest.analysis.footprint import Dims, Footprint, footprint
 from difftest.simulator.trace import Allocation, Event, Region, Trace
+from difftest.timing.compiler import LIKELY, Compiler
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 Use = tuple[int, Region, bool]
@@ -30,12 +31,12 @@ Use = tuple[int, Region, bool]
 class Renaming:
     """Which tile each region is of, asked event by event in program order."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, compiler: Compiler = LIKELY) -> None:
         self._begins: dict[int, list[int]] = {}
         """Position of an event -> the tensors that begin anew with it."""
         self._current: dict[int, Allocation] = {}
         self._next = 1 + max((one.id for one in trace.allocations), default=0)
-        if trace.dialect != "nki":
+        if compiler.renames and trace.dialect != "nki":
             for allocation, uses in _filled_again(trace.events):
                 for position in _deaths(uses):
                     self._begins.setdefault(position, []).append(allocation)
@@ -49,13 +50,17 @@ class Renaming:
 
     def renamed(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
         """The regions as those of the tiles that hold them now."""
-        current = self._current
-        if not current or all(region.allocation.id not in current for region in regions):
-            return regions
-        return tuple(
-            region._replace(allocation=current.get(region.allocation.id, region.allocation))
-            for region in regions
-        )
+        return in_other_tiles(regions, self._current)
+
+
+def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) -> tuple[Region, ...]:
+    """The regions, those of a tensor among ``tiles`` as regions of that tile."""
+    if not tiles or all(region.allocation.id not in tiles for region in regions):
+        return regions
+    return tuple(
+        region._replace(allocation=tiles.get(region.allocation.id, region.allocation))
+        for region in regions
+    )
 
 
 def _filled_again(events: list[Event]) -> Iterator[tuple[int, list[Use]]]:

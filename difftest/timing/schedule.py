@@ -1,8 +1,9 @@
 """The timeline: when each instruction of a program runs.
 
 Each engine takes, of the instructions whose operands and buffers are ready, the first in program
-order: the compiler's order of a kernel that is free to be reordered. Engines run side by side and
-wait for each other through semaphores. The same program gives the same timeline.
+order: the compiler's order of a kernel that is free to be reordered. On the Tensor Engine one may
+overtake a few earlier ones and no more (:mod:`difftest.timing.compiler`). Engines run side by side
+and wait for each other through semaphores. The same program gives the same timeline.
 """
 
 from __future__ import annotations
@@ -275,8 +276,17 @@ class _Scheduler:
             self._arm(unit, max(coming[0][0], unit.free))
 
     def _pick(self, unit: Unit, now: float) -> int:
-        """The first in program order; a store only once no load could be triggered (TRACE)."""
+        """The first in program order; a store only once no load could be triggered (TRACE).
+
+        -1 if that one has to wait for others that come before it.
+        """
         index = unit.ready[0]
+        if unit.order:
+            if index > unit.order.end:
+                if unit.coming:
+                    self._arm(unit, max(unit.coming[0][0], unit.free))
+                return -1
+            unit.order.take(index)
         sync = self._core(index).units[Engine.SYNC]
         triggers = unit.engine is Engine.GPSIMD and self.instructions[index].is_store
         if triggers and (sync.ready or sync.free > now):
@@ -321,7 +331,9 @@ class _Scheduler:
         figures = self.clockwork
         queue = core.stores if one.is_store else core.loads
         span.start = max(span.start, queue.slot())
-        if self._generates(one):
+        if one.merged:
+            trigger = span.start
+        elif self._generates(one):
             per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
             span.busy = figures.generation.value + per_partition
             trigger = span.start + span.busy

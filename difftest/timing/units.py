@@ -25,14 +25,45 @@ ENGINES = (
 )
 
 
+class Window:
+    """The instructions of an engine that takes them nearly in program order.
+
+    Parameters
+    ----------
+    instructions : of the engine, in program order.
+    lookahead : how many earlier ones an instruction may overtake.
+    """
+
+    def __init__(self, instructions: list[int], lookahead: int) -> None:
+        self.instructions = instructions
+        self.lookahead = lookahead
+        self._done: set[int] = set()
+        self._oldest = 0
+
+    @property
+    def end(self) -> int:
+        """The last instruction that may be taken now."""
+        instructions = self.instructions
+        while instructions[self._oldest] in self._done:
+            self._done.remove(instructions[self._oldest])
+            self._oldest += 1
+        return instructions[min(self._oldest + self.lookahead, len(instructions) - 1)]
+
+    def take(self, index: int) -> None:
+        """Count one as done."""
+        self._done.add(index)
+
+
 class Unit:
     """An engine that issues instructions, one after the other."""
 
-    __slots__ = ("coming", "engine", "free", "last", "number", "ready", "wake")
+    __slots__ = ("coming", "engine", "free", "last", "number", "order", "ready", "wake")
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine = engine
         self.number = number
+        self.order: Window | None = None
+        """Which instructions it may take; None if any that is ready."""
         self.free = 0.0
         self.coming: list[tuple[float, int]] = []
         """(when ready, instruction)."""
@@ -71,6 +102,14 @@ class PhysicalCore:
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
         self.tensor = TensorEngine(figures, phase)
+        self.units[Engine.TENSOR].order = Window(
+            [
+                one.index
+                for one in program.instructions
+                if one.engine is Engine.TENSOR and one.core == core
+            ],
+            program.compiler.lookahead,
+        )
         self.dma = DmaEngines(figures, hbm)
         self.loads = Queue(figures.outstanding)
         self.stores = Queue(figures.outstanding)

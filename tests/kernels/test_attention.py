@@ -21,7 +21,7 @@ def keys(causal, Sq):
     reference=attention,
     domain={
         "causal": (False, True),
-        "G": (1, 2),
+        "G": (1, 2, 3),
         "H": lambda G: (G, 3 * G),
         "Sq": sizes(1, 140),
         "Sk": keys,
@@ -39,6 +39,7 @@ def keys(causal, Sq):
     examples=[
         {"causal": True, "G": 1, "H": 1, "Sq": 1, "Sk": 1000, "D": 64},
         {"causal": True, "G": 1, "H": 2, "Sq": 257, "Sk": 513, "D": 128},
+        {"causal": False, "G": 3, "H": 3, "Sq": 3, "Sk": 4, "D": 5},
     ],
 )
 def test_attention_heads(case):

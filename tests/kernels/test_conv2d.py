@@ -11,6 +11,7 @@ from tests.kernels.layers import (
     PARAMETERS,
     REJECTIONS,
     SMALL_IMAGES,
+    THREE_BLOCKS_OF_CHANNELS,
     TWO_PARTIAL_SUMS,
     layer,
     layers,
@@ -54,6 +55,7 @@ LARGE_IMAGES = (
         *SMALL_IMAGES,
         *LARGE_IMAGES,
         TWO_PARTIAL_SUMS,
+        THREE_BLOCKS_OF_CHANNELS,
         layer(filter_size=14, width=14, height=15),  # the largest filter whose float32 weights fit
         layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
         layer(

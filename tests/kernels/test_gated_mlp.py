@@ -23,7 +23,7 @@ SMALL = {"T": 2, "N": 3, "F": 4}
         Rejection(SMALL, match=r"gate and up have shape \(3, 4\)", shapes={"up": (3, 5)}),
         Rejection(SMALL, match=r"down has shape \(4, 3\): got \(3, 4\)", shapes={"down": (3, 4)}),
     ],
-    examples=[{"T": 130, "N": 520, "F": 130}],
+    examples=[{"T": 257, "N": 1025, "F": 257}],
 )
 def test_gated_mlp_rows(case):
     case.check()

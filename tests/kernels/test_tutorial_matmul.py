@@ -31,9 +31,9 @@ def test_matmul_hoisted(case):
     kernels=(classic.matmul_blocked, todays.matmul_blocked),
     reference=matmul,
     domain={
-        "M_TILES": (1, 2),
-        "N_TILES": (1, 2),
-        "K_TILES": (1, 2),
+        "M_TILES": (1, 2, 3),
+        "N_TILES": (1, 2, 3),
+        "K_TILES": (1, 2, 3),
         "M": lambda M_TILES: multiples(128 * M_TILES, at_most=max(128 * M_TILES, 512)),
         "N": lambda N_TILES: multiples(512 * N_TILES, at_most=max(512 * N_TILES, 1536)),
         "K": lambda K_TILES: multiples(128 * K_TILES, at_most=max(128 * K_TILES, 768)),

@@ -21,6 +21,7 @@ from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases
+from difftest.harness.verdict import Inconclusive
 from tests.meta.operators import OPERATORS
 
 ROUND = 500
@@ -35,10 +36,12 @@ class Findings:
     ----------
     counts : verdicts by kind.
     first : number of the first red case, from 1, its question and the report.
+    unsure : the inconclusive cases.
     """
 
     counts: collections.Counter[str] = field(default_factory=collections.Counter)
     first: tuple[int, str, str] | None = None
+    unsure: list[Case] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
@@ -77,6 +80,8 @@ def examined(spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = F
         try:
             (verdict,) = runner.check(spec, case).values()
             findings.counts[type(verdict).__name__.lower()] += 1
+            if isinstance(verdict, Inconclusive):
+                findings.unsure.append(case)
         except DifferentialFailure as failure:
             (wrong,) = failure.verdicts.values()
             findings.counts["red"] += 1

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.recipes import Outliers
 from difftest.harness.runner import Runner
 from difftest.harness.structured import Uniform
 from difftest.harness.verdict import Inconclusive
@@ -28,12 +29,25 @@ PLANTED = [
 ]
 
 
+def has_huge_scores(case):
+    """Whether an operand of products has outliers of which float32 keeps no digit after the point.
+
+    A score is then unsure by more than 1, and so is, as far as bounds know, the largest score less
+    itself: they do not know that it is the same number.
+    """
+    recipes = case.data.values()
+    sizes = [abs(one) for each in recipes if isinstance(each, Outliers) for one in each.values]
+    return max(sizes, default=0.0) > 2**24
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_correct_kernel_is_never_red(name):
     findings = examined(OPERATORS[name].spec(), CASES)
     assert findings.first is None, findings.first[2]
     # Where scores are very large, no digit of a softmax of them is sure.
-    assert findings.counts["match"] > CASES * 0.8
+    huge = sum(map(has_huge_scores, findings.unsure))
+    assert name == "attention" or not huge
+    assert findings.counts["match"] > (CASES - huge) * 0.9
 
 
 @pytest.mark.parametrize(

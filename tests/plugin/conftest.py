@@ -5,6 +5,7 @@ import numpy as np  # noqa: F401
 import pytest
 import rich.table  # noqa: F401
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 import difftest.backends.sdk  # noqa: F401
 
@@ -87,9 +88,17 @@ class Project:
 
 @pytest.fixture
 def project(pytester, monkeypatch):
-    """Runs are in this process: what they leave in Hypothesis is put back."""
+    """Runs are in this process: what they leave in Hypothesis is put back.
+
+    Their failures are remembered in pytester's folder. Hypothesis knows a test by its name and its
+    text, so that these tests would find each other's in a folder that they share.
+    """
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    default = settings.get_profile("default")
     settings.register_profile("of this session", settings.default)
+    database = DirectoryBasedExampleDatabase(pytester.path / ".hypothesis" / "examples")
+    settings.register_profile("default", default, database=database)
     yield Project(pytester)
+    settings.register_profile("default", default)
     settings.load_profile("of this session")

@@ -348,3 +348,10 @@ def test_add(case, tmp_path, monkeypatch):
     case.check()
 """
     run_body(project, body).assert_outcomes(passed=1)
+
+
+def test_a_run_in_this_process_remembers_failures_in_its_own_folder(project):
+    """Tests of one name and one text share what Hypothesis remembers, wherever they stand."""
+    project.add_test("subtract")
+    project.run("--simulate").assert_outcomes(failed=1)
+    assert any((project.pytester.path / ".hypothesis" / "examples").iterdir())

@@ -145,7 +145,6 @@ LAYERS = (
     "descriptor",
     "capacity",
     "ordering",
-    "origin",
     "memory",
     "addresses",
     "overlaps",

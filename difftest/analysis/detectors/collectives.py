@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Region, Trace
@@ -48,7 +48,6 @@ def _shared(event: Event, before: list[Event]) -> tuple[Event | None, Region | N
 
 
 def _finding(event: Event, other: Event, region: Region) -> Finding:
-    lines = event.location, other.location
     return Finding(
         id=SHARED,
         severity=Severity.WARNING,
@@ -57,7 +56,7 @@ def _finding(event: Event, other: Event, region: Region) -> Finding:
         rule="what a rank sends lands in its peers' buffers before they have come to the "
         "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, and "
         "none with a pair each (inf2, SDK 2.32)",
-        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        locations=each_line(event.location, other.location),
         remedy="give each exchange of a kernel buffers of its own",
         evidence=(other.number, event.number),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line, finding_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Seen, Sight, Trace
 
@@ -52,11 +52,6 @@ def by_line(noted: Noted) -> list[Noted]:
     return list(lines.values())
 
 
-def lines_of(*events: Event) -> tuple[Location, ...]:
-    """The events' lines, each once."""
-    return tuple(dict.fromkeys(one.location for one in events if one.location is not None))
-
-
 def share(sight: Sight) -> str:
     """How many elements, and the first."""
     place = f" at {list(sight.first)}" if sight.of > 1 else ""
@@ -88,7 +83,7 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
         f"{store.writes[0].allocation}",
         rule="a device computes on with it, and engines need not treat it as NumPy does; a run "
         "that ends with one can be reported as a numerical error",
-        locations=lines_of(maker, store),
+        locations=each_line(maker.location, store.location),
         remedy="guard the operand (a maximum before a division, an epsilon under a root), subtract "
         "the row's maximum before exp, scale before a cast to a narrow dtype",
         evidence=(maker.number, store.number),
@@ -97,46 +92,42 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
 
 def _out_of_range(noted: Noted) -> Finding:
     event, sight = noted[0]
-    return Finding(
-        id=ACTIVATION_RANGE,
-        severity=Severity.WARNING,
-        happened=f"{_named(event)} got {sight.value!r}, outside its range ({share(sight)})",
-        rule="outside its valid range the hardware's result of an activation function is invalid",
-        locations=lines_of(event),
-        remedy="scale or clamp the input first; a row that nobody uses does no harm",
-        evidence=tuple(event.number for event, _ in noted),
+    return finding_of(
+        ACTIVATION_RANGE,
+        Severity.WARNING,
+        f"{_named(event)} got {sight.value!r}, outside its range ({share(sight)})",
+        "outside its valid range the hardware's result of an activation function is invalid",
+        "scale or clamp the input first; a row that nobody uses does no harm",
+        *(event for event, _ in noted),
     )
 
 
 def _rounded(noted: Noted) -> Finding:
     event, sight = noted[0]
     value = "" if sight.value is None else f" {sight.value:.0f}"
-    return Finding(
-        id=INTEGER_ROUNDED,
-        severity=Severity.WARNING,
-        happened=f"{_named(event)} computed the integer{value} in float32, which does not have it "
+    return finding_of(
+        INTEGER_ROUNDED,
+        Severity.WARNING,
+        f"{_named(event)} computed the integer{value} in float32, which does not have it "
         f"({share(sight)})",
-        rule="but for the sums, differences and products of two 32-bit integer tiles, the engines "
+        "but for the sums, differences and products of two 32-bit integer tiles, the engines "
         "compute in float32, exact for integers up to 2**24",
-        locations=lines_of(event),
-        remedy="keep the numbers below 2**24, split them into two, or use nisa.tensor_tensor on "
+        "keep the numbers below 2**24, split them into two, or use nisa.tensor_tensor on "
         "int32 tiles",
-        evidence=tuple(event.number for event, _ in noted),
+        *(event for event, _ in noted),
     )
 
 
 def _float8(noted: Noted, machine: Machine) -> Finding:
     event, sight = noted[0]
-    return Finding(
-        id=FLOAT8_CODES,
-        severity=Severity.ERROR,
-        happened=f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} "
-        f"({share(sight)})",
-        rule="NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
+    return finding_of(
+        FLOAT8_CODES,
+        Severity.ERROR,
+        f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} ({share(sight)})",
+        "NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
         "codes of 256 to 448 as an infinity or NaN",
-        locations=lines_of(event),
-        remedy="scale the data to at most 240 and pass float8_e4m3, or use trn3",
-        evidence=tuple(event.number for event, _ in noted),
+        "scale the data to at most 240 and pass float8_e4m3, or use trn3",
+        *(event for event, _ in noted),
     )
 
 
@@ -153,7 +144,7 @@ def _searched(noted: Noted, trace: Trace) -> Finding:
         happened=happened,
         rule="a NaN is not among the largest values on a device: the indices of a row of NaN are "
         "0xFFFFFFFF, and a gather that uses them faults",
-        locations=lines_of(event) if access is None else lines_of(event, access),
+        locations=each_line(event.location, None if access is None else access.location),
         remedy="replace NaN before the search (nl.maximum with the smallest float32, or a select)",
         evidence=tuple(one.number for one, _ in noted),
     )

@@ -8,7 +8,7 @@ that accumulates in PSUM may do so in any order; everything else may not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, Space, Trace
 
@@ -293,5 +293,4 @@ _REMEDIES = {
 
 def _locations(*things: Event | Loop) -> tuple[Location, ...]:
     """Their lines, each once."""
-    lines: Iterable[Location | None] = (thing.location for thing in things)
-    return tuple(dict.fromkeys(line for line in lines if line is not None))
+    return each_line(*(thing.location for thing in things))

@@ -16,9 +16,9 @@ import numpy as np
 from difftest.analysis.detectors.canvas import Canvas
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Location, Loop, LoopKind, Space, Trace
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
 
 RACE = "program-race"
 WRITTEN_TWICE = "program-written-twice"
@@ -209,7 +209,7 @@ def _finding(id: str, severity: Severity, race: Race) -> Finding:
         severity=severity,
         happened=happened,
         rule=_RULE,
-        locations=_lines(second.event.location, first.event.location),
+        locations=each_line(second.event.location, first.event.location),
         remedy=_REMEDIES[id],
         evidence=(first.event.number, second.event.number),
     )
@@ -217,10 +217,6 @@ def _finding(id: str, severity: Severity, race: Race) -> Finding:
 
 def _named(event: Event) -> str:
     return ", ".join(map(str, event.program))
-
-
-def _lines(*locations: Location | None) -> tuple[Location, ...]:
-    return tuple(dict.fromkeys(line for line in locations if line is not None))
 
 
 def _trip_counts(trace: Trace) -> Found:
@@ -256,7 +252,7 @@ def _trip_counts(trace: Trace) -> Found:
             happened=f"a loop {where} turns differently often in two programs: {shown}",
             rule="the cores of a logical NeuronCore run the same control flow: loops on the device "
             "with other trip counts hang, and with other blocks the kernel does not compile",
-            locations=_lines(loop.location),
+            locations=each_line(loop.location),
             remedy="give every program the same trip counts, and mask what one has not to do",
         )
 
@@ -272,7 +268,7 @@ def _addresses(trace: Trace) -> Found:
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
             placed = {one.allocation.address for one in regions if one is not None}
-            lines = _lines(*(event.location for event in pair))
+            lines = each_line(*(event.location for event in pair))
             if None in placed or len(placed) == 1 or (*lines, role) in said:
                 continue
             said.add((*lines, role))

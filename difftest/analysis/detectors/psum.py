@@ -14,10 +14,10 @@ import numpy as np
 from difftest.analysis.detectors.canvas import Canvas
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, finding_of
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Space, Trace
+from difftest.simulator.trace import Event, Space, Trace
 
 CHAINS = "psum-chains"
 START = "psum-start"
@@ -91,7 +91,7 @@ def _chains(touches: list[Touch], machine: Machine) -> Iterator[Finding]:
         for other in chains.values():
             apart = other.place.high <= place.low or place.high <= other.place.low
             if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
-                yield _finding(
+                yield finding_of(
                     CHAINS,
                     Severity.WARNING if machine.nc_version == SEEN_ON else Severity.NOTE,
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
@@ -119,7 +119,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         if not touch.writes:
             continue
         if touch.event.attributes.inferred and done.get(place):
-            yield _finding(
+            yield finding_of(
                 START,
                 Severity.WARNING,
                 f"nc_matmul leaves it to the compiler whether it adds to {touch.region.allocation}"
@@ -159,7 +159,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
             wrong = view > 0
             if wrong.any():
                 other = touches[int(view[wrong][0]) - 1]
-                yield _finding(
+                yield finding_of(
                     FOREIGN,
                     Severity.ERROR if modern else Severity.WARNING,
                     f"{touch.event.opcode} adds to element "
@@ -186,7 +186,7 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
             region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]
             for region in event.reads
         ):
-            yield _finding(
+            yield finding_of(
                 ADDITION,
                 Severity.WARNING,
                 f"{event.opcode} ({event.attributes.op}) updates {touch.region.allocation} in "
@@ -196,18 +196,3 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
                 "copy the product to SBUF and go on there",
                 event,
             )
-
-
-def _finding(
-    id: str, severity: Severity, happened: str, rule: str, remedy: str, *events: Event
-) -> Finding:
-    lines: list[Location | None] = [event.location for event in events]
-    return Finding(
-        id=id,
-        severity=severity,
-        happened=happened,
-        rule=rule,
-        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
-        remedy=remedy,
-        evidence=tuple(sorted(event.number for event in events)),
-    )

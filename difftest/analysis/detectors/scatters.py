@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.programs import MEETINGS
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, finding_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -50,7 +50,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in survey_of(trace).seen:
         for sight in event.seen:
             if sight.what is Seen.PLACE_ADDED_TWICE:
-                yield _finding(
+                yield finding_of(
                     ADDED_TWICE,
                     Severity.ERROR,
                     f"{_named(event)} adds to one place more than once: {_counted(sight)}",
@@ -59,7 +59,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     event,
                 )
             elif sight.what is Seen.PLACE_ADDED_AGAIN:
-                yield _finding(
+                yield finding_of(
                     ADDED_TWICE,
                     Severity.WARNING,
                     f"{_named(event)} adds to places to which another DMA has added: "
@@ -69,7 +69,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     event,
                 )
             elif sight.what is Seen.PLACE_TWICE:
-                yield _finding(
+                yield finding_of(
                     TWICE,
                     Severity.WARNING,
                     f"{_named(event)} writes values that differ to one place: {_counted(sight)} "
@@ -81,7 +81,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
             elif sight.what is Seen.INDEX_SKIPPED and not _aborts(event):
                 yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
-                yield _finding(
+                yield finding_of(
                     SKIPPED,
                     Severity.WARNING,
                     f"{event.opcode} skips indices out of bounds: {sight.elements} of {sight.of} "
@@ -103,7 +103,7 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
     src = event.operand("src")
     if src is None or src.elements * src.dtype.itemsize == _bytes(src.allocation):
         return
-    yield _finding(
+    yield finding_of(
         VIEW,
         Severity.NOTE,
         f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
@@ -131,7 +131,7 @@ def offsets(trace: Trace, machine: Machine) -> Iterator[Finding]:
             first = region.role == "index" and region.elements == 1 and region.offset
             if first and event.stack[:1] not in said:
                 said.add(event.stack[:1])
-                yield _finding(
+                yield finding_of(
                     OFFSET,
                     Severity.NOTE,
                     f"{event.opcode} takes its offset from element {region.offset} of "
@@ -162,7 +162,7 @@ def _after_writes(trace: Trace) -> Iterator[Finding]:
                 if touch.region.whole:
                     plain = touch
             elif plain is not None:
-                yield _finding(
+                yield finding_of(
                     AFTER_WRITE,
                     Severity.WARNING,
                     f"{_named(event)} adds to what {plain.event.opcode} wrote just before",
@@ -189,18 +189,3 @@ def _named(event: Event) -> str:
 def _counted(sight: Sight) -> str:
     first = list(sight.first)
     return f"{sight.elements} of {sight.of} elements, the first at {first} of the source"
-
-
-def _finding(
-    id: str, severity: Severity, happened: str, rule: str, remedy: str, *events: Event
-) -> Finding:
-    lines: list[Location | None] = [event.location for event in events]
-    return Finding(
-        id=id,
-        severity=severity,
-        happened=happened,
-        rule=rule,
-        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
-        remedy=remedy,
-        evidence=tuple(sorted(event.number for event in events)),
-    )

@@ -84,7 +84,7 @@ class Survey:
         if one.space is Space.PSUM or (self.has_scatter and one.space.is_hbm):
             return False
         turn = bisect_right(self._begins, one.first)
-        if turn == 0 or (turn < len(self._begins) and self._begins[turn] <= one.last):
+        if turn < len(self._begins) and self._begins[turn] <= one.last:
             return False
         return not one.loops or one.loops is self._loops[turn - 1]
 

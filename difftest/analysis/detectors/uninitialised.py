@@ -7,12 +7,13 @@ The simulator follows what masks left out, element by element
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from difftest.analysis.detectors.numbers import Noted, by_line, is_output, lines_of, share
+from difftest.analysis.detectors.numbers import Noted, by_line, is_output, share
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line, finding_of
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Seen, Trace
+from difftest.simulator.trace import Origin, Seen, Trace
 
 OUTPUT = "uninitialised-output"
 INDEX = "uninitialised-index"
@@ -31,28 +32,44 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for noted in by_line(stored):
         event, sight = next((one for one in noted if one[1].value is not None), noted[0])
         hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
-        yield Finding(
-            id=OUTPUT,
-            severity=Severity.WARNING if sight.value is None else Severity.ERROR,
-            happened=f"an output depends on elements that nothing wrote: {share(sight)}, of what "
+        yield _finding(
+            OUTPUT,
+            Severity.WARNING if sight.value is None else Severity.ERROR,
+            f"an output depends on elements that nothing wrote: {share(sight)}, of what "
             f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
-            rule="what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
+            "what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
             "it, a product or a comparison with it can be anything",
-            locations=lines_of(event),
-            remedy="mask the instruction that reads it too, fill the tile first (nl.zeros), or "
+            "mask the instruction that reads it too, fill the tile first (nl.zeros), or "
             "select the valid part before it is reduced",
-            evidence=tuple(one.number for one, _ in noted),
+            noted,
+            sight.origin,
         )
     for noted in by_line(indices):
         event, sight = noted[0]
-        yield Finding(
-            id=INDEX,
-            severity=Severity.ERROR,
-            happened=f"{event.opcode} takes indices that depend on what nothing wrote: "
-            f"{share(sight)}",
-            rule="an index that nothing wrote names any element, or none: a device then reads or "
+        yield _finding(
+            INDEX,
+            Severity.ERROR,
+            f"{event.opcode} takes indices that depend on what nothing wrote: {share(sight)}",
+            "an index that nothing wrote names any element, or none: a device then reads or "
             "writes elsewhere, or faults",
-            locations=lines_of(event),
-            remedy="mask the access as the load of the indices was masked, or fill them first",
-            evidence=tuple(one.number for one, _ in noted),
+            "mask the access as the load of the indices was masked, or fill them first",
+            noted,
+            sight.origin,
         )
+
+
+def _finding(
+    id: str,
+    severity: Severity,
+    happened: str,
+    rule: str,
+    remedy: str,
+    noted: Noted,
+    origin: Origin | None,
+) -> Finding:
+    """With the tensor of which something was never written, and who read it first."""
+    found = finding_of(id, severity, happened, rule, remedy, *(event for event, _ in noted))
+    if origin is None:
+        return found
+    lines = each_line(*found.locations, origin.allocation.location, origin.location)
+    return replace(found, happened=f"{happened}; it comes from {origin}", locations=lines)

@@ -1,5 +1,7 @@
 """The Scalar Engine's functions in the exact run.
 
+Its definitions are not those of :mod:`difftest.simulator.instructions.functions`, deliberately:
+those are what the machine computes, these what it is measured by, and they share constants alone.
 Each is written so that float64 keeps its relative precision (``1 + tanh`` and ``1 - erf`` lose it),
 and says how the argument's error carries over: by its values at both ends where it is monotone, by
 the steepest slope that it has anywhere else.
@@ -19,6 +21,13 @@ from difftest.simulator.exact.bounded import (
     ends,
     rounded,
 )
+from difftest.simulator.instructions.functions import (
+    GELU_CUBIC,
+    GELU_SIGMOID,
+    INV_SQRT_2PI,
+    SQRT_2_OVER_PI,
+    SQRT_HALF,
+)
 
 FUNCTION_ROUNDINGS = 8.0
 """Of an elementary function: 4 units in the last place, the most that NumPy promises in float32
@@ -26,11 +35,6 @@ FUNCTION_ROUNDINGS = 8.0
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 _erf = np.frompyfunc(math.erf, 1, 1)
-_SQRT_HALF = math.sqrt(0.5)
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
-_GELU_CUBIC = 0.044715
-_GELU_SIGMOID = 1.702
 
 
 def _sigmoid(x: Float64) -> Float64:
@@ -41,7 +45,7 @@ def _sigmoid(x: Float64) -> Float64:
 
 def _normal(x: Float64) -> Float64:
     """The normal distribution's share below x."""
-    return 0.5 * np.asarray(_erfc(-_SQRT_HALF * x), dtype=np.float64)
+    return 0.5 * np.asarray(_erfc(-SQRT_HALF * x), dtype=np.float64)
 
 
 def _gated(x: Float64, gate: Float64) -> Float64:
@@ -49,11 +53,11 @@ def _gated(x: Float64, gate: Float64) -> Float64:
 
 
 def _gelu_dx(x: Float64) -> Float64:
-    return _normal(x) + _gated(x, _INV_SQRT_2PI * np.exp(-0.5 * x * x))
+    return _normal(x) + _gated(x, INV_SQRT_2PI * np.exp(-0.5 * x * x))
 
 
 def _gelu_tanh(x: Float64) -> Float64:
-    return _gated(x, _sigmoid(2.0 * _SQRT_2_OVER_PI * (x + _GELU_CUBIC * x**3)))
+    return _gated(x, _sigmoid(2.0 * SQRT_2_OVER_PI * (x + GELU_CUBIC * x**3)))
 
 
 def _silu_dx(x: Float64) -> Float64:
@@ -62,7 +66,7 @@ def _silu_dx(x: Float64) -> Float64:
 
 
 def _gelu_sigmoid_dx(x: Float64) -> Float64:
-    return _silu_dx(_GELU_SIGMOID * x)
+    return _silu_dx(GELU_SIGMOID * x)
 
 
 def _softplus(x: Float64) -> Float64:
@@ -75,7 +79,7 @@ SMOOTH: dict[str, tuple[Callable[[Float64], Float64], float]] = {
     "gelu": (lambda x: _gated(x, _normal(x)), 1.13),
     "gelu_dx": (_gelu_dx, 0.8),
     "gelu_apprx_tanh": (_gelu_tanh, 1.13),
-    "gelu_apprx_sigmoid": (lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)), 1.1),
+    "gelu_apprx_sigmoid": (lambda x: _gated(x, _sigmoid(GELU_SIGMOID * x)), 1.1),
     "gelu_apprx_sigmoid_dx": (_gelu_sigmoid_dx, 0.86),
     "silu": (lambda x: _gated(x, _sigmoid(x)), 1.1),
     "silu_dx": (_silu_dx, 0.5),

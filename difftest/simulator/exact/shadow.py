@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import (
     BOOL,
     FLOAT32,
@@ -51,7 +52,7 @@ from difftest.simulator.tile import Tile
 
 ORDERS = "core_barrier"
 """The event that names a tensor as read and written, and leaves its values."""
-COPIES = ("sendrecv", "all_gather", "all_to_all", "permute")
+COPIES = ("all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
 
 _FLOAT64 = np.dtype(np.float64)
@@ -112,7 +113,7 @@ class Shadow:
             self.unit = self.coarsest
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
-        self.accumulators: dict[str, Bounded] = {}
+        self._registers: dict[int, dict[str, Bounded]] = {}
         self.losses = Losses() if losses else None
         self.owners = Owners()
         self._pending: list[Settle] | None = None
@@ -123,6 +124,11 @@ class Shadow:
         """Let the kernel round into a dtype: one of its arguments or outputs has it."""
         if dtype in ROUNDINGS:
             self.coarsest = max(self.coarsest, ROUNDINGS[dtype].unit)
+
+    @property
+    def accumulators(self) -> dict[str, Bounded]:
+        """The reduction registers of the core that runs, by engine."""
+        return self._registers.setdefault(current().seat, {})
 
     # -- between the gate and the machine ---------------------------------------------------------
 
@@ -188,6 +194,19 @@ class Shadow:
             self.losses.begin()
         added = self.take(product)
         self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
+
+    def sent(self, src: Tile) -> Bounded | None:
+        """What a tile holds now, for another core; None where the machine's values are exact."""
+        held = self.held(src)
+        return None if held is None else held.shaped(np.copy)
+
+    def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
+        """As :meth:`foresee`, of what another core :meth:`sent`."""
+        self._name = opcode
+        self._chain = NO_CHAIN
+        if self.losses is not None:
+            self.losses.begin()
+        self._pending = [self._settling(dst, made, None)]
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""

@@ -22,11 +22,10 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.memory import pattern_view
-from difftest.simulator.origin import Origin
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile, unwritten_error
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Origin, Space
 
 REDUCE_INIT = "reduce_init"
 """The operand from which registers are loaded: of the first destination nothing follows from it."""
@@ -200,7 +199,7 @@ def _carried(
         initial = call.instruction.operands[place].name == REDUCE_INIT
         partitions |= partitions_of(missing if initial else kept)
         if origin is None:
-            origin = operands[place].origin(missing, f"read by {call.name}")
+            origin = operands[place].origin(f"read by {call.name}")
     if elements is None or origin is None:
         return None
     return Carried(elements, partitions, origin)

@@ -39,7 +39,7 @@ from difftest.simulator.instructions.undefined_moves import (
 from difftest.simulator.memory import pattern_view, poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Seen
+from difftest.simulator.trace import Origin, Seen
 
 
 class Undefined(NamedTuple):
@@ -51,6 +51,8 @@ class Undefined(NamedTuple):
     """The reduction registers before it."""
     random: Any
     """The random numbers' state before it."""
+    origin: Origin
+    """Whence these elements came."""
 
 
 def doubts(
@@ -58,28 +60,45 @@ def doubts(
 ) -> Undefined | None:
     """What an instruction is about to read of elements that nothing wrote; None for nothing."""
     masks: dict[int, Array] = {}
+    origin: Origin | None = None
     for place, operand in enumerate(operands):
         if isinstance(operand, IndirectTile):
             missing = undefined_through(operand, where)
             if missing is not None:
                 masks[place] = missing
+                origin = origin or _origin(call, operand.base, *operand.index_tiles)
         elif isinstance(operand, Tile):
             storage = operand.storage
             if (storage.masked or storage.undefined is not None) and operand.axes is None:
                 missing = undefined_in(operand)
                 if missing is not None:
                     masks[place] = missing
+                    origin = origin or _origin(call, operand)
     if call.reads_dst and isinstance(dst, Tile):
         missing = undefined_in(dst) if dst.storage.undefined is not None else None
         if missing is not None:
             masks[-1] = missing
-    if not masks:
+            origin = origin or _origin(call, dst)
+    if origin is None:
         return None
     registers = {engine: held.copy() for engine, held in core.accumulators.items()}
-    return Undefined(masks, registers, core.random.bit_generator.state)
+    return Undefined(masks, registers, core.random.bit_generator.state, origin)
 
 
-def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> None:
+def _origin(call: Call, *tiles: Tile) -> Origin | None:
+    """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
+    for tile in tiles:
+        storage = tile.storage
+        if storage.undefined_from is None and storage.masked:
+            storage.undefined_from = tile.origin(f"read by {call.name}")
+        if storage.undefined_from is not None:
+            return storage.undefined_from
+    return None
+
+
+def settle(
+    core: Core, dst: Any, where: Array | None, found: Array | None, origin: Origin | None
+) -> None:
     """Note which elements of ``dst``, just written, depend on what nothing wrote."""
     if not isinstance(dst, Tile) or dst.dtype is not dst.storage.dtype:
         return
@@ -92,7 +111,9 @@ def settle(core: Core, dst: Any, where: Array | None, found: Array | None) -> No
     if where is not None and where.size == dst.size:
         found = found & where.reshape(dst.shape)
     if dst.in_hbm:
-        _see_stored(core, dst, found)
+        _see_stored(core, dst, found, origin)
+    if origin is not None and found.any():
+        dst.storage.undefined_from = origin
     _mark(dst, found, where)
 
 
@@ -116,21 +137,23 @@ def settle_registers(
     rows = lost_registers(core, call, lost, UNDEFINED)
     if rows is None:
         return
-    core.undefined_registers = True
+    core.undefined_registers = origin = core.undefined_registers or (
+        None if undefined is None else undefined.origin
+    )
     for tile in others:
         if tile is not None and len(rows) == tile.tile_shape()[0]:
-            settle(core, tile, None, over_rows(tile.tile_shape(), rows))
+            settle(core, tile, None, over_rows(tile.tile_shape(), rows), origin)
 
 
-def _see_stored(core: Core, dst: Tile, found: Array) -> None:
+def _see_stored(core: Core, dst: Tile, found: Array, origin: Origin | None) -> None:
     """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
     values = dst.values(unwritten=True)
     shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
     hidden = found & ~shown
     if hidden.any():
-        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values)
+        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
     else:
-        see(core, Seen.UNDEFINED_STORED, "dst", found)
+        see(core, Seen.UNDEFINED_STORED, "dst", found, None, origin)
 
 
 def see_gather(core: Core, call: Call, operands: tuple[Any, ...], undefined: Undefined) -> None:
@@ -138,10 +161,10 @@ def see_gather(core: Core, call: Call, operands: tuple[Any, ...], undefined: Und
     role = GATHERS.get(call.name)
     for place, mask in undefined.masks.items():
         if place >= 0 and call.instruction.operands[place].name == role:
-            see(core, Seen.UNDEFINED_INDEX, role, mask)
+            see(core, Seen.UNDEFINED_INDEX, role, mask, None, undefined.origin)
 
 
-def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
+def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
     """Note indices that depend on what nothing wrote, of the rows that a mask leaves."""
     for tile in access.index_tiles:
         if not tile.storage.masked and tile.storage.undefined is None:
@@ -154,7 +177,7 @@ def see_indices(core: Core, access: IndirectTile, where: Array | None) -> None:
                 continue
             rows = where.reshape(len(where), -1).any(axis=1)
             missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
-        see(core, Seen.UNDEFINED_INDEX, "index", missing)
+        see(core, Seen.UNDEFINED_INDEX, "index", missing, None, _origin(call, tile))
 
 
 def add_product(target: Tile, product: Tile) -> None:
@@ -165,6 +188,7 @@ def add_product(target: Tile, product: Tile) -> None:
     if missing is not None:
         old = undefined_in(target) if target.storage.undefined is not None else None
         missing = missing.reshape(target.shape)
+        target.storage.undefined_from = product.storage.undefined_from
         _mark(target, missing if old is None else missing | old, None)
 
 

@@ -21,12 +21,12 @@ from difftest.simulator.strictness import note
 from difftest.simulator.trace import Seen
 
 _erf = np.frompyfunc(math.erf, 1, 1)
-_SQRT_HALF = math.sqrt(0.5)
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
-_GELU_CUBIC = 0.044715
+SQRT_HALF = math.sqrt(0.5)
+INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+GELU_CUBIC = 0.044715
 """Hendrycks and Gimpel, Gaussian Error Linear Units (2016), the tanh form."""
-_GELU_SIGMOID = 1.702
+GELU_SIGMOID = 1.702
 """The same paper, the sigmoid form."""
 
 
@@ -46,25 +46,25 @@ def _gated(x: Array, gate: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * _SQRT_HALF))
+    result: Array = 0.5 * _gated(x, 1.0 + _erf64(x * SQRT_HALF))
     return result
 
 
 def _gelu_dx(x: Array) -> Array:
     wide = x.astype(np.float64)
-    density = _INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
-    result: Array = 0.5 * (1.0 + _erf64(wide * _SQRT_HALF)) + _gated(wide, density)
+    density = INV_SQRT_2PI * np.exp(-0.5 * wide * wide)
+    result: Array = 0.5 * (1.0 + _erf64(wide * SQRT_HALF)) + _gated(wide, density)
     return result
 
 
 def _gelu_tanh(x: Array) -> Array:
     wide = x.astype(np.float64)
-    inner = _SQRT_2_OVER_PI * (wide + _GELU_CUBIC * wide**3)
+    inner = SQRT_2_OVER_PI * (wide + GELU_CUBIC * wide**3)
     return 0.5 * _gated(wide, 1.0 + np.tanh(inner))
 
 
 def _gelu_sigmoid_dx(x: Array) -> Array:
-    slope = _GELU_SIGMOID * x.astype(np.float64)
+    slope = GELU_SIGMOID * x.astype(np.float64)
     gate = _sigmoid(slope)
     return _gated(1.0 + _gated(slope, 1.0 - gate), gate)
 
@@ -92,7 +92,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
     "gelu": _gelu,
     "gelu_dx": _gelu_dx,
     "gelu_apprx_tanh": _gelu_tanh,
-    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(_GELU_SIGMOID * x)),
+    "gelu_apprx_sigmoid": lambda x: _gated(x, _sigmoid(GELU_SIGMOID * x)),
     "gelu_apprx_sigmoid_dx": _gelu_sigmoid_dx,
     "silu": lambda x: _gated(x, _sigmoid(x)),
     "silu_dx": _silu_dx,

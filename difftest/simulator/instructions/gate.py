@@ -124,11 +124,11 @@ def issue(
         if undefined is not None:
             found = dependent(core, call, dst, operands, undefined, made[0], unboxed)
         where = _put(core, call, dst, made, others, where, in_part)
-        if undefined is not None or core.undefined_registers:
+        if undefined is not None or core.undefined_registers is not None:
             under = None if unboxed is None else found
             settle_registers(core, call, others, undefined, under)
     if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):
-        settle(core, dst, where, found)
+        settle(core, dst, where, found, None if undefined is None else undefined.origin)
     elif isinstance(dst, IndirectTile):
         _settle_scatter(core, call, dst, undefined, where)
     if core.made and dst.in_hbm:
@@ -151,11 +151,12 @@ def _settle_scatter(
 ) -> None:
     """Note what a scatter, just made, brought of elements that nothing wrote."""
     moved = None if undefined is None else undefined.masks.get(0)
-    scatter_along(dst, moved, where, adds=call.reads_dst)
+    origin = None if undefined is None else undefined.origin
+    scatter_along(dst, moved, where, origin, adds=call.reads_dst)
     if moved is not None and where is not None:
         moved = moved.reshape(dst.shape) & where.reshape(dst.shape)
     if moved is not None and dst.in_hbm:
-        see(core, Seen.UNDEFINED_STORED, "dst", moved)
+        see(core, Seen.UNDEFINED_STORED, "dst", moved, None, origin)
 
 
 def _look_at_operands(
@@ -167,7 +168,7 @@ def _look_at_operands(
     if not call.is_simple:
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
-                see_indices(core, access, where)
+                see_indices(core, call, access, where)
 
 
 def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) -> None:

@@ -108,7 +108,5 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
         src[0:1].read()  # raises: nothing that any core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
     if gone.any():
-        missing = src.unwritten()
-        assert missing is not None
-        dst.forget_written(gone.reshape(dst.shape), src.origin(missing, f"read by {call.name}"))
+        dst.forget_written(gone.reshape(dst.shape), src.origin(f"read by {call.name}"))
     return (chosen | gone).reshape(shape)

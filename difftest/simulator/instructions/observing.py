@@ -20,7 +20,7 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.memory import POISON_INTEGER, pattern_view
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Seen, Sight
+from difftest.simulator.trace import Origin, Seen, Sight
 
 EXACT_INTEGER = 2**24
 """Integers up to here are float32 numbers."""
@@ -44,14 +44,21 @@ def watches_of(call: Call) -> tuple[Watch, ...]:
     return tuple(watches)
 
 
-def see(core: Core, what: Seen, role: str, chosen: Array, values: Array | None = None) -> None:
+def see(
+    core: Core,
+    what: Seen,
+    role: str,
+    chosen: Array,
+    values: Array | None = None,
+    origin: Origin | None = None,
+) -> None:
     """Note the elements of an operand that ``chosen`` has, if it has any."""
     count = int(np.count_nonzero(chosen))
     if not count:
         return
     first = tuple(int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape))
     value = None if values is None else float(values[first])
-    core.sights.append(Sight(what, role, count, chosen.size, first, value))
+    core.sights.append(Sight(what, role, count, chosen.size, first, value, origin))
 
 
 # -- NaN and infinities ----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from difftest.simulator.instructions.record import Call, Reach, Unboxed
 from difftest.simulator.memory import pattern_view
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Origin
 
 
 def undefined_in(tile: Tile) -> Array | None:
@@ -76,7 +77,14 @@ def _spread_index(missing: Array, shape: Shape) -> Array:
         return np.full(shape, bool(missing.any()))
 
 
-def scatter_along(dst: IndirectTile, moved: Array | None, where: Array | None, adds: bool) -> None:
+def scatter_along(
+    dst: IndirectTile,
+    moved: Array | None,
+    where: Array | None,
+    origin: Origin | None,
+    *,
+    adds: bool,
+) -> None:
     """Note in a scatter's tensor which elements it brought depend on what nothing wrote.
 
     Parameters
@@ -93,6 +101,7 @@ def scatter_along(dst: IndirectTile, moved: Array | None, where: Array | None, a
         if not lost.any():
             return
         storage.undefined = np.zeros(storage.size, BOOL)
+    storage.undefined_from = origin or storage.undefined_from
     kept = None if where is None else where.reshape(dst.shape)
     arrays, inside = dst.locate(kept)
     inside = inside if kept is None else inside & kept

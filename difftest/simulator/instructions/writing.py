@@ -106,7 +106,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
-    dst.forget_written(lost, dst.origin(lost, "given two values"))
+    dst.forget_written(lost, dst.origin("given two values"))
 
 
 def fit(values: Array, dst: Tile) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -67,7 +66,7 @@ def between(span: Interval) -> str:
     )
 
 
-def engines(report: Report) -> RenderableType:
+def engines(report: Report) -> Table:
     """How busy each engine is."""
     summary = report.summary()
     table = Table(title="Engines (predicted)", title_justify="left")
@@ -93,7 +92,7 @@ def engines(report: Report) -> RenderableType:
     return table
 
 
-def lines(title: str, rows: Sequence[Line]) -> RenderableType:
+def lines(title: str, rows: Sequence[Line]) -> Table:
     """A table of groups of instructions, the most critical ones."""
     table = Table(title=f"{title} (predicted)", title_justify="left")
     table.add_column("", overflow="fold")

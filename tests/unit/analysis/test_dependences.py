@@ -42,6 +42,25 @@ def test_what_a_write_covers_is_forgotten():
     assert known.of(5, (columns(one, 0, 6),), ()) == ({4}, set())
 
 
+def test_users_of_one_tensor_wait_for_each_other_by_tensor():
+    """Slices used in turn, as a ring: a load, its reader, the next load, its reader."""
+    one, known = tile(), Dependences(by_tensor=True)
+    left, right = columns(one, 0, 3), columns(one, 3, 6)
+    known.of(0, (), (left,))
+    assert known.of(1, (left,), ()) == ({0}, set())
+    assert known.of(2, (), (right,)) == (set(), {1})  # the reader of the other slice, no writer
+    assert known.of(3, (right,), ()) == ({0, 2}, set())
+    assert known.of(4, (), (left,)) == (set(), {0, 1, 3})
+
+
+def test_a_tensor_with_an_address_and_one_in_hbm_are_watched_by_element():
+    for one in (tile(), tile(Space.PRIVATE_HBM)):
+        one.address = (0, 0)
+        known = Dependences(by_tensor=True)
+        known.of(0, (), (columns(one, 0, 3),))
+        assert known.of(1, (columns(one, 3, 6),), ()) == (set(), set())
+
+
 def test_a_partial_write_covers_nothing():
     one, known = tile(), Dependences()
     everything = columns(one, 0, 6)

@@ -207,3 +207,36 @@ def test_what_surely_fits_is_not_laid_out(tensors, expected):
     assert [one for one in found if not one.fits] == [
         one for one in placements(trace, TRN2) if not one.fits
     ]
+
+
+def test_another_order_is_tried_where_the_first_one_leaves_gaps():
+    """Given places as they begin they reach 13 eighths of SBUF, the largest first all of it."""
+    unit = limit_of(Space.SBUF, TRN2) // 8 // 4 * 4
+    lives = [(5, 0, 4), (1, 4, 4), (3, 0, 1), (2, 3, 5), (6, 5, 7)]
+    found = laid_out(
+        [tensor(number, size * unit, *live) for number, (size, *live) in enumerate(lives)]
+    )
+    assert found.reached == 8 * unit
+    assert found.fits
+
+
+def test_placed_tensors_that_share_a_bank_need_no_other():
+    """Nine in eight banks: that two of them share one is another detector's."""
+    nine = [
+        tensor(number, 1200, 0, 9, space=Space.PSUM, address=(0, number % 8 * 2 * KIB))
+        for number in range(9)
+    ]
+    assert laid_out(nine, space=Space.PSUM).fits
+    assert laid_out(nine, space=Space.PSUM).needed <= limit_of(Space.PSUM, TRN2)
+
+
+def test_a_tensor_that_nothing_writes_takes_nothing():
+    def kernel():
+        out = nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
+        nl.ndarray((128, 50_000), nl.float32)
+        nl.store(out, nl.zeros((128, 4), nl.float32))
+        return out
+
+    (found,) = placements(launch(kernel).trace, TRN2)
+    assert found.needed == 16
+    assert [live.size for live in found.lives] == [16]

@@ -151,3 +151,75 @@ def test_a_kernel_test_has_one_rank():
     result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--ranks", "2")
     assert result.exit_code == 2
     assert "a --case has one rank" in result.output
+
+
+GATHER = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def gather(table, rows):
+    out = nl.ndarray((8, 16), dtype=table.dtype, buffer=nl.shared_hbm)
+    at = nl.load(rows)
+    nl.store(out, nl.load(table[at[nl.arange(8)[:, None], 0], nl.arange(16)[None, :]]))
+    return out
+
+
+@nki.jit
+def scatter(table, rows):
+    out = nl.ndarray((8, 16), dtype=table.dtype, buffer=nl.shared_hbm)
+    at = nl.load(rows)
+    line, column = nl.mgrid[0:8, 0:16]
+    nl.store(out[at[line, 0], column], nl.load(table[0:8]))
+    return out
+"""
+OPERANDS = ("--shape", "32,16", "--shape", "8,1", "--dtype", "float32", "--dtype", "int32")
+
+
+@pytest.fixture
+def indexing(tmp_path, monkeypatch):
+    (tmp_path / "check_indices.py").write_text(GATHER)
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda kernel, *more: run(f"check_indices:{kernel}", *OPERANDS, *more)
+
+
+def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
+    result = indexing("gather")
+    assert result.exit_code == 1
+    assert "the kernel refuses this" in result.output
+    assert "rows are random integers around 0; for indices say --bound rows=N" in result.output
+
+
+def test_a_bound_makes_indices_of_an_input(indexing):
+    result = indexing("gather", "--bound", "rows=32")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(("bound", "found"), [(8, False), (7, True)])
+def test_what_is_bounded_repeats_only_where_it_must(indexing, bound, found):
+    result = indexing("scatter", "--bound", f"rows={bound}")
+    assert result.exit_code == 0, result.output
+    assert ("warning scatter-twice" in result.stdout) is found
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("rows", "a bound is NAME=N, as in rows=64; got 'rows'"),
+        ("rows=0", "a bound is NAME=N"),
+        ("row=8", "the inputs are table, rows"),
+        ("table=8", "table is float32; give it a --dtype of integers"),
+        ("rows=5000000000", "int32 does not hold it"),
+    ],
+)
+def test_a_bound_that_is_none(indexing, bound, said):
+    result = indexing("gather", "--bound", bound)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_the_data_of_a_case_have_no_bound():
+    result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--bound", "a=2")
+    assert result.exit_code == 2
+    assert "the data of a --case" in result.output

@@ -1,3 +1,4 @@
+import click
 from click.testing import CliRunner
 
 from difftest.cli import timing as command
@@ -39,3 +40,13 @@ def test_a_kernel_that_was_not_measured():
     result = run("-k", "softmax")
     assert result.exit_code == 1
     assert "no measured kernel has 'softmax' in its name" in result.output
+
+
+def test_a_narrow_terminal_cuts_no_word(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if it were a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+    arguments = ["timing", "validate", "--quick", "-k", "transpose"]
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "60"})
+    assert "\nMeasured kernel: " in result.output
+    assert "Predicted: " in result.output
+    assert max(map(len, click.unstyle(result.stdout).splitlines())) <= 60

@@ -81,6 +81,7 @@ def test_two_of_one_name_are_told_apart():
     assert titles((add, also_add)) == ("add", "also_add")
     assert titles((add, other())) == (f"add ({add.__module__})", "add (elsewhere)")
     assert titles((add, add)) == ("add (1)", "add (2)")
+    assert titles((add, also_add, add)) == ("add (1)", "also_add", "add (2)")
 
 
 class Chooses(PlainBackend):

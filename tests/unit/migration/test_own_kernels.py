@@ -3,57 +3,65 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
 
-from difftest.migration.proof import Arguments, ProofError, prove
-from difftest.migration.rewriting import migrate
-from difftest.migration.rules import OTHERS
+from difftest.migration.cases import calls_of_shapes
+from difftest.migration.package import Package
+from difftest.migration.proof import Setting, prove
 
 ROOT = Path(__file__).parents[3]
 CLASSIC = ROOT / "kernels" / "classic"
-SMALL = {"M_TILES": 1, "N_TILES": 1, "K_TILES": 1}
-BOTH = ("float32", "bfloat16")
-PROVEN = {
-    "nki_matmul_tiled_": ("matmul", [(256, 128), (256, 512), (128, 512)], {}, BOTH),
-    "vector_add_naive": ("vector_add", [(100,), (100,)], {}, ("float32",)),
-    "vector_add_tiled": ("vector_add", [(512,), (512,)], {}, ("float32",)),
-    "vector_add_stream": ("vector_add", [(512,), (512,)], {}, BOTH),
-    "matmul_hoisted": ("tutorial_matmul", [(256, 128), (256, 512)], {}, BOTH),
-    "matmul_blocked": ("tutorial_matmul", [(256, 256), (256, 512)], SMALL, BOTH),
-    "transpose_by_tiles": ("transpose", [(256, 128)], {}, BOTH),
+DTYPES = ("float32", "bfloat16")
+SIZES = {
+    "n": st.sampled_from([1, 100, 128]),
+    "chunks": st.sampled_from([256, 512]),
+    "k": st.sampled_from([128, 256]),
 }
-LEFT = {"conv2d": 3, "matmul": 0, "transpose": 2, "tutorial_matmul": 0, "vector_add": 0}
+SMALL = {"M_TILES": 1, "N_TILES": 1, "K_TILES": 1}
+LAYER = [(2, 128, 5, 4), (128, 128, 2, 3 - 1), (128,)]
+POOLED = [(1, 128, 6, 8), (256, 128, 3, 3), (256,)]
+RUNGS = ("whole_plane", "baseline", "halo_tiles", "cached_weights", "flat_weights")
+RUNGS += ("without_copies", "broadcast_bias", "row_tiles")
+PROVEN = {
+    "nki_matmul_tiled_": ("matmul.py", [("k", 128), ("k", 512), (128, 512)], {}),
+    "vector_add_naive": ("vector_add.py", [("n",), ("n",)], {}),
+    "vector_add_tiled": ("vector_add.py", [("chunks",), ("chunks",)], {}),
+    "vector_add_stream": ("vector_add.py", [("chunks",), ("chunks",)], {}),
+    "matmul_hoisted": ("tutorial_matmul.py", [("k", 128), ("k", 512)], {}),
+    "matmul_blocked": ("tutorial_matmul.py", [("k", 256), ("k", 512)], SMALL),
+    "transpose_by_tiles": ("transpose.py", [("k", 128)], {}),
+    "matrix_transpose": ("transpose.py", [("k", 256)], {"PANEL_BYTES": 512}),
+    "fused_conv2d_maxpool": ("conv2d.py", POOLED, {"pool_size": 2}),
+    **{f"conv2d_{rung}": (f"conv2d_ladder/{rung}.py", POOLED, {"pool_size": 2}) for rung in RUNGS},
+}
 
 
-def new_file(name, folder):
-    file = folder / f"{name}.py"
-    file.write_text(migrate((CLASSIC / f"{name}.py").read_text()).text)
-    return file
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The folder with its new form beside it, in a folder of the same name."""
+    output = tmp_path_factory.mktemp("new") / "kernels" / "nki"
+    package = Package(CLASSIC, output)
+    for place, result in package.migrated().items():
+        (output / place).parent.mkdir(parents=True, exist_ok=True)
+        (output / place).write_text(result.text)
+        assert result.left == (), f"{place}: {result.left}"
+    return package
 
 
 @pytest.mark.parametrize("kernel", PROVEN)
-def test_kernels_that_are_carried_over_and_proven(kernel, tmp_path):
-    name, shapes, keywords, dtypes = PROVEN[kernel]
-    given = Arguments(shapes, keywords)
-    runs = prove(CLASSIC / f"{name}.py", new_file(name, tmp_path), kernel, dtypes, given)
-    assert runs == 3 * len(dtypes)
+def test_kernels_that_are_carried_over_and_proven(kernel, package):
+    place, shapes, keywords = PROVEN[kernel]
+    sizes = {name: SIZES[name] for shape in shapes for name in shape if isinstance(name, str)}
+    calls = calls_of_shapes(shapes, sizes, DTYPES, keywords, (), 2)
+    files = (package.sources(folder, Path(place)) for folder in (CLASSIC, package.output))
+    proof = prove(*files, kernel, calls, Setting())
+    assert len(proof.same) == len(calls) == 4
 
 
-def test_a_vector_operand_in_bfloat16_is_told(tmp_path):
-    new, given = new_file("vector_add", tmp_path), Arguments([(128,), (128,)], {})
-    with pytest.raises(ProofError, match="operand0 of bfloat16"):
-        prove(CLASSIC / "vector_add.py", new, "vector_add_naive", ["bfloat16"], given)
-
-
-def test_what_is_left_in_each_file():
-    files = [file for file in sorted(CLASSIC.glob("*.py")) if file.stem != "__init__"]
-    assert {file.stem: len(migrate(file.read_text()).left) for file in files} == LEFT
-
-
-def test_each_step_of_the_ladder_has_a_comment_for_what_it_imports():
-    steps = sorted((CLASSIC / "conv2d_ladder").glob("*.py"))
-    kernels = [text for text in (step.read_text() for step in steps) if "\n@nki.jit\n" in text]
-    assert len(kernels) == 8
-    assert all(OTHERS in migrate(text).left for text in kernels)
+def test_the_convolution_without_pooling(package):
+    calls = calls_of_shapes(LAYER, {}, DTYPES, {}, (), 2)
+    files = (package.sources(folder, Path("conv2d.py")) for folder in (CLASSIC, package.output))
+    assert len(prove(*files, "fused_conv2d_maxpool", calls, Setting()).same) == len(calls)
 
 
 def test_the_page_has_these_figures():
@@ -61,4 +69,3 @@ def test_the_page_has_these_figures():
     files = sorted(CLASSIC.rglob("*.py"))
     kernels = sum(file.read_text().count("\n@nki.jit\n") for file in files)
     assert f"carries over {len(PROVEN)} of {kernels} kernels" in page
-    assert all(f"`{kernel}`" in page for kernel in PROVEN)

@@ -19,7 +19,16 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen, Sight, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Event,
+    Origin,
+    Region,
+    Seen,
+    Sight,
+    Trace,
+)
 from difftest.simulator.trace_json import VERSION
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
@@ -36,6 +45,9 @@ def plain(trace):
         values = {field.name: getattr(one, field.name) for field in fields(one)}
         for side in ("writes", "reads"):
             values[side] = [(r.allocation.id, *r[1:]) for r in values[side]]
+        values["seen"] = [
+            (*s[:-1], s.origin and (s.origin.allocation.id, *s.origin[1:])) for s in one.seen
+        ]
         return values
 
     return (
@@ -76,7 +88,9 @@ def every_field():
             for _ in nl.sequential_range(9, 0, -5):
                 sights = current().sights
                 sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
-                sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5)))
+                made = tile.storage.allocation
+                origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
+                sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
                 current().emit(
                     "anything",
                     Engine.UNKNOWN,
@@ -216,6 +230,6 @@ def test_the_documentation_lists_each_member():
     event, allocation = document["events"][-1], document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
     named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
-    named += event["seen"][0]
+    named += [*event["seen"][0], *event["seen"][1], *event["seen"][1]["origin"]]
     for name in [*named, *(name for region in regions for name in region)]:
         assert f"`{name}`" in page, name

@@ -149,6 +149,12 @@ SEEN = (*EVENT, "seen", 0)
         ),
         ((*SEEN, "first"), [-1], "events[1].seen[0].first: received -1; accepted: a whole number"),
         ((*SEEN, "colour"), 1, 'events[1].seen[0]: received "colour"; accepted: what, role'),
+        ((*SEEN, "origin"), 1, "events[1].seen[0].origin: received 1; accepted: an object"),
+        (
+            (*SEEN, "origin"),
+            {"allocation": 9, "low": [0], "high": [1], "event": "read"},
+            "events[1].seen[0].origin.allocation: received 9; accepted: the id",
+        ),
         (("events", 1, "seen"), 3, "events[1].seen: received 3; accepted: a list"),
         ((*TOLD, "value"), True, "events[1].attributes.value: received true; accepted: a number"),
     ],

@@ -75,3 +75,24 @@ def rolling_tile(X, W):
         result = nisa.tensor_copy(row_of(weights, block, columns), dtype=X.dtype)
         nisa.dma_copy(dst=out[:, y], src=result)
     return out
+
+
+def copied_operands(X, W, weights_too=True):
+    """Each product's operands are copied inside SBUF first, the weights as the image."""
+    out, weights = new_output(X, W), load_weights(W)
+    _, rows, columns = out.shape
+    for y in nl.affine_range(rows):
+        block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
+        nisa.dma_copy(dst=block, src=X[:, y : y + 3])
+        total = nl.zeros((128, columns), nl.float32, buffer=nl.psum)
+        for tap, (i, j) in enumerate(TAPS):
+            seen = nisa.tensor_copy(block[:, i, j : j + columns])
+            taken = nisa.tensor_copy(weights[:, tap]) if weights_too else weights[:, tap]
+            total += nisa.nc_matmul(taken, seen)
+        nisa.dma_copy(dst=out[:, y], src=nisa.tensor_copy(total, dtype=X.dtype))
+    return out
+
+
+def copied_image(X, W):
+    """Only the image's operands are copied."""
+    return copied_operands(X, W, weights_too=False)

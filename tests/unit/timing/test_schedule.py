@@ -295,6 +295,9 @@ def test_an_ignored_dependence_is_seen(monkeypatch):
     class Blind:
         joins = ()
 
+        def __init__(self, *, by_tensor):
+            pass
+
         def of(self, user, reads, writes):
             return set(), set()
 

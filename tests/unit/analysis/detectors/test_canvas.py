@@ -89,8 +89,9 @@ def tile(row, column):
         [(1, rows(4, 8)), (0, rows(0, 4))],
         [(0, rows(0, 4)), (0, rows(1, 2)), (1, rows(4, 8))],
         [(4 * r + c, tile(r, c)) for r in (0, 2, 4, 6) for c in (0, 3)],
+        [(c, Region(ROWS, c, (5, 8, 3), (0, 6, 1))) for c in (0, 3)],
     ],
-    ids=["in-order", "backward", "one-in-another-of-its-owner", "a-grid"],
+    ids=["in-order", "backward", "one-in-another-of-its-owner", "a-grid", "read-several-times"],
 )
 def test_the_short_cut_sees_pieces_and_grids(owned):
     """Without it each large output that is stored tile by tile would have a canvas."""
@@ -106,11 +107,23 @@ def test_the_short_cut_sees_pieces_and_grids(owned):
         [(0, tile(0, 0)), (1, tile(1, 0))],
         [(0, Region(ROWS, 5, (6,), (-1,))), (1, rows(0, 1))],
         [(0, Region(ROWS, 0, (7,), (1,))), (1, Region(ROWS, 6, (6,), (1,)))],
+        [(0, Region(ROWS, 0, (7,), (1,))), (1, Region(ROWS, 6, (7,), (1,)))],
+        [(0, Region(ROWS, 0, (3, 2, 3), (6, 6, 1))), (1, tile(2, 0))],
     ],
-    ids=["rows", "behind-a-shorter-one", "one-tile", "half-a-tile", "backward", "one-element"],
+    ids=[
+        *("rows", "behind-a-shorter-one", "one-tile", "half-a-tile", "backward", "one-element"),
+        *("one-element-of-the-next-row", "two-axes-along-the-rows"),
+    ],
 )
 def test_the_short_cut_does_not_see_what_is_not_there(owned):
     assert not are_apart(ROWS, owned)
+
+
+def test_an_axis_of_one_element_has_the_stride_of_the_one_before():
+    whole = tensor(8, 1, 6)
+    parts = [Region(whole, column, (8, 1, 3), (6, 6, 1)) for column in (0, 3)]
+    assert are_apart(whole, enumerate(parts))
+    assert are_apart(whole, enumerate(Region(whole, one.offset, (8, 3), (6, 1)) for one in parts))
 
 
 def test_nothing_is_said_of_a_tensor_with_views_of_other_dtypes():

@@ -212,6 +212,32 @@ def test_looking_changes_nothing(command):
     np.testing.assert_array_equal(masked[0:5], expected[0:5])
 
 
+def test_the_finding_names_the_tensor_and_its_first_reader():
+    def kernel(x):
+        out = nl.ndarray((ROWS, 1), x.dtype, buffer=nl.shared_hbm)
+        row, column = places()
+        tile = nl.load(x[row, column], mask=column < KEPT)  # made
+        doubled = nl.multiply(tile, 2.0)  # read first
+        nl.store(out, nl.max(nl.exp(doubled), axis=1))  # stored
+        return out
+
+    (finding,) = findings_in(kernel, [normal(ROWS, KEPT)])
+    assert f"it comes from [0:{ROWS}, {KEPT}:{COLUMNS}] of tensor 2 [8, 16] float32" in (
+        finding.happened
+    )
+    assert ", read by tensor_scalar at " in finding.happened
+    assert [line.text.rpartition("# ")[2] for line in finding.locations] == [
+        "stored",
+        "made",
+        "read first",
+    ]
+
+
+def test_the_finding_of_an_index_names_them_too():
+    (finding,) = findings_in(gather(False), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    assert "it comes from [5:8, 0:1] of tensor" in finding.happened
+
+
 # -- through indices, registers, and masks that are no box -----------------------------------------
 
 

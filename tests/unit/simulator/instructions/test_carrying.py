@@ -184,7 +184,7 @@ def test_the_error_says_whence_it_came():
         return total
 
     text = raised(UnwrittenError, compute, A)
-    assert "they came from element [0, 0] of tensor 3 [6, 4] float32 in sbuf, made at " in text
+    assert "they came from [0:6, 0:4] of tensor 3 [6, 4] float32 in sbuf, made at " in text
     assert "part = today_nl.ndarray(x.shape, x.dtype), read by tensor_copy at " in text
     assert "# the line" in text
 

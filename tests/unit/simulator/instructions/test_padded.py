@@ -183,7 +183,7 @@ def test_padded_rows_of_todays_dialect(name, plain):
     assert caught.value.location.text.endswith("# the use")
     if not plain:
         born = "return today_nl.ndarray(shape, dtype, buffer=buffer), "
-        assert f"they came from element [{USED}, 0] of tensor " in str(caught.value)
+        assert "they came from [" in str(caught.value)
         assert f"float32 in sbuf, made at {__file__}:27: {born}" in str(caught.value)
 
 
@@ -325,7 +325,7 @@ def test_the_error_names_the_tensor_that_was_never_written_and_its_first_reader(
     text = str(caught.value)
     assert "1 of 4 elements" in text
     assert "the first at [3, 0]" in text
-    assert "they came from element [3, 0] of tensor " in text
+    assert "they came from [3:8, 0:16] of tensor " in text
     assert "lanes = today_nl.ndarray((ROWS, COLUMNS), F32)  # the allocation, read by" in text
     assert "read by tensor_scalar at" in text
 

@@ -5,7 +5,7 @@ Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
@@ -27,6 +27,9 @@ from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine, Space
 
+if TYPE_CHECKING:
+    from difftest.simulator.exact.bounded import Bounded
+
 CORES = (0, 1)
 """Of a logical NeuronCore with two cores: the only ones that meet."""
 
@@ -38,11 +41,13 @@ class BarrierWarning(UserWarning):
 class _Sent(NamedTuple):
     """What a core gives in a sendrecv: its values, as they were when it came there.
 
-    ``missing`` is where nothing had written them, None if all were.
+    ``missing`` is where nothing had written them, None if all were; ``exact`` what they would be
+    without rounding, None where that is the same.
     """
 
     values: Array
     missing: Array | None
+    exact: Bounded | None
     src: Tile
     to: int
     source: int
@@ -140,14 +145,17 @@ def sendrecv(
     to, source = _rank(send_to_rank, "send_to_rank"), _rank(recv_from_rank, "recv_from_rank")
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
-    mine = _Sent(*_values_of(src), src, to, source)
+    shadow = core.shadow
+    mine = _Sent(*_values_of(src), None if shadow is None else shadow.sent(src), src, to, source)
     call = f"nisa.sendrecv with pipe_id={pipe}"
     met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
     sent: _Sent = met[source]
     _check_agreement(core.seat, source, sent, dst)
+    if shadow is not None:
+        shadow.foresee_received("sendrecv", dst, sent.exact)
     write(dst, sent.values)
     if sent.missing is not None:
-        dst.forget_written(sent.missing, sent.src.origin(sent.missing, f"sent by core {source}"))
+        dst.forget_written(sent.missing, sent.src.origin(f"sent by core {source}"))
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
     core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
     return ISSUED

@@ -126,5 +126,4 @@ def _forget_rest(dst: Tile) -> None:
         return
     missing = np.zeros((dst.shape[0], dst.size // dst.shape[0]), dtype=np.bool_)
     missing[np.arange(dst.shape[0]) % lanes >= used, column] = True
-    missing = missing.reshape(dst.shape)
-    dst.forget_written(missing, dst.origin(missing, "left by topk"))
+    dst.forget_written(missing.reshape(dst.shape), dst.origin("left by topk"))

@@ -197,6 +197,19 @@ def test_the_same_array_for_two_parameters_gives_the_last_one_its_writes():
     assert (array == 2).all()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_parameter_that_is_only_read_takes_no_writes_back(first):
+    """The same array for two parameters, of which the kernel writes one."""
+
+    @jit
+    def kernel(a, b):
+        nl.store(a if first else b, nl.add(nl.load(b if first else a), 1.0))
+
+    array = A.copy()
+    kernel(array, array)
+    assert (array == A + 1).all()
+
+
 def test_arguments_of_a_launch_on_two_cores_are_those_of_both():
     @jit
     def kernel(holder):

@@ -1,0 +1,251 @@
+"""Functions of ``nl`` and operators between tiles, where the classic dialect broadcasts."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from difftest.migration.calls import BINARY, REDUCTIONS, SCALED, UNARY
+from difftest.migration.instructions import InstructionWriter
+from difftest.migration.masks import EVERYTHING, MaskBox
+from difftest.migration.operands import NewOperand, written
+from difftest.migration.rules import (
+    BROADCAST,
+    MASK,
+    SHAPE,
+    TILE_OR_NUMBER,
+    UNKNOWN_CALL,
+    NotMechanicalError,
+)
+from difftest.migration.scope import KnownTile, Shape, axes_of
+from difftest.migration.terms import ONE
+from difftest.migration.writer import expression
+
+
+class Wanted(NamedTuple):
+    """What is to become of a function's result.
+
+    Attributes
+    ----------
+    source : the classic expression.
+    dst : the destination, if there is one.
+    wish : else the name of a new tile, if it can have that.
+    dtype : that is asked for.
+    limits : what a mask leaves.
+    """
+
+    source: ast.expr
+    dst: str | None
+    wish: str | None
+    dtype: str | None = None
+    limits: MaskBox = EVERYTHING
+
+    @property
+    def is_value(self) -> bool:
+        """Whether a call of today's function says it all."""
+        return self.dst is None and self.limits is EVERYTHING
+
+
+class FunctionWriter(InstructionWriter):
+    """Calls of functions that compute."""
+
+    def function(self, call: ast.Call, dst: str | None, wish: str | None = None) -> str:
+        """A call of a function of ``nl``, in today's words; the result's expression.
+
+        Raises
+        ------
+        NotMechanicalError : no rule rewrites it.
+        """
+        name = self.names.meant(call.func) or ""
+        roles: tuple[str, ...] = ("x", "y") if name in BINARY else ("x",)
+        if name in REDUCTIONS:
+            roles = ("x", "axis")
+        given = self.given(call, roles)
+        if not set(roles) <= set(given):
+            raise NotMechanicalError(*UNKNOWN_CALL)
+        limits, dtype = self.limits(given.pop("mask", None)), self.dtype(given.pop("dtype", None))
+        wanted = Wanted(call, dst, wish, dtype, limits)
+        if name in BINARY and len(given) == 2:
+            sides = [self.operand(given[role], limits) for role in roles]
+            return self.binary(name[3:], sides[0], sides[1], wanted)
+        operand = self.operand(given.pop("x"), limits)
+        if name in REDUCTIONS:
+            return self._reduction(name, operand, given, wanted)
+        if given:
+            raise NotMechanicalError(*UNKNOWN_CALL)
+        if wanted.is_value:
+            end = f", dtype={dtype}" if dtype else ""
+            return f"{self.nl(name[3:])}({operand.text}{end})"
+        if name not in UNARY:
+            raise NotMechanicalError(*SHAPE)
+        operands = {"op": self.nl(name[3:]), "data": operand.text}
+        return self._issued("nisa.activation", operands, operand, wanted, name[3:])
+
+    def two_tiles(self, call: ast.Call, dst: str | None, wish: str | None = None) -> str:
+        """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
+        given = self.given(call, ("data1", "data2", "op"))
+        if {"mask", "engine"} & set(given) or not {"data1", "data2", "op"} <= set(given):
+            return self.instruction(call, dst, wish)
+        marked = [self._is_column(given[role]) for role in ("data1", "data2")]
+        name = self.operator_name(given["op"]).rpartition(".")[2]
+        if marked[0] == marked[1] or name not in SCALED:
+            return self.instruction(call, dst, wish)
+        left, right = (self.operand(given[role]) for role in ("data1", "data2"))
+        wanted = Wanted(call, dst, wish, self.dtype(given.get("dtype")))
+        tile, column = (right, left) if marked[0] else (left, right)
+        return self._scaled(name, tile, column, tile is right, wanted)
+
+    def _is_column(self, node: ast.expr) -> bool:
+        """Whether an expression is seen to have one element a partition."""
+        if not isinstance(node, (ast.Name, ast.Subscript)):
+            return False
+        return self.operand(node).is_scalar
+
+    def _issued(
+        self, name: str, operands: dict[str, str], like: NewOperand, wanted: Wanted, wish: str
+    ) -> str:
+        """Write an instruction whose result has the shape of an operand."""
+        target = wanted.dst
+        if target is not None:
+            self.issue(name, target, operands)
+            return target
+        if wanted.limits is not EVERYTHING and like.shape is None:
+            raise NotMechanicalError(*MASK)
+        target = self.fresh(wanted.wish, wanted.source, wish)
+        self.allocate(target, self.shape_of(like), wanted.dtype or self.dtype_of(like))
+        self.issue(name, self.masked(target, wanted.limits), operands)
+        return target
+
+    def _reduction(
+        self, name: str, data: NewOperand, given: dict[str, ast.expr], wanted: Wanted
+    ) -> str:
+        """``nl.sum(x, axis=...)``; today's reduced axes come last."""
+        axis = given.pop("axis")
+        axes = axes_of(axis)
+        if axes is not None and data.shape is not None:
+            data, axes = _with_axes_last(data, [one % len(data.shape) for one in axes])
+        words = ast.unparse(self.value(axis))
+        if axes is not None:
+            words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
+        others = {role: ast.unparse(self.value(one)) for role, one in given.items()}
+        if wanted.is_value:
+            others |= {"dtype": wanted.dtype} if wanted.dtype else {}
+            end = "".join(f", {role}={text}" for role, text in others.items())
+            return f"{self.nl(name[3:])}({data.text}, axis={words}{end})"
+        operator = REDUCTIONS[name]
+        if operator is None:
+            raise NotMechanicalError(*MASK)
+        target = wanted.dst
+        if target is None:
+            keeps = others.get("keepdims") == "True"
+            shape = self.reduced_shape(data, expression(words), keeps)
+            target = self.fresh(wanted.wish, wanted.source, name[3:])
+            self.allocate(target, shape, wanted.dtype or self.dtype_of(data))
+        where = target if wanted.dst else self.masked(target, wanted.limits)
+        operands = {"op": self.nl(operator), "data": data.text, "axis": words}
+        self.issue("nisa.tensor_reduce", where, operands | others)
+        return target
+
+    def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
+        """``left <op> right``, where one is a tile: the smaller one is spread over the other.
+
+        Raises
+        ------
+        NotMechanicalError : neither has the shape of the result, or it is not to be seen.
+        """
+        wanted = wanted._replace(dtype=wanted.dtype or self._wider(left, right))
+        if left.tile is None or right.tile is None:
+            return self._with_number(name, left, right, wanted)
+        shape = _joined(left.shape, right.shape)
+        if shape is not None:
+            column, tile = (left, right) if left.shape != shape else (right, left)
+            fits = tile.shape == shape and column.shape != shape and column.is_scalar
+            if fits and name in SCALED and _size(column) == _size(tile):
+                return self._scaled(name, tile, column, tile is right, wanted)
+            left, right = (self._spread(side, shape, wanted) for side in (left, right))
+        if wanted.is_value:
+            end = f", dtype={wanted.dtype}" if wanted.dtype else ""
+            return f"{self.nl(name)}({left.text}, {right.text}{end})"
+        operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
+        return self._issued("nisa.tensor_tensor", operands, left, wanted, name)
+
+    def _with_number(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
+        """A tile and a number, or what is not seen to be a tile.
+
+        A number that is no integer makes the classic result float32.
+        """
+        tile, number = (right, left) if left.tile is None else (left, right)
+        float32, known = self.nl("float32"), tile.tile and tile.tile.dtype
+        if wanted.dtype is None and known != float32 and wanted.dst is None:
+            is_integer = self.scope.is_integer(expression(number.text))
+            wanted = wanted._replace(dtype=None if is_integer else float32)
+        if wanted.is_value:
+            end = f", dtype={wanted.dtype}" if wanted.dtype else ""
+            return f"{self.nl(name)}({left.text}, {right.text}{end})"
+        if not isinstance(expression(number.text), ast.Constant):
+            raise NotMechanicalError(*TILE_OR_NUMBER)
+        return self._scaled(name, tile, number, tile is right, wanted)
+
+    def _scaled(
+        self, name: str, tile: NewOperand, other: NewOperand, is_reversed: bool, wanted: Wanted
+    ) -> str:
+        """A tile and a column, or a number: ``tensor_scalar``."""
+        if other.is_scalar and other.tile is not None:
+            other = NewOperand(other.text.partition(".expand_dim(")[0], other.tile)
+        other = other if other.tile is None else self.column(other)
+        operands = {"data": tile.text, "op0": self.nl(name), "operand0": other.text}
+        if is_reversed and name in ("subtract", "divide"):
+            operands["reverse0"] = "True"
+        return self._issued("nisa.tensor_scalar", operands, tile, wanted, name)
+
+    def _spread(self, side: NewOperand, shape: Shape, wanted: Wanted) -> NewOperand:
+        """An operand in the shape of the result."""
+        if side.shape == shape:
+            return side
+        if wanted.limits is not EVERYTHING:
+            raise NotMechanicalError(*BROADCAST)
+        text = f"{self.nl('broadcast_to')}({side.text}, {written(shape)})"
+        dtype = None if side.tile is None else side.tile.dtype
+        return NewOperand(text, KnownTile(shape, dtype, "sbuf"))
+
+    def _wider(self, left: NewOperand, right: NewOperand) -> str | None:
+        """float32, if one operand is that and the first one may be narrower; else None."""
+        float32 = self.nl("float32")
+        known = [None if side.tile is None else side.tile.dtype for side in (left, right)]
+        return float32 if known[1] == float32 and known[0] != float32 and left.tile else None
+
+
+def _size(operand: NewOperand) -> object:
+    """The partitions of an operand."""
+    return None if operand.shape is None else operand.shape[0]
+
+
+def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
+    """The shape that two shapes broadcast to; None if nothing is seen to be spread.
+
+    Raises
+    ------
+    NotMechanicalError : they have different numbers of dimensions.
+    """
+    if left is None or right is None:
+        return None
+    if len(left) != len(right):
+        raise NotMechanicalError(*BROADCAST)
+    pairs = list(zip(left, right, strict=True))
+    if not any((one == ONE) != (other == ONE) for one, other in pairs):
+        return None
+    return tuple(other if one == ONE else one for one, other in pairs)
+
+
+def _with_axes_last(data: NewOperand, axes: list[int]) -> tuple[NewOperand, list[int]]:
+    """A view whose reduced axes come last, as today's reductions want them."""
+    shape = data.shape or ()
+    others = [n for n in range(len(shape)) if n not in axes]
+    first = len(others)
+    if sorted(axes) == list(range(first, len(shape))):
+        return data, sorted(axes)
+    order = [*others, *sorted(axes)]
+    text = f"{data.text}.permute(({', '.join(map(str, order))}))"
+    known = data.tile or KnownTile()
+    tile = KnownTile(tuple(shape[n] for n in order), known.dtype, known.buffer)
+    return NewOperand(text, tile), list(range(first, len(shape)))

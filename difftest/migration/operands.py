@@ -1,0 +1,194 @@
+"""The operands of instructions: masked, in the memory and in the dtype that today asks for."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from difftest.migration import views
+from difftest.migration.calls import NAMES
+from difftest.migration.indices import items_of
+from difftest.migration.masks import EVERYTHING, MaskBox, box
+from difftest.migration.rules import MASK, NotMechanicalError
+from difftest.migration.scope import PARTITIONS, KnownTile, Shape
+from difftest.migration.terms import ONE, Term
+from difftest.migration.writer import Writer, expression
+from difftest.simulator.frontend.nki import language
+
+_VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
+"""Methods whose result has the dtype of the tensor."""
+
+
+@dataclass(frozen=True)
+class NewOperand:
+    """An operand in today's words, and what is known of it without its mask; None: no tile."""
+
+    text: str
+    tile: KnownTile | None = None
+
+    @property
+    def shape(self) -> Shape | None:
+        return None if self.tile is None else self.tile.shape
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it has one element a partition."""
+        return self.shape is not None and all(size == ONE for size in self.shape[1:])
+
+
+class OperandWriter(Writer):
+    """Expressions as operands."""
+
+    def limits(self, mask: ast.expr | None) -> MaskBox:
+        """The box that a mask leaves; what is counted gets a name."""
+        if mask is None:
+            return EVERYTHING
+        return box(mask, self.scope.grids).with_ends(self._counted)
+
+    def _counted(self, count: Term) -> Term:
+        """The name of what a mask leaves of an axis."""
+        if count.constant is not None or count.text().isidentifier():
+            return count
+        if count not in self.scope.counts:
+            name = self.scope.new_name("count")
+            self.emit(f"{name} = {count.text()}")
+            self.scope.counts[count] = name
+        return Term.parse(self.scope.counts[count])
+
+    def items(self, node: ast.Subscript) -> list[ast.expr]:
+        """What stands between the brackets; block dimensions come behind the partitions."""
+        items = items_of(node)
+        base = node.value
+        if isinstance(base, ast.Name) and base.id in self.scope.blocks:
+            count = self.scope.blocks[base.id]
+            items = [items[count], *items[:count], *items[count + 1 :]]
+        return items
+
+    def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
+        """An argument in today's words, masked.
+
+        Raises
+        ------
+        NotMechanicalError : how the mask lies on it is not to be seen.
+        """
+        grids = self.scope.grids
+        if isinstance(node, ast.Subscript) and not grids.uses(node.value):
+            items = self.items(node)
+            if any(grids.uses(item) for item in items):
+                base = self.value(node.value)
+                text, shape = views.view(ast.unparse(base), items, grids, limits)
+                known = self.scope.tile(base) or KnownTile()
+                return NewOperand(text, KnownTile(tuple(shape), known.dtype, known.buffer))
+        lowered = self.value(node)
+        return self._masked(lowered, limits)
+
+    def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
+        tile, text = self.scope.tile(node), ast.unparse(node)
+        if limits is EVERYTHING or isinstance(node, ast.Constant):
+            return NewOperand(text, tile)
+        text = text.removesuffix("[...]")
+        if tile is None or (isinstance(expression(text), ast.Subscript)):
+            raise NotMechanicalError(*MASK)
+        return NewOperand(views.whole(self.named(text, "masked"), tile.shape, limits), tile)
+
+    def masked(self, name: str, limits: MaskBox) -> str:
+        """Where a mask lets a new tile be written."""
+        if limits is EVERYTHING:
+            return name
+        return views.whole(name, self.scope.tiles.get(name, KnownTile()).shape, limits)
+
+    def dtype_of(self, operand: NewOperand) -> str:
+        """The expression of an operand's dtype."""
+        if operand.tile is not None and operand.tile.dtype:
+            return operand.tile.dtype
+        node = expression(operand.text)
+        while True:
+            if isinstance(node, ast.Subscript) and not _may_be_of_list(node):
+                node = node.value
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in _VIEWS
+            ):
+                node = node.func.value
+            else:
+                return f"{ast.unparse(node)}.dtype"
+
+    def shape_of(self, operand: NewOperand) -> str:
+        """The expression of an operand's shape."""
+        shape = operand.shape
+        if shape is not None and len(shape) > 1 and PARTITIONS not in shape:
+            return written(shape)
+        return f"{operand.text}.shape"
+
+    def size_of(self, operand: NewOperand, dim: int) -> str:
+        """The expression of one size of an operand."""
+        shape = operand.shape
+        if shape is not None and len(shape) > dim and shape[dim] != PARTITIONS:
+            return shape[dim].text()
+        return f"{operand.text}.shape[{dim}]"
+
+    def dtype(self, node: ast.expr | None) -> str | None:
+        """What an argument ``dtype=`` is today."""
+        return None if node is None else ast.unparse(self.of_numpy(node))
+
+    def of_numpy(self, node: ast.expr) -> ast.expr:
+        """``nl.float32`` for ``np.float32``, and ``nl.maximum`` for ``np.max``."""
+        module, _, name = (self.names.meant(node) or "").partition(".")
+        name = NAMES.get(name, name)
+        if module == "np" and hasattr(language, name):
+            return expression(self.nl(name))
+        return self.value(node)
+
+    def operator_name(self, node: ast.expr) -> str:
+        """An argument ``op=`` as today's dialect names it."""
+        module, _, name = (self.names.meant(node) or "").partition(".")
+        if module in ("np", "nl"):
+            return self.nl(NAMES.get(name, name))
+        return ast.unparse(self.value(node))
+
+    def column(self, operand: NewOperand) -> NewOperand:
+        """A float32 copy of a tile, unless it is float32: what ``tensor_scalar`` takes."""
+        float32 = self.nl("float32")
+        if operand.tile is not None and operand.tile.dtype == float32:
+            return operand
+        source = operand.text
+        if not source.replace(".", "").replace("[", "").replace("]", "").isidentifier():
+            source = self.named(source, "narrow")
+        name = self.allocate(self.scope.new_name("column"), f"{source}.shape", float32)
+        self.issue("nisa.tensor_copy", name, {"src": source})
+        shape = None if operand.shape is None else operand.shape[:2]
+        return NewOperand(name, KnownTile(shape, float32, "sbuf"))
+
+    def in_sbuf(self, operand: NewOperand) -> NewOperand:
+        """A copy in SBUF of what lies in PSUM, where no DMA reaches."""
+        if operand.tile is None or operand.tile.buffer != "psum":
+            return operand
+        wanted = self.dtype_of(operand)
+        source = self.named(operand.text, "product")
+        name = self.allocate(self.scope.new_name("copied"), f"{source}.shape", wanted)
+        self.issue("nisa.tensor_copy", name, {"src": source})
+        return NewOperand(name, KnownTile(operand.shape, wanted, "sbuf"))
+
+    def has_dtype(self, dst: str, wanted: str | None) -> bool:
+        """Whether a destination is seen to have the dtype that a call asks for."""
+        if wanted is None:
+            return True
+        node = expression(dst)
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        known = self.scope.tile(node)
+        return wanted in (f"{ast.unparse(node)}.dtype", known and known.dtype)
+
+
+def _may_be_of_list(node: ast.Subscript) -> bool:
+    """Whether an index may pick a tile out of a list, and not a part of a tile."""
+    return isinstance(node.slice, (ast.Name, ast.BinOp)) or (
+        isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
+    )
+
+
+def written(shape: Shape) -> str:
+    """A shape as Python."""
+    inner = ", ".join(size.text() for size in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"

@@ -1,0 +1,305 @@
+"""What is known of the names of one function: tiles, their shapes, and where they lie."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS
+from difftest.migration.imports import Names
+from difftest.migration.indices import Grids, items_of
+from difftest.migration.terms import ONE, ZERO, Term
+
+Shape = tuple[Term, ...]
+PARTITIONS = Term.parse("PARTITIONS")
+"""The partitions of a tile of which nothing else is known; it is never written."""
+
+
+@dataclass(frozen=True)
+class KnownTile:
+    """A tensor; None is what is not known of it.
+
+    Attributes
+    ----------
+    shape : as today's dialect has it.
+    dtype : the expression of it.
+    buffer : ``sbuf``, ``psum``, ``shared_hbm`` ...
+    is_zero : it starts with zeros.
+    """
+
+    shape: Shape | None = None
+    dtype: str | None = None
+    buffer: str | None = None
+    is_zero: bool = False
+
+    @property
+    def in_hbm(self) -> bool:
+        return self.buffer is not None and self.buffer.endswith("hbm")
+
+    def names(self) -> set[str]:
+        """The names that its shape uses."""
+        return set().union(*(size.names() for size in self.shape or ()))
+
+
+@dataclass
+class Scope:
+    """The names of a function."""
+
+    names: Names
+    grids: Grids
+    tiles: dict[str, KnownTile] = field(default_factory=dict)
+    blocks: dict[str, int] = field(default_factory=dict)
+    """Tiles with block dimensions: how many stand before the partitions."""
+    moves_blocks: bool = False
+    """Whether the tile that is being made is one of them."""
+    counts: dict[Term, str] = field(default_factory=dict)
+    """What a mask leaves of an axis, and the name that it got."""
+    returns: dict[str, KnownTile] = field(default_factory=dict)
+    """What the file's functions return, where that is a tile."""
+    integers: set[str] = field(default_factory=set)
+    """Names of sizes, of loop variables, and of what is computed from them."""
+    function: str | None = None
+    """The function's name."""
+    taken: set[str] = field(default_factory=set)
+    """Every name that occurs: a new one is none of them."""
+
+    def new_name(self, wish: str) -> str:
+        """``wish``, with a number if the function has such a name."""
+        name, number = wish, 1
+        while name in self.taken:
+            number += 1
+            name = f"{wish}_{number}"
+        self.taken.add(name)
+        return name
+
+    def forget(self, changed: set[str]) -> None:
+        """Names were bound anew."""
+        self.grids.forget(changed)
+        self.integers -= changed
+        for count, name in list(self.counts.items()):
+            if name in changed or count.names() & changed:
+                del self.counts[count]
+        for name, tile in list(self.tiles.items()):
+            if name in changed:
+                del self.tiles[name]
+            elif tile.names() & changed:
+                self.tiles[name] = KnownTile(None, tile.dtype, tile.buffer, tile.is_zero)
+
+    def loosen(self, assigned: set[str], updated: set[str]) -> None:
+        """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
+        tiles = {name: KnownTile() for name in assigned & set(self.tiles)}
+        kept = {name: self.tiles[name] for name in updated - assigned if name in self.tiles}
+        self.forget(assigned | updated)
+        self.tiles |= tiles | kept
+
+    def is_integer(self, node: ast.expr) -> bool:
+        """Whether an expression is seen to be an integer."""
+        if isinstance(node, ast.Constant):
+            return type(node.value) is int
+        if isinstance(node, ast.Name):
+            return node.id in self.integers
+        if isinstance(node, ast.BinOp):
+            whole = not isinstance(node.op, (ast.Div, ast.Pow))
+            return whole and self.is_integer(node.left) and self.is_integer(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self.is_integer(node.operand)
+        of = node.value if isinstance(node, ast.Subscript) else None
+        return isinstance(of, ast.Attribute) and of.attr == "shape"
+
+    def learn(self, line: ast.stmt) -> None:
+        """A statement of the new file was written."""
+        if isinstance(line, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            if isinstance(line, ast.AugAssign) and self.tile(line.target) is not None:
+                return  # in place
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            self._bind(list(targets), line.value)
+            return
+        self.forget(bound_names(line))
+
+    def _bind(self, targets: list[ast.expr], value: ast.expr | None) -> None:
+        known = None if value is None else self.tile(value)
+        is_integer = value is not None and self.is_integer(value)
+        self.forget({name for target in targets for name in bound_names(target)})
+        for target in targets:
+            if isinstance(target, ast.Name) and known is not None:
+                self.tiles[target.id] = known
+            elif isinstance(target, ast.Name) and is_integer:
+                self.integers.add(target.id)
+            elif isinstance(target, ast.Tuple):
+                self._unpack(target, value)
+
+    def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
+        """``rows, columns = a.shape`` names the sizes of a tensor."""
+        sizes = [one.id for one in target.elts if isinstance(one, ast.Name) and one.id != "_"]
+        if len(sizes) != len(target.elts) or not isinstance(value, ast.Attribute):
+            return
+        if value.attr == "shape":
+            self.integers |= set(sizes)
+        if value.attr == "shape" and isinstance(value.value, ast.Name):
+            old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
+            shape = tuple(Term.parse(size) for size in sizes)
+            self.tiles[value.value.id] = KnownTile(shape, old.dtype, old.buffer, old.is_zero)
+
+    def tile(self, node: ast.expr) -> KnownTile | None:
+        """What is known of an expression of today's dialect; None if it is not seen to be one."""
+        if isinstance(node, ast.Name):
+            return self.tiles.get(node.id)
+        if isinstance(node, ast.Subscript):
+            base = self.tile(node.value)
+            return None if base is None else self._sliced(base, items_of(node))
+        if not isinstance(node, ast.Call):
+            return None
+        name = self.names.meant(node.func) or ""
+        if isinstance(node.func, ast.Name):
+            return self.returns.get(node.func.id)
+        if isinstance(node.func, ast.Attribute) and not name:
+            return self._viewed(node.func, node)
+        if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
+            return self._made(name, node)
+        return None
+
+    def _sliced(self, base: KnownTile, items: list[ast.expr]) -> KnownTile:
+        if len(items) == 1 and isinstance(items[0], ast.Constant) and items[0].value is ...:
+            return base
+        if base.shape is None or len(items) > len(base.shape):
+            return KnownTile(_by_slices(items), base.dtype, base.buffer)
+        shape = []
+        rest = list(base.shape[len(items) :])
+        for number, (item, size) in enumerate(zip(items, base.shape, strict=False)):
+            if isinstance(item, ast.Slice):
+                if item.step is not None:
+                    return KnownTile(None, base.dtype, base.buffer)
+                start = ZERO if item.lower is None else Term.of(item.lower)
+                shape.append((size if item.upper is None else Term.of(item.upper)) - start)
+            elif isinstance(item, (ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp)):
+                if isinstance(item, ast.Constant) and type(item.value) is not int:
+                    return KnownTile(None, base.dtype, base.buffer)
+                if number == 0 and not base.in_hbm:
+                    shape.append(ONE)
+                # A name may hold a slice: ``rows = slice(0, 8)``.
+                elif isinstance(item, ast.Name):
+                    return KnownTile(None, base.dtype, base.buffer)
+            else:
+                return KnownTile(None, base.dtype, base.buffer)
+        shape += rest
+        while len(shape) < 2 and not base.in_hbm:
+            shape.append(ONE)
+        return KnownTile(tuple(shape), base.dtype, base.buffer)
+
+    def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
+        """A view of a tensor."""
+        base = self.tile(function.value)
+        if base is None:
+            return None
+        shape = None
+        if function.attr == "reshape" and len(call.args) == 1:
+            shape = _sizes(call.args[0])
+        if function.attr == "expand_dim" and base.shape is not None and len(call.args) == 1:
+            place = Term.of(call.args[0]).constant
+            shape = None if place is None else (*base.shape[:place], ONE, *base.shape[place:])
+        return KnownTile(shape, base.dtype, base.buffer)
+
+    def _made(self, name: str, call: ast.Call) -> KnownTile:
+        """What a function of NKI returns."""
+        given = {one.arg: one.value for one in call.keywords if one.arg}
+        dtype = ast.unparse(given["dtype"]) if "dtype" in given else None
+        operands = [self.tile(one) for one in [*call.args, *given.values()]]
+        tiles = [one for one in operands if one is not None]
+        first = tiles[0] if tiles else KnownTile()
+        if name in MAKERS:
+            return self._new(name, call, given)
+        if name in ELEMENTWISE:
+            return KnownTile(first.shape, dtype or first.dtype, "sbuf")
+        if name in REDUCTIONS:
+            axis = given.get("axis", call.args[1] if len(call.args) > 1 else None)
+            keeps = "keepdims" in given and ast.unparse(given["keepdims"]) == "True"
+            return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
+        if name == "nl.transpose":
+            turned = None if first.shape is None or len(first.shape) != 2 else first.shape[::-1]
+            return KnownTile(turned, dtype or first.dtype, "psum")
+        if name == "nl.matmul":
+            return KnownTile(self._product(call), f"{self.names.local('nl')}.float32", "psum")
+        if name == "nl.broadcast_to" and len(call.args) > 1:
+            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
+        return KnownTile(None, dtype, None)
+
+    def _product(self, call: ast.Call) -> Shape | None:
+        """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
+        given = {one.arg: one.value for one in call.keywords}
+        sides = [*call.args[:2], *(given[name] for name in ("x", "y") if name in given)]
+        known = [self.tile(side) for side in sides[:2]]
+        if len(known) != 2 or any(one is None or len(one.shape or ()) != 2 for one in known):
+            return None
+        x, y = (one.shape or () for one in known if one is not None)
+        turned = given.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        is_turned = turned is not None and ast.unparse(turned) == "True"
+        return (x[1] if is_turned else x[0], y[1])
+
+    def _new(self, name: str, call: ast.Call, given: dict[str, ast.expr]) -> KnownTile:
+        arguments = dict(zip(MAKERS[name], call.args, strict=False)) | given
+        buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
+        dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
+        shape = _sizes(arguments["shape"]) if "shape" in arguments else None
+        if shape is None and "shape" in arguments:
+            shape = self._shape_of(arguments["shape"])
+        return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
+
+    def _shape_of(self, node: ast.expr) -> Shape | None:
+        """``t.shape`` of a tile."""
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            known = self.tile(node.value)
+            return None if known is None else known.shape
+        return None
+
+
+def _by_slices(items: list[ast.expr]) -> Shape | None:
+    """The sizes of a column ``t[:, k:k + 1]``, whose partitions are as many as they are."""
+    sizes = []
+    for item in items:
+        if not isinstance(item, ast.Slice) or item.step is not None:
+            return None
+        if item.upper is not None:
+            start = ZERO if item.lower is None else Term.of(item.lower)
+            sizes.append(Term.of(item.upper) - start)
+        elif item.lower is None and not sizes:
+            sizes.append(PARTITIONS)
+        else:
+            return None
+    is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
+    return tuple(sizes) if is_column else None
+
+
+def _sizes(node: ast.expr) -> Shape | None:
+    """The sizes of a written shape."""
+    if not isinstance(node, (ast.Tuple, ast.List)):
+        return None
+    if any(isinstance(one, ast.Starred) for one in node.elts):
+        return None
+    return tuple(Term.of(one) for one in node.elts)
+
+
+def axes_of(node: ast.expr | None) -> list[int] | None:
+    """The axes that an argument names; None if it does not say so in numbers."""
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    numbers = [Term.of(one).constant for one in items if one is not None]
+    known = [number for number in numbers if number is not None]
+    return known if known and len(known) == len(items) else None
+
+
+def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | None:
+    """The shape of a reduction: two dimensions stay at least."""
+    axes = axes_of(axis)
+    if shape is None or axes is None:
+        return None
+    dims = {one % len(shape) for one in axes}
+    left = [ONE if n in dims else size for n, size in enumerate(shape) if keeps or n not in dims]
+    return tuple([*left, ONE] if len(left) < 2 else left)
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """The names that a statement or a target binds."""
+    return {
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }

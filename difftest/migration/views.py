@@ -1,0 +1,151 @@
+"""Subscripts with index grids, as slices and views of today's dialect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from difftest.migration.indices import GridAxis, GridIndex, Grids
+from difftest.migration.masks import MaskBox
+from difftest.migration.rules import GONE, NOT_AFFINE, NotMechanicalError
+from difftest.migration.terms import ONE, ZERO, Term
+
+
+@dataclass
+class _Key:
+    """What stands between the brackets, and the dimensions that it leaves.
+
+    Attributes
+    ----------
+    items : an integer or a slice for each dimension of the tensor.
+    places : of the dimensions that are left, in their order, after they are split.
+    dims : how many are left before that.
+    splits : by dimension, the sizes of those that it is split into.
+    """
+
+    items: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    dims: int = 0
+    splits: dict[int, list[Term]] = field(default_factory=dict)
+
+
+def view(
+    base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
+) -> tuple[str, list[Term]]:
+    """``base[items]`` in today's words, masked; and the shape that it has without the mask.
+
+    Raises
+    ------
+    NotMechanicalError : no slice and view say the same.
+    """
+    if any(_is_no_index(item) for item in items):
+        raise NotMechanicalError(*GONE["nl.mgrid"])
+    indices = [grids.parse(item) for item in items]
+    ndim = max(index.ndim for index in indices)
+    places = [place for index in indices for place in index.axes]
+    if len(set(places)) != len(places):
+        raise NotMechanicalError(*NOT_AFFINE)
+    sizes = {place: axis.size for index in indices for place, axis in index.axes.items()}
+    free = [place for place in range(-ndim, 0) if place not in sizes]
+    key = _Key()
+    for index in indices:
+        if index.axes:
+            _cut(index, key, box)
+        else:
+            _pick(index.offset, key, free, places)
+    return _shaped(base, key, free, ndim), [sizes.get(p, ONE) for p in range(-ndim, 0)]
+
+
+def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
+    """A tile under a mask: ``tile[0:count, :]``; dimensions of size 1 stay as they are."""
+    items = []
+    for place in range(-box.ndim, 0):
+        size = shape[place] if shape is not None and len(shape) >= -place else None
+        if box.limits(place) and size != ONE:
+            start, stop = box.range(place, ZERO, ONE, box.sizes[place])
+            items.append(f"{start.text()}:{stop.text()}")
+        else:
+            items.append(":")
+    return f"{base}[{', '.join(items)}]"
+
+
+def _is_no_index(item: ast.expr) -> bool:
+    """Whether an item is a slice, which counts otherwise beside grids, or a new dimension."""
+    return isinstance(item, (ast.Slice, ast.Constant)) and not (
+        isinstance(item, ast.Constant) and type(item.value) is int
+    )
+
+
+def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
+    """The slice for an index of one axis or several."""
+    axes = _nested(index)
+    (outer, first), *_ = axes
+    last = axes[-1][1]
+    if any(box.limits(place) for place, _ in axes[1:]):
+        raise NotMechanicalError(*NOT_AFFINE)
+    if len(axes) == 1:
+        start, stop = box.range(outer, index.offset, first.step, first.size)
+        step = "" if first.step == ONE else f":{first.step.text()}"
+        key.items.append(f"{start.text()}:{stop.text()}{step}")
+    else:
+        count_from, count_to = box.range(outer, ZERO, ONE, first.size)
+        start = index.offset + count_from * first.step
+        stop = index.offset + count_to * first.step
+        step = "" if last.step == ONE else f":{last.step.text()}"
+        key.items.append(f"{start.text()}:{stop.text()}{step}")
+        others = [axis.size for _, axis in axes[1:]]
+        key.splits[key.dims] = [count_to - count_from, *others]
+    key.places += [place for place, _ in axes]
+    key.dims += 1
+
+
+def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
+    """The axes of an index from the outermost, each as long as a step of the one before.
+
+    Raises
+    ------
+    NotMechanicalError : they overlap, or leave something out.
+    """
+    rest = dict(index.axes)
+    ordered: list[tuple[int, GridAxis]] = []
+    if len(rest) == 1:
+        return list(rest.items())
+    step = ONE
+    while rest:
+        fitting = [place for place, axis in rest.items() if axis.step == step]
+        if not fitting:
+            raise NotMechanicalError(*NOT_AFFINE)
+        place = fitting[0]
+        axis = rest.pop(place)
+        ordered.insert(0, (place, axis))
+        step = axis.step * axis.size
+    return ordered
+
+
+def _pick(number: Term, key: _Key, free: list[int], places: Sequence[int]) -> None:
+    """An integer; it stays as a slice of one where the shape has a dimension of size 1."""
+    before = max((place for place in key.places), default=-len(places) - len(free) - 1)
+    after = min((place for place in places if place not in key.places), default=0)
+    fitting = [place for place in free if before < place < after]
+    if fitting:
+        free.remove(fitting[0])
+        key.places.append(fitting[0])
+        key.dims += 1
+        key.items.append(f"{number.text()}:{(number + ONE).text()}")
+    else:
+        key.items.append(number.text())
+
+
+def _shaped(base: str, key: _Key, free: Sequence[int], ndim: int) -> str:
+    """The slices, and the views that give the dimensions the shape's order."""
+    text = f"{base}[{', '.join(key.items)}]"
+    for dim in sorted(key.splits, reverse=True):
+        sizes = ", ".join(size.text() for size in key.splits[dim])
+        text += f".reshape_dim({dim}, ({sizes}))"
+    if key.places != sorted(key.places):
+        order = [key.places.index(place) for place in sorted(key.places)]
+        text += f".permute(({', '.join(map(str, order))}))"
+    for place in sorted(free):
+        text += f".expand_dim({place + ndim})"
+    return text

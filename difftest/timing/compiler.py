@@ -1,0 +1,84 @@
+"""What the compiler is taken to do to a kernel: inferred from measured kernels, documented nowhere.
+
+Three of them: the one that a prediction is made with, and two that bound it. A kernel whose three
+predictions agree does not depend on what is unknown here.
+
+=====================  ===========================================================================
+behaviour              from what it is inferred
+=====================  ===========================================================================
+renames                published convolutions with a tile that each turn fills again take as long
+                       as with a tile of each turn (:mod:`difftest.timing.renaming`)
+by_tensor              published probes on trn1: slices of one tensor, used in turn, serialise, and
+                       separate tensors do not (today's dialect)
+lookahead              where each block begins with transposes, their copies and the products that
+                       read those, published kernels take twice what they would if the Tensor
+                       Engine took whatever is ready; and the course's kernel with transposes
+                       before each product takes half of what it would in the order of the text
+repeated_copies        TRACE: of 8,510 copies of one kernel both copy engines ran 5,629 at most; in
+                       two others all 7,992 copies of operands ran. Copies of what the loops do not
+                       change account for the one, none of the others is such a copy
+repeated_loads         version 2 of AWS's matmul and the course's first kernel take what all their
+                       loads do; published kernels that load a few bytes for each product take a
+                       half to a sixth
+merged_loads           the same
+=====================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Repeats(Enum):
+    """Which instructions, of those that only do again what was done, are left out."""
+
+    KEPT = "kept"
+    INVARIANT = "invariant"
+    """Those in a loop, of what was there before the outermost loop around them."""
+    REMOVED = "removed"
+
+
+class Compiler(NamedTuple):
+    """How a kernel is compiled."""
+
+    renames: bool
+    """Whether a tile that is filled again gets another place (classic dialect)."""
+    by_tensor: bool
+    """Whether users of one tensor wait for each other although they touch other elements of it
+    (today's dialect)."""
+    lookahead: int
+    """How many earlier instructions of the Tensor Engine one of them may overtake."""
+    repeated_copies: Repeats
+    """Copies of unchanged tiles into tiles of the same form."""
+    repeated_loads: Repeats
+    """Loads of an input's bytes that lie in another tile of the same form."""
+    merged_loads: bool
+    """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
+
+
+LIKELY = Compiler(
+    renames=True,
+    by_tensor=True,
+    lookahead=2,
+    repeated_copies=Repeats.INVARIANT,
+    repeated_loads=Repeats.KEPT,
+    merged_loads=False,
+)
+"""What predictions are made with."""
+FASTEST = Compiler(
+    renames=True,
+    by_tensor=False,
+    lookahead=1_000_000,
+    repeated_copies=Repeats.REMOVED,
+    repeated_loads=Repeats.REMOVED,
+    merged_loads=True,
+)
+SLOWEST = Compiler(
+    renames=False,
+    by_tensor=True,
+    lookahead=0,
+    repeated_copies=Repeats.KEPT,
+    repeated_loads=Repeats.KEPT,
+    merged_loads=False,
+)

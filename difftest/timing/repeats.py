@@ -1,0 +1,128 @@
+"""Copies and loads that only do again what was done: the compiler leaves some of them out.
+
+A copy repeats an earlier one if both are of the same elements of a tensor that nothing has written
+since, and each is all that is ever written into its destination, two tiles of one form. Whoever
+reads the second tile then reads the first, which has to stay that long: so as many are left out as
+SBUF has room for beside what is live at one time. Which ones the compiler takes for repeated is
+inferred (:mod:`difftest.timing.compiler`).
+"""
+
+from __future__ import annotations
+
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Space, Trace
+from difftest.timing.compiler import Compiler, Repeats
+
+Key = tuple[object, ...]
+
+
+class Repeated:
+    """What is left out of a trace.
+
+    Attributes
+    ----------
+    events : the numbers of the events that are left out.
+    twins : a tile that is not made -> the one that has the same contents.
+    """
+
+    def __init__(self, trace: Trace, machine: Machine, compiler: Compiler) -> None:
+        self.events: set[int] = set()
+        self.twins: dict[int, Allocation] = {}
+        self._rules = {"tensor_copy": compiler.repeated_copies, "dma_copy": compiler.repeated_loads}
+        if any(rule is not Repeats.KEPT for rule in self._rules.values()):
+            self._room = machine.sbuf_usable_bytes
+            self._peak: int | None = None
+            self._written: dict[int, Event] = {}
+            """Tensor -> the event that wrote it last."""
+            self._lasting: set[int] = set()
+            """Tiles that hold a copy of what their loops do not change."""
+            self._find(trace)
+
+    def _find(self, trace: Trace) -> None:
+        first: dict[Key, Event] = {}
+        kept: set[int] = set()
+        for event in trace.events:
+            key = self._key(event)
+            for region in event.writes:
+                self._written[region.allocation.id] = event
+            if key is None:
+                continue
+            self._lasting.add(event.writes[0].allocation.id)
+            twin = first.setdefault(key, event)
+            if twin is event:
+                continue
+            tile = twin.writes[0].allocation
+            if tile.id not in kept:
+                if not self._fits(trace, tile):
+                    continue
+                kept.add(tile.id)
+            self.events.add(event.number)
+            self.twins[event.writes[0].allocation.id] = tile
+
+    def _fits(self, trace: Trace, tile: Allocation) -> bool:
+        """Take the room of a tile that stays; False if there is none."""
+        if self._peak is None:
+            self._peak = _peak(trace)
+        if self._peak + tile.partition_bytes > self._room:
+            return False
+        self._peak += tile.partition_bytes
+        return True
+
+    def _key(self, event: Event) -> Key | None:
+        """What two equal copies have in common; None if it is no copy that could be left out."""
+        rule = self._rules.get(event.opcode, Repeats.KEPT)
+        if rule is Repeats.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
+            return None
+        source, target = event.reads[0], event.writes[0]
+        made = target.allocation
+        sole = made.writes == 1 and made.space is Space.SBUF and not made.areas and not made.viewed
+        if not (sole and source.whole and target.whole and _fills(event)):
+            return None
+        held = self.twins.get(source.allocation.id, source.allocation)
+        if event.opcode == "dma_copy" and (not held.space.is_hbm or held.writes):
+            return None
+        before = self._written.get(held.id)
+        changes = held.id not in self._lasting and not _outside(before, event)
+        if rule is Repeats.INVARIANT and (changes or not event.loops):
+            return None
+        return (
+            event.opcode,
+            event.engine,
+            held.id,
+            -1 if before is None else before.number,
+            source[1:5],
+            source.view,
+            target[1:4],
+            made.shape,
+            made.dtype,
+            made.partition_axis,
+        )
+
+
+def _fills(event: Event) -> bool:
+    """Whether it writes all of its destination."""
+    target = event.writes[0]
+    size = 1
+    for length in target.allocation.shape:
+        size *= length
+    return target.elements == size
+
+
+def _outside(before: Event | None, event: Event) -> bool:
+    """Whether what was written last was so before the outermost loop around ``event``."""
+    if before is None or not before.loops or not event.loops:
+        return True
+    return before.loops[0].loop.id != event.loops[0].loop.id
+
+
+def _peak(trace: Trace) -> int:
+    """Bytes a partition of SBUF that are live at one time, in program order."""
+    changes: list[tuple[int, int]] = []
+    for tile in trace.allocations:
+        if tile.space is Space.SBUF and tile.first >= 0 and not tile.is_temporary:
+            changes += [(tile.first, tile.partition_bytes), (tile.last + 1, -tile.partition_bytes)]
+    live = peak = 0
+    for _, change in sorted(changes):
+        live += change
+        peak = max(peak, live)
+    return peak

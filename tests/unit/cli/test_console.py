@@ -1,0 +1,57 @@
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from difftest.cli.console import print_table, table_console
+
+
+@pytest.fixture
+def table():
+    table = Table(title="Source lines (predicted)", caption="and 2 more")
+    table.add_column("", overflow="fold")
+    table.add_column("Busy us", justify="right", no_wrap=True)
+    table.add_column("Source", overflow="fold")
+    table.add_row(Text("add.py:12: nl.load(x[n:128, :])"), "1,234.5", "one published write-up")
+    table.add_row(Text("add.py:13: nl.store(y)"), "0.5", "")
+    return table
+
+
+def printed(table, width):
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        print_table(console, table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_terminal_that_is_wide_enough_shows_a_table(table):
+    lines = printed(table, 90)
+    assert "│ add.py:12: nl.load(x[n:128, :]) │ 1,234.5 │ one published write-up │" in lines
+    assert lines[-1].strip() == "and 2 more"
+
+
+@pytest.mark.parametrize("width", [64, 52, 40])
+def test_words_are_never_cut(table, width):
+    text = " ".join(printed(table, width))
+    for word in ("nl.load(x[n:128,", "1,234.5", "published", "write-up", "Busy"):
+        assert word in text
+
+
+def test_a_narrow_terminal_shows_row_by_row(table):
+    assert printed(table, 36) == [
+        "Source lines (predicted)",
+        "",
+        "add.py:12: nl.load(x[n:128, :])",
+        "Busy us: 1,234.5",
+        "Source: one published write-up",
+        "",
+        "add.py:13: nl.store(y)",
+        "Busy us: 0.5",
+        "and 2 more",
+    ]
+
+
+def test_what_is_no_terminal_is_wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert table_console().width == 100
+    assert table_console(170).width == 170

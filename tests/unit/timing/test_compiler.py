@@ -1,0 +1,103 @@
+"""What is inferred of the compiler, and how far it matters."""
+
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.timing import predict
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
+from difftest.timing.units import Window
+from tests.unit.timing import blocks, convolutions
+
+
+def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
+    trace = launch(kernel, [np.ones(shape, dtype) for shape in shapes]).trace
+    return predict(trace, TRN2, dge=dge, compiler=compiler)
+
+
+def test_an_instruction_overtakes_two():
+    order = Window([3, 5, 6, 9, 12], lookahead=2)
+    assert order.end == 6
+    order.take(6)
+    assert order.end == 6  # 3 is still the oldest
+    order.take(3)
+    assert order.end == 9  # 5 and 6 are before it, though 6 is done
+    order.take(5)
+    assert order.end == 12
+
+
+BLOCKS = [(32 * 128, 512), (4, 128, 512)]
+
+
+def test_a_serial_chain_at_the_head_of_each_block():
+    """Each block waits for its own transposes; published kernels take about twice as long so."""
+    each, first = blocks.turned_in_each_block, blocks.turned_first
+    ratio = predicted(each, BLOCKS).middle / predicted(first, BLOCKS).middle
+    assert 1.4 < ratio < 2.2
+    free = predicted(each, BLOCKS, compiler=FASTEST).middle
+    assert free < 0.7 * predicted(each, BLOCKS).middle
+
+
+def test_products_that_wait_for_nothing_keep_their_time():
+    shapes = [(128, 20, 130), (9, 128, 128)]
+    times = [
+        predicted(convolutions.tile_in_each_turn, shapes, "float32", compiler).middle
+        for compiler in (FASTEST, LIKELY, SLOWEST)
+    ]
+    assert times == pytest.approx([times[1]] * 3, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dge"),
+    [
+        (convolutions.one_tile, False),
+        (convolutions.one_tile, True),
+        (convolutions.copied_operands, False),
+    ],
+)
+def test_the_bounds_lie_around_the_prediction(kernel, dge):
+    shapes = [(128, 20, 130), (9, 128, 128)]
+    low, likely, high = (
+        predicted(kernel, shapes, compiler=compiler, dge=dge).middle
+        for compiler in (FASTEST, LIKELY, SLOWEST)
+    )
+    assert low <= likely * 1.02
+    assert likely <= high * 1.02
+    assert low < 0.9 * high
+
+
+def test_loads_into_one_tile_are_triggered_together_or_each():
+    """Three rows of the image, each by a load: with descriptors from the device they are the limit.
+
+    The compiler may merge them into one.
+    """
+    shapes = [(128, 34, 130), (9, 128, 128)]
+    each = predicted(convolutions.tile_in_each_turn, shapes, dge=True)
+    merged = predicted(convolutions.tile_in_each_turn, shapes, dge=True, compiler=FASTEST)
+    loads = [one for one in merged.program.instructions if one.transfer and not one.is_store]
+    assert sum(one.merged for one in loads) == 32 * 2 + 8  # of rows, and of the weights' taps
+    assert merged.middle < 0.75 * each.middle
+    assert not any(one.merged for one in each.program.instructions)
+
+
+def ring(x):
+    """Two slices of one tensor, filled in turn and read before the next is filled."""
+    out = nl.ndarray((8, 128, 2048), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 2, 2048), dtype=x.dtype, buffer=nl.sbuf)
+    for turn in range(8):
+        nisa.dma_copy(dst=tile[:, turn % 2], src=x[turn])
+        nisa.dma_copy(dst=out[turn], src=tile[:, turn % 2])
+    return out
+
+
+def test_slices_of_one_tensor_serialise_in_todays_dialect():
+    trace = launch(ring, [np.ones((8, 128, 2048), np.float32)]).trace
+    assert trace.dialect == "nki"
+    compilers = (LIKELY._replace(by_tensor=False), LIKELY)
+    apart, together = (predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers)
+    assert together > 1.3 * apart
+    trace.dialect = "classic"
+    classic = [predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers]
+    assert classic[0] == classic[1]

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.trace import Engine
+from difftest.timing import predict
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Repeats
+from difftest.timing.repeats import Repeated
+from tests.unit.timing import convolutions
+
+V = Engine.VECTOR
+REMOVED = LIKELY._replace(repeated_copies=Repeats.REMOVED)
+
+
+def traced(kernel, *shapes, dtype="float32"):
+    return launch(kernel, [np.ones(shape, dtype) for shape in shapes]).trace
+
+
+def left_out(trace, compiler=LIKELY):
+    """The opcodes of what is left out."""
+    gone = Repeated(trace, TRN2, compiler).events
+    return [event.opcode for event in trace.events if event.number in gone]
+
+
+def convolution(kernel, dtype="float16"):
+    return traced(kernel, (128, 20, 130), (9, 128, 128), dtype=dtype)
+
+
+def test_copies_of_what_the_loop_does_not_change_are_made_once():
+    """18 rows, 9 taps: the copies of the weights but those of the first row; none of the image."""
+    assert left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
+    assert left_out(convolution(convolutions.copied_image)) == []
+
+
+def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
+    times = {
+        kernel: predict(convolution(kernel), TRN2, dge=False).middle
+        for kernel in (convolutions.copied_operands, convolutions.copied_image)
+    }
+    without = times[convolutions.copied_image]
+    assert times[convolutions.copied_operands] == pytest.approx(without, rel=0.05)
+    slow = predict(convolution(convolutions.copied_operands), TRN2, dge=False, compiler=SLOWEST)
+    assert slow.middle > 1.2 * without
+
+
+def looped(x, body):
+    """Two turns of a loop with ``body(turn, tile)``, whose results are stored."""
+    out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for turn in nl.affine_range(2):
+        nl.store(out[turn], body(turn, tile))
+    return out
+
+
+def copies(body, compiler=LIKELY):
+    """How many copies of two turns of ``body`` are left out."""
+    return len(left_out(traced(lambda x: looped(x, body), (128, 64)), compiler))
+
+
+def test_what_repeats_what():
+    def tile_and_cast(turn, tile):
+        return nisa.tensor_copy(tile) + nisa.tensor_copy(tile, dtype=nl.float16)
+
+    def parts(turn, tile):
+        whole = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+        for half in range(2):
+            columns = slice(32 * half, 32 * half + 32)
+            whole[:, columns] = nisa.tensor_copy(tile[:, columns])
+        return whole
+
+    def by_turn(turn, tile):
+        return nisa.tensor_copy(tile[:, 0:32] if turn == 0 else tile[:, 32:64])
+
+    def of_a_copy(turn, tile):
+        return nisa.tensor_copy(nisa.tensor_copy(tile))
+
+    def written_into(turn, tile):
+        copy = nisa.tensor_copy(tile)
+        copy[...] = nisa.tensor_scalar(copy, nl.add, 1.0)
+        return copy
+
+    assert copies(tile_and_cast) == 2
+    assert copies(parts) == 0  # neither is all of its destination
+    assert copies(of_a_copy) == 2
+    assert copies(written_into) == 0
+
+
+def test_other_elements_are_another_copy():
+    def halves(x):
+        out = nl.ndarray((2, 128, 32), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        for turn in nl.affine_range(2):
+            nl.store(out[turn], nisa.tensor_copy(tile[:, 32 * turn : 32 * turn + 32]))
+        return out
+
+    assert left_out(traced(halves, (128, 64))) == []
+
+
+def refilled(x):
+    """Each turn loads the tile and copies it twice."""
+    out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    for turn in nl.affine_range(2):
+        tile = nl.load(x)
+        nl.store(out[turn], nisa.tensor_copy(tile) + nisa.tensor_copy(tile))
+    return out
+
+
+def test_what_a_turn_loads_is_copied_as_the_kernel_says_or_once():
+    trace = traced(refilled, (128, 64))
+    assert left_out(trace) == []
+    assert left_out(trace, REMOVED) == ["tensor_copy"] * 2
+
+
+def test_loads_of_the_same_bytes():
+    trace = traced(refilled, (128, 64))
+    assert "dma_copy" not in left_out(trace, REMOVED)
+    assert left_out(trace, FASTEST) == ["tensor_copy", "dma_copy", *["tensor_copy"] * 2]
+
+
+def test_a_copy_of_what_was_written_since_is_no_repetition():
+    def kernel(x):
+        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        for turn in nl.sequential_range(2):
+            nl.store(out[turn], nisa.tensor_copy(tile))
+            tile[...] = nisa.tensor_scalar(tile, nl.add, 1.0)
+        return out
+
+    assert left_out(traced(kernel, (128, 64)), REMOVED) == []
+
+
+def test_tiles_stay_as_far_as_there_is_room():
+    """Three tiles of 40 KiB a partition, and a copy of each in each turn: 208 KiB hold two more."""
+
+    def kernel(x):
+        out = nl.ndarray((2, 3, 128, 10240), dtype=x.dtype, buffer=nl.shared_hbm)
+        tiles = [nl.load(x[i]) for i in range(3)]
+        for turn in nl.affine_range(2):
+            for i in range(3):
+                nl.store(out[turn, i], nisa.tensor_copy(tiles[i]))
+        return out
+
+    trace = traced(kernel, (3, 128, 10240))
+    assert left_out(trace) == ["tensor_copy"]
+
+
+def test_python_loops_leave_no_mark_and_nothing_is_known_to_be_outside():
+    def kernel(x):
+        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        for turn in range(2):
+            nl.store(out[turn], nisa.tensor_copy(tile))
+        return out
+
+    trace = traced(kernel, (128, 64))
+    assert left_out(trace) == []
+    assert left_out(trace, REMOVED) == ["tensor_copy"]
