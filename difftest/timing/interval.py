@@ -71,6 +71,13 @@ class Basis(NamedTuple):
     """Which instructions, or what of the compiler."""
 
 
+class Extremes(NamedTuple):
+    """Microseconds of the kernel's own part by what the compiler may do at best and at worst."""
+
+    fastest: float
+    slowest: float
+
+
 class Interval(NamedTuple):
     """Microseconds between which a device's time would lie, nine times of ten."""
 
@@ -88,6 +95,7 @@ class Foundation:
     """The logarithms of the ranges of each, weighted with its time: less, more."""
     busiest: float
     """The longest that one engine would be busy with every cost at the top of its range."""
+    extremes: Extremes | None
     streaming: float
     """What the Tensor Engine takes to stream the rows of its whole products at full speed."""
 
@@ -106,8 +114,20 @@ class Foundation:
         return [subject for _, subject in sorted(found)]
 
 
+COMPILER = Basis(INFERRED, "the compiler")
+DECIDES = 1.5
+"""How many times the fastest compiler's time the slowest one's is, where that is worth a word."""
+
+
 def caution(ground: Foundation) -> str:
     """A warning if the time rests mainly on what nobody has measured; empty if it does not."""
+    ends = ground.extremes
+    if ends is not None and ends.slowest > DECIDES * ends.fastest:
+        return (
+            f"what the compiler does with repeated loads and copies and with tiles that are "
+            f"filled again decides between {ends.fastest:,.1f} and {ends.slowest:,.1f} us of the "
+            "kernel's own part"
+        )
     for basis, meaning in _MEANINGS.items():
         share = ground.shares.get(basis, 0.0)
         if share >= MAINLY:
@@ -116,8 +136,13 @@ def caution(ground: Foundation) -> str:
     return ""
 
 
-def foundation(schedule: Schedule) -> Foundation:
-    """What the time of ``schedule`` rests on."""
+def foundation(schedule: Schedule, extremes: Extremes | None = None) -> Foundation:
+    """What the time of ``schedule`` rests on.
+
+    Parameters
+    ----------
+    extremes : of the same kernel; None if they are not known.
+    """
     times: dict[Basis, float] = {}
     ranges: dict[Basis, tuple[float, float]] = {}
 
@@ -136,10 +161,14 @@ def foundation(schedule: Schedule) -> Foundation:
     add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     everything = -own * math.log(MODEL.low), own * math.log(MODEL.high)
     ranges[Basis(INFERRED, "the whole")] = everything
+    if extremes is not None:
+        less, more = own / min(own, extremes.fastest), max(own, extremes.slowest) / own
+        reach = own / SCALE  # so that the interval reaches both if nothing else is unsure
+        ranges[COMPILER] = reach * math.log(less), reach * math.log(more)
     if schedule.spilled:
         logs = -own * math.log(SPILLED.low), own * math.log(SPILLED.high)
         ranges[Basis(INFERRED, "spilling")] = logs
-    return Foundation(times, ranges, _busiest(schedule), _streaming(schedule))
+    return Foundation(times, ranges, _busiest(schedule), extremes, _streaming(schedule))
 
 
 def _rests_on(stretch: Stretch, schedule: Schedule) -> tuple[Basis, Range]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
-from difftest.timing.compiler import LIKELY, Compiler
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Compiler
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
     LAUNCH,
     LONG_PROFILE,
     PROFILE,
     Estimate,
+    Extremes,
     Foundation,
     Interval,
     caution,
@@ -31,6 +32,9 @@ SMALL = 2_000
 
 
 EXTREMES = (0.0, 0.999)
+BOUNDED = 20_000
+"""Up to so many instructions the interval comes from two more predictions, by what the compiler may
+do at best and at worst; they are made when the interval is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,8 @@ class Prediction:
     """Of the kernel's own part: the throttle window begins where it helps most."""
     middle: float
     high: float
+    extremes: Callable[[], Extremes] | None = None
+    """Makes the predictions for the fastest and the slowest compiler; None for a large kernel."""
 
     @property
     def program(self) -> Program:
@@ -77,7 +83,7 @@ class Prediction:
     @cached_property
     def foundation(self) -> Foundation:
         """What the kernel's own part rests on."""
-        return foundation(self.schedule)
+        return foundation(self.schedule, self.extremes() if self.extremes else None)
 
     @property
     def latency_estimate(self) -> Estimate:
@@ -216,7 +222,19 @@ def predict(
         elif middle.cold_time:
             quarter = lowered.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
-    return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3)
+    times = (min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3)
+    if len(lowered.instructions) > BOUNDED or compiler is not LIKELY:
+        return Prediction(middle, *times)
+    return Prediction(middle, *times, lambda: _extremes(trace, machine, dge))
+
+
+def _extremes(trace: Trace, machine: Machine, dge: bool) -> Extremes:
+    with _no_collection():
+        ends = [
+            schedule(lower(trace, machine, compiler=compiler), dge=dge).end / 1e3
+            for compiler in (FASTEST, SLOWEST)
+        ]
+    return Extremes(*ends)
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:
