@@ -111,6 +111,16 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
         yield place(allocations, program, space, machine)
 
 
+def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
+    """Bytes of each partition that no placement can do without, by memory; nothing is laid out."""
+    found: dict[Space, int] = {}
+    for (_, space), allocations in _tensors(trace.allocations, trace).items():
+        sizes = _Sizes(allocations, machine)
+        most = max(sizes.peak().bytes, sizes.in_own_banks(_own_bank(space, machine)))
+        found[space] = max(found.get(space, 0), most)
+    return found
+
+
 def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """Those of :func:`placements` in which there is not room however the tensors are laid out."""
     small = _small(trace.allocations, machine)
@@ -179,9 +189,14 @@ def _whole_banks(space: Space, machine: Machine) -> int:
     return machine.psum_bank_bytes if space is Space.PSUM else 0
 
 
+def _own_bank(space: Space, machine: Machine) -> int:
+    """Bytes of the banks that a tensor may not cross; 0 where it may."""
+    return machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
+
+
 def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
     limit = limit_of(space, machine)
-    bank = machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
+    bank = _own_bank(space, machine)
     peak = sizes.peak()
     lives = sizes.lives()
     best: tuple[int, tuple[Place, ...]] | None = None

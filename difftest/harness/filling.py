@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from difftest.analysis.placement import limit_of, placements
+from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
 from difftest.harness.edges import grown, plainest
@@ -23,8 +23,10 @@ from difftest.simulator.trace import Space, Trace
 
 MOST_ELEMENTS = 2**23
 """Of all arrays of a case together: no kernel is grown beyond that."""
-MOST_WORK = 3 * 2**29
-"""Instructions times elements, as far as they can be foreseen."""
+MOST_WORK = 2**27
+"""Elements that all instructions of a case together touch, as far as they can be foreseen."""
+INSTRUCTION = 2**12
+"""Elements that NumPy computes in the time that an instruction takes beside."""
 _MEMORIES = (Space.SBUF, Space.PSUM)
 _LOOKS = (1, 2, 4)
 """How many times its plainest value a name has, when it is seen whether the footprint grows."""
@@ -69,18 +71,24 @@ class _Look:
         trace = self.outcome.trace if isinstance(self.outcome, Ran) else None
         return () if trace is None else footprint_of(trace)
 
-    @property
-    def instructions(self) -> int:
+    @cached_property
+    def work(self) -> int:
         trace = self.outcome.trace if isinstance(self.outcome, Ran) else None
-        return 0 if trace is None else len(trace.events)
+        return 0 if trace is None else work_of(trace)
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
     """Bytes of a partition of SBUF and of PSUM that no placement of the tensors can do without."""
-    needed = dict.fromkeys(_MEMORIES, 0)
-    for placement in placements(trace, TRN2):
-        needed[placement.space] = max(needed[placement.space], placement.needed)
-    return tuple(needed.values())
+    found = needed(trace, TRN2)
+    return tuple(found.get(space, 0) for space in _MEMORIES)
+
+
+def work_of(trace: Trace) -> int:
+    """What it takes to simulate a launch, in elements that its instructions touch."""
+    touched = sum(
+        sum(region.elements for region in (*event.writes, *event.reads)) for event in trace.events
+    )
+    return touched + INSTRUCTION * len(trace.events)
 
 
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Filling]:
@@ -113,13 +121,12 @@ class _Looks:
         self.spec, self.name, self.value, self.run = spec, name, value, run
         self.first: list[_Look] = []
 
-    def at(self, count: int, instructions: float = 0) -> _Look | None:
+    def at(self, count: int, work: float = 0) -> _Look | None:
         """The run with ``count`` times the value; None if there is none, or it is too large."""
         case = grown(self.spec, {self.name: count * self.value})
         if case is None:
             return None
-        elements = elements_of(self.spec, case)
-        if elements > MOST_ELEMENTS or instructions * elements > MOST_WORK:
+        if elements_of(self.spec, case) > MOST_ELEMENTS or work > MOST_WORK:
             return None
         return _Look(count, case, self.run(self.spec, case))
 
@@ -150,8 +157,8 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
     over = None
     count = _guess(below, under)
     while over is None or over.count - under.count > 1:
-        growth = (under.instructions - below.instructions) / (under.count - below.count)
-        found = looks.at(count, under.instructions + growth * (count - under.count))
+        growth = (under.work - below.work) / (under.count - below.count)
+        found = looks.at(count, under.work + growth * (count - under.count))
         if found is None:
             return None
         if found.fits:

@@ -28,13 +28,14 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
 
         sbuf: 6,144 of 212,992 bytes a partition at the peak (3%), 206,848 free
                     ▁▁▁▁▁▁▁▁▁▁▁▁  how full, events 0 to 11
-            4,096   ─────────     tensor 2 [128, 1024] float32, kernel.py:7: tile = nl.load(x)
-            2,048   ──2222──      2 of 4 tensors [128, 256] float32, kernel.py:9: ...
+            4,096   ─────────     kernel.py:7: tensor 2 [128, 1024] float32, tile = nl.load(x)
+            2,048   ──2222──      kernel.py:9: 2 of 4 tensors [128, 256] float32, ...
+            (512)           ───   kernel.py:11: tensor 9 [128, 128] float32, ...
                         ^         the peak, at event 5
 
-    A row has the tensors of one line of the kernel: their bytes at the peak, and for each span of
-    events how many of them are live, a line for one. Those at the peak come first, the largest
-    before the others.
+    A row has the tensors of one line of the kernel: their bytes at the peak (in brackets those of
+    one, where none is live then), and for each span of events how many of them are live, a line for
+    one. Those at the peak come first, the largest before the others.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class _Group(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How many of them there are, what they are and where they are made."""
+        """Where they are made, how many of them there are, and what they are."""
         one = self.lives[0].allocation
         total = len(self.lives)
         name = str(one).rpartition(" in ")[0]
@@ -71,7 +72,7 @@ class _Group(NamedTuple):
             count = f"{self.there} of {total}" if 0 < self.there < total else str(total)
             name = f"{count} {one.name or 'tensors'} {kind}"
         at = one.location
-        return name + (f", {Path(at.file).name}:{at.line}: {at.text}" if at else "")
+        return f"{Path(at.file).name}:{at.line}: {name}, {at.text}" if at else name
 
 
 class _Chart:
@@ -81,7 +82,7 @@ class _Chart:
         self.placement = placement
         self.events = last + 1
         self.width = width
-        self.columns = min(max(_LEAST, (width - _SIZE) * 2 // 5), self.events)
+        self.columns = min(max(_LEAST, (width - _SIZE) // 3), self.events)
 
     def lines(self) -> Iterator[str]:
         placement, peak = self.placement, self.placement.peak
@@ -91,7 +92,7 @@ class _Chart:
         yield self._row("", self._bars(), f"how full, events 0 to {self.events - 1:,}")
         groups = self._groups()
         for group in groups[:ROWS]:
-            size = f"{group.bytes:,}" if group.there else "-"
+            size = f"{group.bytes:,}" if group.there else f"({group.lives[0].size:,})"
             yield self._row(size, self._ranges(group.lives), group.label)
         if len(groups) > ROWS:
             rest = sum(group.bytes for group in groups[ROWS:])

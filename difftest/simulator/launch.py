@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import inspect
 import itertools
@@ -13,22 +12,17 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from difftest.simulator.core import Core, Rank, is_running
-from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype, to_bits
+from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import (
     KernelError,
     NkiError,
-    ShapeError,
-    UnwrittenError,
     not_modelled,
 )
 from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
 from difftest.simulator.frontend.nki.kernel import (
@@ -38,14 +32,15 @@ from difftest.simulator.frontend.nki.kernel import (
     warn_of_private,
 )
 from difftest.simulator.frontend.nki.levels import known_level
-from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
+from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.outputs import as_arrays, flatten
 from difftest.simulator.plain.api import NkiRun, Run
-from difftest.simulator.strictness import Strictness, judging, note, said
+from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 from difftest.simulator.witness import Testimony, witness
@@ -78,7 +73,7 @@ class Finished(NamedTuple):
     """A kernel that has run, before the caller's arrays change."""
 
     core: Core
-    arguments: _Arguments
+    arguments: Arguments
     outputs: tuple[tuple[Array, Array | None], ...]
     exact: ExactRun | None = None
 
@@ -258,7 +253,7 @@ def run_kernel(
     with core.running(), mode.running():
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
-        arguments = _Arguments(mode, function, known, by_reference=target.by_reference)
+        arguments = Arguments(mode.argument, function, known, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
@@ -274,7 +269,7 @@ def run_kernel(
             mode.check_capacity()
             if tensor is Tensor and not plain:
                 note_mixed(core)
-        leaves = _flatten(returned)
+        leaves = flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
@@ -354,146 +349,4 @@ class _Fast:
     def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         """The returned tensors as arrays of their own, and where each was never written."""
         self.core.check_bodies(returned)
-        return _outputs(returned)
-
-
-class _Arguments:
-    """The kernel's arguments: arrays become HBM tensors, mutable ones are copied back."""
-
-    def __init__(
-        self,
-        mode: _Fast | Run,
-        function: Callable[..., Any],
-        known: Callable[[object, str], Any],
-        *,
-        by_reference: bool,
-    ) -> None:
-        self.mode = mode
-        self.known = known
-        """Raises for a dtype that the kernel's dialect does not have."""
-        self.parameters = inspect.signature(function).parameters
-        self.by_reference = by_reference
-        self.copies: list[tuple[Array, Array]] = []
-        self.written: list[tuple[Array, Any]] = []
-        """The caller's arrays that the kernel may write to, and the tensors that it does."""
-
-    def convert(self, name: str, value: Any) -> Any:
-        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
-        if array is not None:
-            return self._tensor(name, array)
-        dtype = foreign.named_dtype(value)
-        if dtype is not None:
-            return self.known(dtype, f"argument {name!r}")
-        if isinstance(value, (list, tuple)):
-            items = [self.convert(name, item) for item in value]
-            if all(item is old for item, old in zip(items, value, strict=True)):
-                return value
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if isinstance(value, dict):
-            return {key: self.convert(name, item) for key, item in value.items()}
-        if is_record(value):
-            return self._record(name, value)
-        return value
-
-    def _record(self, name: str, value: Any) -> Any:
-        """A dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""
-        fields = vars(value)
-        items = {key: self.convert(name, item) for key, item in fields.items()}
-        if all(items[key] is old for key, old in fields.items()):
-            return value
-        clone = copy.copy(value)
-        vars(clone).update(items)
-        return clone
-
-    def _tensor(self, name: str, array: Array) -> Any:
-        self.known(array.dtype, f"argument {name!r}")
-        if not array.size:
-            raise ShapeError(
-                "a kernel's tensors have at least one element",
-                happened="an argument has no elements",
-                received=f"argument {name!r} of shape {array.shape}",
-            )
-        mutable = is_mutable(self.parameters[name].annotation)
-        if mutable and not array.flags.writeable:
-            raise KernelError(
-                "an nt.mutable_tensor is written in place",
-                happened="a read-only array was given for an nt.mutable_tensor",
-                received=f"argument {name!r}, an array that is read-only",
-                remedy="pass a copy: array.copy()",
-            )
-        mutable = mutable or (self.by_reference and array.flags.writeable)
-        data = np.ascontiguousarray(array).reshape(array.shape)
-        if mutable:
-            if np.shares_memory(data, array):
-                data = data.copy()
-            self.copies.append((array, data))
-        tensor = self.mode.argument(data, name, mutable)
-        if mutable:
-            self.written.append((array, tensor))
-        return tensor
-
-    def copy_back(self) -> None:
-        """Give the caller's arrays what the kernel wrote; one array may be several arguments."""
-        changed = [one for one in self.copies if one[0].tobytes() != one[1].tobytes()]
-        for array, data in changed:
-            array[...] = data
-
-
-def _flatten(returned: Any) -> list[Any]:
-    if returned is None:
-        return []
-    if isinstance(returned, (tuple, list)):
-        return [leaf for value in returned for leaf in _flatten(value)]
-    return [returned]
-
-
-def _outputs(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
-    """The returned tensors as arrays of their own, and where each was never written."""
-    outputs = []
-    given: set[int] = set()
-    for value in returned:
-        missing = _never_written(value)
-        storage = value.storage
-        # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
-        own = value.is_whole() and storage.mutable and id(storage) not in given
-        given.add(id(storage))
-        elements = value.elements() if own else value.elements().copy()
-        if not value.holds_bits:
-            elements = to_bits(elements, value.dtype)
-        outputs.append((elements, missing))
-    return tuple(outputs)
-
-
-def _never_written(value: Any) -> Array | None:
-    """Where a returned tensor was never written; raises if it cannot be returned."""
-    if not isinstance(value, Tile):
-        raise KernelError(
-            "a kernel returns tensors",
-            happened="the kernel returned something that is no tensor",
-            received=f"{type(value).__name__} {value!r:.80}",
-            remedy="return the tensors created with buffer=nl.shared_hbm",
-        )
-    if not value.space.is_hbm:
-        error = KernelError(
-            "a kernel returns tensors in HBM",
-            happened="the kernel returned a tile that is on chip",
-            received=repr(value),
-            remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
-            location=value.storage.allocation.location,
-        )
-        if not isinstance(value, Tensor):
-            raise error
-        note(error)  # AWS's simulator gives it, and its documentation returns such tiles
-    value.check_bounds()
-    missing = value.unwritten()
-    if missing is not None and missing.all():
-        raise UnwrittenError(
-            "a kernel writes what it returns",
-            happened="the kernel returned a tensor that nothing wrote",
-            received=f"{value!r}, of which nothing was ever written",
-            remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
-            "or store a default first",
-            location=value.storage.allocation.location,
-        )
-    gaps: Array | None = missing
-    return gaps
+        return as_arrays(returned)

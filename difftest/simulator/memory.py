@@ -21,7 +21,7 @@ from difftest.simulator.dtypes import (
     is_float,
     to_bits,
 )
-from difftest.simulator.errors import LimitError
+from difftest.simulator.errors import LimitError, Location
 from difftest.simulator.machine import Machine
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
@@ -91,6 +91,7 @@ class Storage:
         "in_hbm",
         "kept",
         "lost",
+        "lost_at",
         "masked",
         "mutable",
         "occupancy",
@@ -149,6 +150,8 @@ class Storage:
         """Whence an instruction brought elements that nothing wrote; None if none did."""
         self.lost: Array | None = None
         """Which elements ever were such, flat; None if none were. Some may be written since."""
+        self.lost_at: Location | None = None
+        """The kernel's line that brought them last."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None

@@ -204,7 +204,7 @@ class Tile:
         storage.forget_written(
             self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
-        storage.origin = origin
+        storage.origin, storage.lost_at = origin, kernel_location()
         if self.dtype is storage.dtype:
             if storage.lost is None:
                 storage.lost = np.zeros(storage.size, BOOL)
@@ -448,18 +448,22 @@ class Tile:
         return self
 
 
-def unwritten_error(tile: Tile, missing: Array) -> UnwrittenError:
-    """The error for reading a tile of which these elements were never written."""
+def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> UnwrittenError:
+    """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage = tile.storage
     origin, made = storage.origin, storage.allocation.location
     return UnwrittenError(
-        "an instruction reads only what was written before",
-        happened="an instruction read what nothing had written",
+        "a kernel writes what it returns"
+        if returned
+        else "an instruction reads only what was written before",
+        happened=f"{'the kernel returned' if returned else 'an instruction read'} what nothing "
+        "had written",
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
         f"written, the first at {list(first)}"
         + ("" if made is None else f"; it was made at {made}")
         + ("" if origin is None else f"; they came from {origin}"),
+        location=storage.lost_at if returned else None,
         remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
         "or read only the part that is written",
     )

@@ -30,12 +30,12 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Repeats(Enum):
+class RepeatRule(Enum):
     """Which instructions, of those that only do again what was done, are left out."""
 
     KEPT = "kept"
     INVARIANT = "invariant"
-    """Those in a loop, of what was there before the outermost loop around them."""
+    """Those in a loop, of what was there before the outermost loop of several turns around them."""
     REMOVED = "removed"
 
 
@@ -49,9 +49,9 @@ class Compiler(NamedTuple):
     (today's dialect)."""
     lookahead: int
     """How many earlier instructions of the Tensor Engine one of them may overtake."""
-    repeated_copies: Repeats
+    repeated_copies: RepeatRule
     """Copies of unchanged tiles into tiles of the same form."""
-    repeated_loads: Repeats
+    repeated_loads: RepeatRule
     """Loads of an input's bytes that lie in another tile of the same form."""
     merged_loads: bool
     """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
@@ -61,8 +61,8 @@ LIKELY = Compiler(
     renames=True,
     by_tensor=True,
     lookahead=2,
-    repeated_copies=Repeats.INVARIANT,
-    repeated_loads=Repeats.KEPT,
+    repeated_copies=RepeatRule.INVARIANT,
+    repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
 )
 """What predictions are made with."""
@@ -70,15 +70,15 @@ FASTEST = Compiler(
     renames=True,
     by_tensor=False,
     lookahead=1_000_000,
-    repeated_copies=Repeats.REMOVED,
-    repeated_loads=Repeats.REMOVED,
+    repeated_copies=RepeatRule.REMOVED,
+    repeated_loads=RepeatRule.REMOVED,
     merged_loads=True,
 )
 SLOWEST = Compiler(
     renames=False,
     by_tensor=True,
-    lookahead=0,
-    repeated_copies=Repeats.KEPT,
-    repeated_loads=Repeats.KEPT,
+    lookahead=1,
+    repeated_copies=RepeatRule.KEPT,
+    repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
 )

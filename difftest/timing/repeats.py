@@ -10,8 +10,8 @@ inferred (:mod:`difftest.timing.compiler`).
 from __future__ import annotations
 
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Space, Trace
-from difftest.timing.compiler import Compiler, Repeats
+from difftest.simulator.trace import Allocation, Event, Iteration, Space, Trace
+from difftest.timing.compiler import Compiler, RepeatRule
 
 Key = tuple[object, ...]
 
@@ -29,18 +29,21 @@ class Repeated:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
         self._rules = {"tensor_copy": compiler.repeated_copies, "dma_copy": compiler.repeated_loads}
-        if any(rule is not Repeats.KEPT for rule in self._rules.values()):
+        if any(rule is not RepeatRule.KEPT for rule in self._rules.values()):
             self._room = machine.sbuf_usable_bytes
             self._peak: int | None = None
             self._written: dict[int, Event] = {}
             """Tensor -> the event that wrote it last."""
             self._lasting: set[int] = set()
             """Tiles that hold a copy of what their loops do not change."""
+            self._turning: set[int] = set()
+            """Runs of loops with more than one turn."""
             self._find(trace)
 
     def _find(self, trace: Trace) -> None:
         first: dict[Key, Event] = {}
         kept: set[int] = set()
+        self._turning = _turning(trace.events)
         for event in trace.events:
             key = self._key(event)
             for region in event.writes:
@@ -59,6 +62,10 @@ class Repeated:
             self.events.add(event.number)
             self.twins[event.writes[0].allocation.id] = tile
 
+    def _outermost(self, event: Event) -> int | None:
+        """The outermost loop around an event that has more than one turn."""
+        return next((one.loop.id for one in event.loops if one.loop.id in self._turning), None)
+
     def _fits(self, trace: Trace, tile: Allocation) -> bool:
         """Take the room of a tile that stays; False if there is none."""
         if self._peak is None:
@@ -70,8 +77,8 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        rule = self._rules.get(event.opcode, Repeats.KEPT)
-        if rule is Repeats.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
+        rule = self._rules.get(event.opcode, RepeatRule.KEPT)
+        if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         source, target = event.reads[0], event.writes[0]
         made = target.allocation
@@ -82,9 +89,11 @@ class Repeated:
         if event.opcode == "dma_copy" and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
-        changes = held.id not in self._lasting and not _outside(before, event)
-        if rule is Repeats.INVARIANT and (changes or not event.loops):
-            return None
+        if rule is RepeatRule.INVARIANT:
+            around = self._outermost(event)
+            changes = before is not None and self._outermost(before) == around
+            if around is None or (changes and held.id not in self._lasting):
+                return None
         return (
             event.opcode,
             event.engine,
@@ -108,11 +117,15 @@ def _fills(event: Event) -> bool:
     return target.elements == size
 
 
-def _outside(before: Event | None, event: Event) -> bool:
-    """Whether what was written last was so before the outermost loop around ``event``."""
-    if before is None or not before.loops or not event.loops:
-        return True
-    return before.loops[0].loop.id != event.loops[0].loop.id
+def _turning(events: list[Event]) -> set[int]:
+    """The runs of loops that have a second turn."""
+    found: set[int] = set()
+    last: tuple[Iteration, ...] = ()
+    for event in events:
+        if event.loops is not last:
+            last = event.loops
+            found.update(turn.loop.id for turn in last if turn.number)
+    return found
 
 
 def _peak(trace: Trace) -> int:

@@ -82,6 +82,8 @@ class Scene:
     bodies: list[list[Statement]] = field(default_factory=lambda: [[]])
     grids: set[str] = field(default_factory=set)
     zero_sign: bool = True
+    padded: bool = False
+    """Tiles of which a part is never written take part: of each result a part is given back."""
     machine: str = "trn2"
     grid: Shape = ()
     names: int = 0

@@ -377,6 +377,8 @@ def todays_programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
     for _ in range(choices.integer(1, 2)):
         argument(scene)
     load(scene)
+    if choices.chance(30):
+        todays_wide.padded(scene)
     for _ in range(choices.integer(1, longest)):
         statement = STATEMENTS[choices.integer(0, len(STATEMENTS) - 1)]
         if choices.chance(8) and not scene.integers:
@@ -403,15 +405,20 @@ def _outputs(scene: Scene) -> Any:
     for value in list(scene.values):
         if value.space == "hbm" or not value.readable:
             continue
-        name = scene.fresh("out")
+        name, shape, part = scene.fresh("out"), value.shape, ""
+        if scene.padded and scene.choices.chance(70):
+            ends = [scene.choices.integer(1, size) for size in shape]
+            starts = [scene.choices.integer(0, end - 1) for end in ends]
+            shape = tuple(end - start for start, end in zip(starts, ends, strict=True))
+            part = f"[{', '.join(f'{a}:{b}' for a, b in zip(starts, ends, strict=True))}]"
         scene.emit(
-            f"{name} = nl.ndarray({value.shape}, nl.{value.dtype}, buffer=nl.shared_hbm)",
+            f"{name} = nl.ndarray({shape}, nl.{value.dtype}, buffer=nl.shared_hbm)",
             "nl.ndarray",
         )
         held = value.name
         if value.space == "psum":
             held = scene.fresh("t")
             scene.emit(f"{held} = nl.copy({value.name})", "nl.copy")
-        scene.emit(f"nisa.dma_copy({name}, {held})", "nisa.dma_copy")
+        scene.emit(f"nisa.dma_copy({name}, {held}{part})", "nisa.dma_copy")
         outputs.append(Output(name, value.quality.loose, value.opcode))
     return tuple(outputs)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.fuzz.exactness import Quality, either, total
 from tests.fuzz.scene import Scene
-from tests.fuzz.todays_tensors import destination, fresh, same_elements, source, written
+from tests.fuzz.todays_tensors import FLOATS, destination, fresh, same_elements, source, written
 
 SMALL = Quality(4, 0)
 
@@ -202,6 +202,18 @@ def device_loop(scene: Scene) -> None:
         bounds = f"nisa.register_alloc({first}), {last}"
     scene.emit(f"nl.fori_loop({bounds}, {body}, step={step})", "nl.fori_loop")
     target.quality = either(target.quality, value.quality)
+
+
+def padded(scene: Scene) -> None:
+    """A tile of which only a corner is written, and which other statements read whole."""
+    choices = scene.choices
+    shape = (choices.integer(2, 8), choices.integer(2, 12))
+    value = fresh(scene, shape, choices.pick((*FLOATS, "int32", "uint8")))
+    rows, columns = (choices.integer(1, size) for size in shape)
+    part = f"{value.name}[0:{rows}, 0:{columns}]"
+    scene.emit(f"nisa.iota({part}, [[1, {columns}]], 0, {columns})", "nisa.iota")
+    value.readable, value.quality, value.opcode = True, Quality(7, 0), "nisa.iota"
+    scene.padded = True
 
 
 STATEMENTS: tuple[Callable[[Scene], None], ...] = (

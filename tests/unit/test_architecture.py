@@ -173,6 +173,8 @@ LAYERS = (
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
     "plain",
+    "inputs",
+    "outputs",
     "witness",
     "launch",
     "ranks",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from difftest.analysis.detectors.canvas import Canvas
 from difftest.analysis.detectors.detector import Found, Suspicion
@@ -32,6 +33,7 @@ MEETINGS = ("core_barrier", "sendrecv")
 """Instructions at which programs wait for each other."""
 
 _NOBODY = -1
+Chosen = NDArray[np.bool_]
 _RULE = (
     "programs of a grid run at once, or in any order: what one writes, another may touch only "
     "after a barrier on that tensor"
@@ -90,10 +92,6 @@ def _epochs(trace: Trace) -> _Epochs:
     return _Epochs(by_any, by_own)
 
 
-Writes = Mapping[tuple[object, ...], int]
-"""By program, the kernel's lines and the place, the first event that writes there."""
-
-
 class Race(NamedTuple):
     """Two programs that touch one element, of which one writes it, with no order between them."""
 
@@ -102,6 +100,8 @@ class Race(NamedTuple):
     first: Touch
     second: Touch
     element: tuple[int, ...]
+    own: bool = False
+    """Of a read: whether its program had written all that the other one writes of it, too."""
 
     @property
     def exact(self) -> bool:
@@ -114,13 +114,9 @@ def _races(
 ) -> Found:
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
-    writes: dict[tuple[object, ...], int] = {}
-    for touch in touches:
-        if touch.writes:
-            writes.setdefault((touch.event.program, *_statement(touch)), touch.event.number)
     for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
         said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race, writes, divided=divided)
+        yield _judged(race, divided=divided)
     own = {touch: epochs.of(touch.event, allocation) for touch in touches}
     for race in _in_one_epoch(canvas, touches, own):
         lines = race.first.event.location, race.second.event.location
@@ -157,9 +153,21 @@ def _in_one_epoch(
                 key = kind, other.event.location, touch.event.location, race.exact
                 if key not in said:
                     said.add(key)
-                    yield race
+                    own = not touch.writes and _wrote(canvas, touches, touch, wrong)
+                    yield race._replace(own=own)
             if touch.writes:
                 view[...] = place
+
+
+def _wrote(canvas: Canvas, touches: list[Touch], reader: Touch, where: Chosen) -> bool:
+    """Whether the program of a read had written those of its elements itself before."""
+    cells = canvas.blank(0)
+    for touch in touches:
+        event = touch.event
+        mine = event.program == reader.event.program and event.number < reader.event.number
+        if mine and touch.writes and touch.region.whole:
+            canvas.view(cells, touch.region)[...] = 1
+    return bool(canvas.view(cells, reader.region)[where].all())
 
 
 def _statement(touch: Touch) -> tuple[object, ...]:
@@ -167,16 +175,14 @@ def _statement(touch: Touch) -> tuple[object, ...]:
     return (touch.event.stack, *touch.region[1:4])
 
 
-def _judged(race: Race, writes: Writes, *, divided: bool) -> Finding | Suspicion:
+def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
     if not race.exact:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
-    reader = race.second.event
     if race.kind == "read":
         found = _finding(RACE, Severity.ERROR, race)
-        own = writes.get((reader.program, *_statement(race.first)), reader.number)
-        # Who reads what it wrote itself, by the statement by which the other one writes it too, may
-        # get the same: each program does all of the work, which the writes are told of.
-        return Suspicion(found) if own < reader.number else found
+        # Who reads what it wrote itself may get the same from the other one, where each program
+        # does all of the work. The writes are told of in any case.
+        return Suspicion(found) if race.own else found
     replicated = _statement(race.first) == _statement(race.second)
     if replicated and not divided:
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)

@@ -5,10 +5,10 @@ compute on whole tiles of which they fill and use a part. So an instruction carr
 element of its result counts as never written if what it follows from was not. Which that is, the
 record says (``carries``): the element at its place, what a sum or a row is made of, a row or a
 column of a product; of a select only the side that is chosen. The engines' reduction registers
-carry it too, a partition each. Whoever uses such an element raises: a DMA that writes to shared
-HBM, an index, a register; and so does an instruction of whose result nothing is left, or that reads
-a tile of which nothing was written. Into a tensor of which a mask left elements out nothing is
-carried: what was never written counts as left out there.
+carry it too, a partition each. Whoever uses such an element raises: a DMA that writes to an array
+of the host's, a kernel that returns it, an index, a register; and so does an instruction of whose
+result nothing is left, or that reads a tile of which nothing was written. Into a tensor of which a
+mask left elements out nothing is carried: what was never written counts as left out there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from difftest.simulator.memory import pattern_view
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile, unwritten_error
-from difftest.simulator.trace import Origin, Space
+from difftest.simulator.trace import Origin
 
 REDUCE_INIT = "reduce_init"
 """The operand from which registers are loaded: of the first destination nothing follows from it."""
@@ -148,7 +148,7 @@ def of_moved(
 
     Raises
     ------
-    UnwrittenError : as there; or it goes to shared HBM, where the host and other programs see it.
+    UnwrittenError : as there; or it goes to an array of the host's.
     """
     holes = {
         place: missing.reshape(operands[place].tile_shape())
@@ -191,7 +191,7 @@ def _carried(
         kept = lost if lost is None or where is None else lost & _spread(where, lost.shape)
         if kept is not None and where is not None and not kept.any():
             continue
-        given = dst.space is Space.SHARED_HBM or dst.storage.masked
+        given = dst.storage.masked or _is_argument(dst)
         if kept is None or (given and kept.any()) or missing.all() or _nothing_left(kept, where):
             doubt(unwritten_error(operands[place], missing))
             return None
@@ -205,6 +205,23 @@ def _carried(
     return Carried(elements, partitions, origin)
 
 
+def _is_argument(dst: Tile) -> bool:
+    """Whether it is an array of the host's, which the kernel writes in place."""
+    return dst.in_hbm and dst.storage.allocation.location is None
+
+
+def check_returned(tile: Tile) -> None:
+    """Raise if something of what a kernel returns follows from what nothing wrote.
+
+    Raises
+    ------
+    UnwrittenError : it does; the line is that of the last instruction that stored such elements.
+    """
+    lost = tile.lost()
+    if lost is not None:
+        doubt(unwritten_error(tile, lost, returned=True))
+
+
 def _nothing_left(lost: Array, where: Array | None) -> bool:
     """Whether all that an instruction would write is lost."""
     return bool((lost if where is None else lost[_spread(where, lost.shape)]).all())
@@ -214,9 +231,13 @@ def _with_what_was_there(call: Call, dst: Tile, carried: Carried | None) -> Carr
     """Of a product that is added: what is lost of the products before stays so."""
     storage = dst.storage
     old = dst.lost() if call.reads_dst else None
-    if old is None or storage.products is None or storage.origin is None:
+    if old is None or storage.origin is None:
         return carried
-    old = (old & pattern_view(storage.products, dst.pattern, BOOL)).reshape(call.result.shape)
+    if call.options.get("accumulate") is None:  # it adds where a matmul wrote alone
+        if storage.products is None:
+            return carried
+        old = old & pattern_view(storage.products, dst.pattern, BOOL)
+    old = old.reshape(call.result.shape)
     if carried is not None:
         return carried._replace(elements=carried.elements | old)
     return Carried(old, partitions_of(old), storage.origin)

@@ -206,11 +206,12 @@ def lost_on_the_way(dst: PlainTensor, source: PlainTensor, where: Array) -> Arra
 
     Raises
     ------
-    UnwrittenError : it is all, or goes to shared HBM, or to what a mask leaves out.
+    UnwrittenError : it is all, or goes to an array of the host's, or to what a mask leaves out.
     """
     gone = source.holes(where)
+    is_argument = dst.in_hbm and dst.storage.location is None
     left_out = not where.all() and not dst.in_hbm and not dst.storage.written.all()
-    if gone.any() and (dst.space is Space.SHARED_HBM or dst.storage.masked or left_out):
+    if gone.any() and (is_argument or dst.storage.masked or left_out):
         source.read(where)  # raises
         return np.zeros_like(gone)
     return gone

@@ -24,7 +24,7 @@ from difftest.simulator.plain.indices import Shape, elements_of, inside
 from difftest.simulator.plain.meanings import MEANINGS
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import PlainStorage, PlainTensor
-from difftest.simulator.strictness import note
+from difftest.simulator.strictness import doubt, note
 from difftest.simulator.trace import Space
 
 _CURRENT: contextvars.ContextVar[Run] = contextvars.ContextVar("difftest_plain")
@@ -190,6 +190,14 @@ class Run:
                 received=repr(value),
                 location=made,
             )
+        if value.lost().any():
+            lost = UnwrittenError(
+                "a kernel writes what it returns",
+                happened="the kernel returned what nothing had written",
+                received=repr(value),
+                location=value.storage.lost_at,
+            )
+            doubt(lost)
         elements = value.storage.elements(value.dtype)[value.positions]
         return elements.view(value.dtype), missing if missing.any() else None
 

@@ -15,6 +15,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
+    kernel_location,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.plain.brackets import fill, indices_of, lengths
@@ -63,7 +64,8 @@ class PlainStorage:
         self.shape, self.bytes = shape, elements.reshape(-1).view(np.uint8)
         self.written = np.full(self.bytes.shape, data is not None)
         self.lost = np.zeros(self.bytes.shape, np.bool_)
-        """Which bytes an instruction ever made of what nothing wrote."""
+        """Which bytes an instruction ever made of what nothing wrote, at ``lost_at`` the last."""
+        self.lost_at: Location | None = None
         self.masked = False
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
@@ -136,18 +138,14 @@ class PlainTensor(Operators, AnyTensor):
         return (self[k] for k in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise KernelError(
-            "control flow cannot depend on a tensor's value",
-            happened="a tensor was used as a condition",
-            received=repr(self),
-        )
+        rule = "control flow cannot depend on a tensor's value"
+        self._refuse(rule, "a tensor was used as a condition")
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise KernelError(
-            "a tile is not an array",
-            happened="a tile was used as a NumPy array",
-            received=repr(self),
-        )
+        self._refuse("a tile is not an array", "a tile was used as a NumPy array")
+
+    def _refuse(self, rule: str, happened: str) -> NoReturn:
+        raise KernelError(rule, happened=happened, received=repr(self))
 
     # -- elements ----------------------------------------------------------------------------
 
@@ -172,12 +170,13 @@ class PlainTensor(Operators, AnyTensor):
         inside = np.where(self.positions == OUTSIDE, 0, self.positions)
         missing = ~self.storage.written_elements(self.dtype)[inside]
         if (missing if where is None else missing & where).any() and not self.storage.masked:
-            error = UnwrittenError(
-                "an instruction reads only what was written before",
-                happened="an instruction read what nothing had written",
-                received=f"{self!r}: {int(missing.sum())} elements were never written",
+            doubt(
+                UnwrittenError(
+                    "an instruction reads only what was written before",
+                    happened="an instruction read what nothing had written",
+                    received=f"{self!r}: {int(missing.sum())} elements were never written",
+                )
             )
-            doubt(error)
         found = self.storage.elements(self.dtype)[inside]
         return np.array(found.view(np.uint8) != 0 if self.dtype == BOOL else found)
 
@@ -213,7 +212,9 @@ class PlainTensor(Operators, AnyTensor):
     def forget(self, where: Array) -> None:
         """Note that these elements hold what nothing wrote."""
         places = bytes_of(self.positions[where], self.itemsize)
-        self.storage.written[places], self.storage.lost[places] = False, True
+        if places.size:
+            self.storage.written[places], self.storage.lost[places] = False, True
+            self.storage.lost_at = kernel_location()
 
     def lost(self) -> Array:
         """Where an instruction made it of what nothing wrote."""
@@ -228,11 +229,8 @@ class PlainTensor(Operators, AnyTensor):
         """Put elements, in the dtype's own bits, where ``where`` is true; one after the other."""
         chosen = np.ones(self.shape, dtype=np.bool_) if where is None else where
         if not self.storage.mutable:
-            raise KernelError(
-                "a kernel does not write to its parameters",
-                happened="an instruction was to write to a parameter",
-                received=repr(self),
-            )
+            rule = "a kernel does not write to its parameters"
+            self._refuse(rule, "an instruction was to write to a parameter")
         self.check_bounds(chosen)
         data = self.storage.elements(self.dtype)
         given = np.ascontiguousarray(elements[chosen])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difftest.analysis.placement import EASY, crowded, limit_of, place, placements
+from difftest.analysis.placement import EASY, crowded, limit_of, needed, place, placements
 from difftest.simulator import TRN1, TRN2, TRN3, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
@@ -207,6 +207,18 @@ def test_what_surely_fits_is_not_laid_out(tensors, expected):
     assert [one for one in found if not one.fits] == [
         one for one in placements(trace, TRN2) if not one.fits
     ]
+
+
+@pytest.mark.parametrize(
+    ("space", "size"), [(Space.SBUF, 104 * KIB), (Space.PSUM, KIB + 4)], ids=["sbuf", "psum"]
+)
+def test_what_no_placement_can_do_without_is_known_without_one(space, size):
+    """Of PSUM each tensor here takes a bank: no other has room in it."""
+    trace = Trace()
+    trace.allocations = [tensor(k, size, k, k + 9, space=space) for k in range(12)]
+    (placement,) = placements(trace, TRN2)
+    assert needed(trace, TRN2) == {space: placement.needed}
+    assert placement.needed == 10 * (size if space is Space.SBUF else 2 * KIB)
 
 
 def test_another_order_is_tried_where_the_first_one_leaves_gaps():

@@ -8,7 +8,7 @@ from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
-from difftest.harness.strategies import sizes
+from difftest.harness.strategies import multiples, sizes
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import TRN2
 
@@ -55,23 +55,38 @@ def by_columns(x):
     return out
 
 
-def spec_of(kernel):
+@nki.jit
+def in_psum(x):
+    """Turns every 128 columns, all of which lie in PSUM at one time."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    turned = [
+        nisa.nc_transpose(nl.load(x[:, left : left + 128]), engine=nisa.tensor_engine)
+        for left in range(0, x.shape[1], 128)
+    ]
+    for number, tile in enumerate(turned):
+        back = nisa.nc_transpose(nl.copy(tile), engine=nisa.tensor_engine)
+        place = slice(number * 128, number * 128 + 128)
+        nl.store(out[:, place], nl.add(back, back))
+    return out
+
+
+def spec_of(kernel, columns=None):
     return KernelSpec(
         kernel=kernel,
         reference=lambda x: 2 * x.astype(np.float64),
-        domain={"n": sizes(1, 64)},
+        domain={"n": sizes(1, 64) if columns is None else columns},
         inputs={"x": "128 n"},
         rejects=(Rejection({"n": 0}, "at least"),),
     )
 
 
-def found(kernel):
+def found(kernel, columns=None):
     runner = Runner((EmbeddedSimulator(),))
 
     def run(spec, case):
         return run_recorded(runner, runner.backends[0], spec, case)
 
-    return list(fillings_of(spec_of(kernel), run))
+    return list(fillings_of(spec_of(kernel, columns), run))
 
 
 def test_sbuf_is_filled_to_just_under_and_just_over():
@@ -82,6 +97,15 @@ def test_sbuf_is_filled_to_just_under_and_just_over():
     assert over.case.values["n"] == under.case.values["n"] + 1
     assert under.case.values["n"] == WIDEST
     assert under.why.endswith("just under the limit")
+
+
+def test_psum_is_filled_to_just_under_and_just_over():
+    under, over = found(in_psum, multiples(128, at_most=512))
+    assert isinstance(under.outcome, Ran)
+    assert not under.spilled
+    assert over.spilled or isinstance(over.outcome, Rejected)
+    assert over.case.values["n"] == under.case.values["n"] + 128
+    assert 1024 < under.case.values["n"] <= TRN2.psum_partition_bytes // 4
 
 
 def test_a_limit_of_the_kernels_own_is_found_too():

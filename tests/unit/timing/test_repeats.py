@@ -6,12 +6,12 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Repeats
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, RepeatRule
 from difftest.timing.repeats import Repeated
 from tests.unit.timing import convolutions
 
 V = Engine.VECTOR
-REMOVED = LIKELY._replace(repeated_copies=Repeats.REMOVED)
+REMOVED = LIKELY._replace(repeated_copies=RepeatRule.REMOVED)
 
 
 def traced(kernel, *shapes, dtype="float32"):
@@ -157,3 +157,17 @@ def test_python_loops_leave_no_mark_and_nothing_is_known_to_be_outside():
     trace = traced(kernel, (128, 64))
     assert left_out(trace) == []
     assert left_out(trace, REMOVED) == ["tensor_copy"]
+
+
+def test_a_loop_of_one_turn_is_none():
+    """A batch of one image: what its only turn loads is there before the loop over rows."""
+
+    def kernel(x):
+        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        for _ in nl.affine_range(1):
+            tile = nl.load(x)
+            for turn in nl.affine_range(2):
+                nl.store(out[turn], nisa.tensor_copy(tile))
+        return out
+
+    assert left_out(traced(kernel, (128, 64))) == ["tensor_copy"]

@@ -54,7 +54,10 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
 
 def _check_start(dst: Tile) -> None:
     """Say what is wrong with adding where no matmul wrote."""
-    if dst.unwritten() is not None:
+    missing, lost = dst.unwritten(), dst.lost()
+    if missing is not None and lost is not None:  # an instruction wrote that
+        missing = missing & ~lost
+    if missing is not None and missing.any():
         raise KernelError(
             "accumulate=True adds to what a matmul wrote before",
             happened="nc_matmul was to add to what nothing had written",

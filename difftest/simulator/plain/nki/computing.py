@@ -289,7 +289,7 @@ def nc_matmul(
     started = dst.of_matmuls()
     adds = started if accumulate is None else np.full(dst.shape, bool(accumulate))
     if accumulate:
-        rest = (dst.missing() & ~(dst.lost() & started)).any()
+        rest = (dst.missing() & ~dst.lost()).any()
         rules.require(not rest, "accumulate=True adds to something", dst, error=KernelError)
     made = meant(
         "nisa.nc_matmul",

@@ -1,0 +1,41 @@
+"""The project's kernels whose footprint depends on their sizes are run where a memory is full."""
+
+import pytest
+
+from difftest.backends.base import Ran, Rejected
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.edge_checks import run_recorded
+from difftest.harness.filling import fillings_of, footprint_of
+from difftest.harness.runner import Runner
+from difftest.harness.siblings import alone
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.machine import TRN2
+
+with embedded():
+    from tests.kernels import test_conv2d, test_conv2d_ladder, test_tutorial_matmul, test_vector_add
+
+NEARLY_ALL = 0.9
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_vector_add.test_vector_add_stream,
+        test_tutorial_matmul.test_matmul_hoisted,
+        test_conv2d.test_fused_conv2d_maxpool,
+        test_conv2d_ladder.test_conv2d_row_tiles,
+    ],
+    ids=["vector_add_stream", "matmul_hoisted", "fused_conv2d_maxpool", "conv2d_row_tiles"],
+)
+def test_a_kernel_meets_a_full_sbuf(test):
+    runner = Runner((EmbeddedSimulator(),))
+    spec = alone(test.difftest.spec)[-1]
+    found = list(
+        fillings_of(spec, lambda one, case: run_recorded(runner, runner.backends[0], one, case))
+    )
+    (under,) = [one for one in found if "just under" in one.why]
+    (over,) = [one for one in found if "just over" in one.why]
+    assert isinstance(under.outcome, Ran)
+    assert under.outcome.trace is not None
+    assert footprint_of(under.outcome.trace)[0] > NEARLY_ALL * TRN2.sbuf_usable_bytes
+    assert isinstance(over.outcome, Rejected) or over.spilled
