@@ -145,6 +145,7 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
     A product may have been copied out of PSUM before. Each sum may have a tile of its own.
     """
     products: set[int] = set()
+    zeros: set[int] = set()
     chains: dict[int, int] = {}
     sums: set[int] = set()
     for one in instructions:
@@ -156,10 +157,12 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             one.opcode in COPIES and sources and sources[0] in products
         ):
             products.add(target.id)
+        elif one.opcode == "memset" and one.event.attributes.value == 0:
+            zeros.add(target.id)
         elif _adds(one) and target.space is Space.SBUF and products.intersection(sources):
             others = [number for number in sources if number not in products]
             known = [chains[number] for number in others if number in chains]
-            if known or target.id in others or not others:
+            if known or target.id in others or zeros.issuperset(others):
                 sums.add(one.index)
                 chains[target.id] = known[0] if known else target.id
     return sums, chains
