@@ -39,9 +39,12 @@ def _place(call: ast.Call, names: Names) -> int:
 
 
 def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
-    """Whether each use has an index for each block dimension and for the partitions."""
+    """Whether each use has an index for each block dimension, or asks for the dtype."""
     uses = sum(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(function)
+    ) - sum(
+        isinstance(node, ast.Attribute) and ast.unparse(node) == f"{name}.dtype"
         for node in ast.walk(function)
     )
     indexed = [
@@ -55,9 +58,9 @@ def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
 
 
 def _names_blocks(items: list[ast.expr], place: int) -> bool:
-    """Whether an index picks one of each block dimension, and then says which partitions."""
+    """Whether an index picks one of each block dimension."""
     picks = (ast.Name, ast.BinOp)
-    return len(items) > place and all(
+    return len(items) >= place and all(
         isinstance(item, picks) or (isinstance(item, ast.Constant) and type(item.value) is int)
         for item in items[:place]
     )

@@ -110,6 +110,8 @@ class ExpressionWriter(FunctionWriter):
         change = self.of_numpy if name.startswith(("nl.", "nisa.")) else self.value
         arguments = [change(one) for one in node.args]
         keywords = [ast.keyword(one.arg, change(one.value)) for one in node.keywords]
+        if name == "nl.rand" and len(arguments) == 1 and not keywords:
+            keywords.append(ast.keyword("dtype", expression(self.nl("float32"))))
         if name in MAKERS:
             arguments = [self._without_blocks(one) for one in arguments]
             keywords = [ast.keyword(k.arg, self._without_blocks(k.value)) for k in keywords]
@@ -128,7 +130,7 @@ class ExpressionWriter(FunctionWriter):
         return node
 
     def _operator(self, node: ast.BinOp, wish: str | None) -> ast.expr:
-        if self.scope.grids.uses(node):
+        if self.scope.grids.is_index(node):
             return node
         left, right = self.value(node.left), self.value(node.right)
         sides = [NewOperand(ast.unparse(one), self.scope.tile(one)) for one in (left, right)]

@@ -157,7 +157,8 @@ class Names:
     def imported_today(self, body: Any) -> list[Any]:
         """The statements of a module with the imports of NKI in today's words."""
         statements: list[Any] = []
-        have = set(self._module_of.values())
+        lines = [one for one in body if self._imports_nki(one)]
+        have = {MODULES[name] for line in lines for name, _ in self._modules(line.body[0])}
         for line in body:
             if not self._imports_nki(line):
                 statements.append(line)

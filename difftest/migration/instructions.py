@@ -119,8 +119,7 @@ class InstructionWriter(OperandWriter):
         limits: MaskBox,
     ) -> None:
         """The allocation of a result."""
-        if "engine" in operands and calling.buffer == "psum":
-            raise NotMechanicalError(*SHAPE)
+        buffer = self._buffer(calling, operands)
         for role, one in operands.items():
             if isinstance(expression(one.text), ast.Call) and role not in NUMPY_OPS:
                 source = self.named(one.text, role)
@@ -130,7 +129,21 @@ class InstructionWriter(OperandWriter):
         sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
         if dtype is None:
             dtype = self._dtype(calling, operands)
-        self.allocate(name, sizes, dtype, calling.buffer)
+        self.allocate(name, sizes, dtype, buffer)
+
+    def _buffer(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
+        """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF.
+
+        Raises
+        ------
+        NotMechanicalError : which of them runs it is not to be seen.
+        """
+        if "engine" not in operands or calling.buffer == "sbuf":
+            return calling.buffer
+        engine = operands["engine"].text.rpartition(".")[2].removesuffix("_engine")
+        if engine not in ("vector", "tensor"):
+            raise NotMechanicalError(*SHAPE)
+        return "sbuf" if engine == "vector" else "psum"
 
     def _dtype(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
         if calling.dtype.startswith("nl."):

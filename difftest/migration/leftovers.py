@@ -15,6 +15,7 @@ from difftest.migration.rules import (
     INSIDE,
     MASK,
     OPERATOR,
+    PLATFORM,
     UNKNOWN_CALL,
     Rule,
 )
@@ -57,6 +58,8 @@ class Leftovers:
     def _of_call(self, call: cst.Call) -> Iterator[Rule]:
         name = self.names.of(call.func) or ""
         keywords = {a.keyword.value for a in call.args if a.keyword}
+        if name == "nki.jit" and "platform_target" in keywords:
+            yield PLATFORM
         if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
             yield MASK
         elif name == "nl.store" or (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from difftest.migration import views
 from difftest.migration.calls import NAMES
-from difftest.migration.indices import items_of
+from difftest.migration.indices import AXES, items_of
 from difftest.migration.masks import EVERYTHING, MaskBox, box
 from difftest.migration.rules import MASK, NotMechanicalError
-from difftest.migration.scope import PARTITIONS, KnownTile, Shape
+from difftest.migration.scope import PARTITIONS, KnownTile, Shape, sizes_of_slices
 from difftest.migration.terms import ONE, Term
 from difftest.migration.writer import Writer, expression
 from difftest.simulator.frontend.nki import language
@@ -57,12 +57,22 @@ class OperandWriter(Writer):
 
     def items(self, node: ast.Subscript) -> list[ast.expr]:
         """What stands between the brackets; block dimensions come behind the partitions."""
-        items = items_of(node)
+        items = [one for item in items_of(node) for one in self._axes(item)]
         base = node.value
         if isinstance(base, ast.Name) and base.id in self.scope.blocks:
             count = self.scope.blocks[base.id]
-            items = [items[count], *items[:count], *items[count + 1 :]]
+            partitions, *others = items[count:] or [ast.Slice()]
+            items = [partitions, *items[:count], *others]
         return items
+
+    def _axes(self, item: ast.expr) -> list[ast.expr]:
+        """An item between brackets; all axes of an ``nl.mgrid``, one for each dimension."""
+        if not self.scope.grids.is_index(item):
+            return [item]
+        grid = self.scope.grids.defined(item)
+        if not isinstance(grid, tuple) or len(grid) > len(AXES):
+            return [item]
+        return [ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]]
 
     def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
         """An argument in today's words, masked.
@@ -119,6 +129,11 @@ class OperandWriter(Writer):
         shape = operand.shape
         if shape is not None and len(shape) > 1 and PARTITIONS not in shape:
             return written(shape)
+        node = expression(operand.text)
+        if shape is None and isinstance(node, ast.Subscript):
+            sizes = sizes_of_slices(items_of(node))
+            if sizes is not None:  # a tensor of more dimensions would not fit, and say so
+                return written(sizes)
         return f"{operand.text}.shape"
 
     def size_of(self, operand: NewOperand, dim: int) -> str:

@@ -53,6 +53,10 @@ TILE_OR_NUMBER = (
     "tensor_tensor takes tiles and tensor_scalar numbers, and which this is is not to be seen",
     "write the instruction that fits, with its dst",
 )
+PLATFORM = (
+    "nki.jit takes no platform_target",
+    "leave it out, and set NEURON_PLATFORM_TARGET_OVERRIDE where the kernel runs",
+)
 SUM = (
     "only a PSUM tile that starts with nl.zeros(..., buffer=nl.psum) in the same function is "
     "known to accumulate",

@@ -269,6 +269,17 @@ def _by_slices(items: list[ast.expr]) -> Shape | None:
     return tuple(sizes) if is_column else None
 
 
+def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
+    """The sizes that slices with both ends select, of two dimensions or more."""
+    sizes = []
+    for item in items:
+        if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
+            return None
+        start = ZERO if item.lower is None else Term.of(item.lower)
+        sizes.append(Term.of(item.upper) - start)
+    return tuple(sizes) if len(sizes) > 1 else None
+
+
 def _sizes(node: ast.expr) -> Shape | None:
     """The sizes of a written shape."""
     if not isinstance(node, (ast.Tuple, ast.List)):

@@ -159,7 +159,7 @@ class StatementWriter(ExpressionWriter):
                 name = OPERATORS[type(value.op).__name__]
                 self.binary(name, sides[0], sides[1], Wanted(value, dst, None))
                 return self.lines
-        if isinstance(value, ast.Constant) and isinstance(value.value, (int, float)):
+        if self.scope.is_integer(value) or _is_float(value):
             self.issue("nisa.memset", dst, {"value": ast.unparse(value)})
             return self.lines
         if self._is_call_of(value, "nl.matmul"):
@@ -244,3 +244,10 @@ def _is_mask(node: ast.expr) -> bool:
     """Whether an expression is a comparison or a conjunction of them."""
     conjunction = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
     return conjunction or isinstance(node, (ast.Compare, ast.BoolOp))
+
+
+def _is_float(node: ast.expr) -> bool:
+    """Whether an expression is a number with a point, of either sign."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_float(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)

@@ -161,9 +161,7 @@ class PlacedStorage(Storage):
 
     def _poison(self) -> None:
         whole = self.whole
-        flags = self.shared_flags(whole, self.dtype, 0)
-        assert flags is not None
-        missing = ~flags
+        missing = ~self.shared_flags(whole, self.dtype, 0)
         blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
         size = self.dtype.itemsize
         target = self.placed(self.data, whole.finer(size), np.dtype(np.uint8), 0)
@@ -199,9 +197,7 @@ class PlacedStorage(Storage):
 
     def shared_flags(
         self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
-    ) -> Array | None:
-        if not self.shared:
-            return None
+    ) -> Array:
         assert self.written is not None
         size = (self.dtype if dtype is None else dtype).itemsize
         return self.placed(self.written, pattern.finer(size), BOOL, partition_axis)

@@ -25,12 +25,7 @@ from difftest.simulator.frontend.classic.placement import forces_auto_alloc, not
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
-from difftest.simulator.frontend.nki.kernel import (
-    NkiKernel,
-    as_nki_kernel,
-    is_nki,
-    warn_of_private,
-)
+from difftest.simulator.frontend.nki.kernel import NkiKernel, as_nki_kernel, is_nki, warn_of_private
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor

@@ -212,16 +212,18 @@ class Storage:
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
+    shared: bool = False
+    """Whether other tensors have the same bytes: each byte has a flag then, and what is not written
+    is not counted, because others write there too."""
+
     def shared_flags(
         self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
-    ) -> Array | None:
-        """Whether each byte was written, where other tensors have the same bytes: for a pattern.
+    ) -> Array:
+        """Of a :attr:`shared` tensor whether each byte of a pattern's elements was written.
 
-        One more axis than its elements, which counts their bytes. None of a tensor that has its
-        bytes for itself, which counts what is not written; of others nothing is counted, because
-        others write there too.
+        The bytes of an element are the last axis.
         """
-        return None
+        raise NotImplementedError
 
     def mark_written(
         self,
@@ -237,8 +239,8 @@ class Storage:
         """
         if not self.unwritten:
             return
-        flags = self.shared_flags(pattern, dtype, partition_axis)
-        if flags is not None:
+        if self.shared:
+            flags = self.shared_flags(pattern, dtype, partition_axis)
             flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
             return
         parts = self._parts(dtype)
@@ -265,9 +267,8 @@ class Storage:
     def mark_whole(self) -> None:
         """Record a write of all of it, by something else than a matmul."""
         self.products = None
-        flags = self.shared_flags(self.whole, None, self.allocation.partition_axis)
-        if flags is not None:
-            flags[...] = True
+        if self.shared:
+            self.mark_written(self.whole, partition_axis=self.allocation.partition_axis)
             return
         self.unwritten = 0
         self.written = None
@@ -283,9 +284,8 @@ class Storage:
         """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
         if not where.any():
             return
-        flags = self.shared_flags(pattern, dtype, partition_axis)
-        if flags is not None:
-            flags[where] = False
+        if self.shared:
+            self.shared_flags(pattern, dtype, partition_axis)[where] = False
             return
         if self.written is None:
             self.written = np.full(self.units(), not self.unwritten)
@@ -319,8 +319,8 @@ class Storage:
         """Which of a pattern's elements were not written, or not all of them; None if all were."""
         if not self.unwritten:
             return None
-        flags = self.shared_flags(pattern, dtype, partition_axis)
-        if flags is not None:
+        if self.shared:
+            flags = self.shared_flags(pattern, dtype, partition_axis)
             return None if flags.all() else ~flags.all(axis=-1)
         if self.written is None:
             return np.ones(pattern.shape, dtype=np.bool_)

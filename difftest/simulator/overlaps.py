@@ -24,6 +24,8 @@ class OverlappingStorage(Storage):
 
     __slots__ = ()
 
+    shared = True
+
     def hold_bits(self, itemsize: int) -> None:
         """Nothing: the bits are held, and each byte has its flag."""
 

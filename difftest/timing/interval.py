@@ -4,7 +4,9 @@ The critical path is cut into stretches, each of which rests on something: the m
 or assumed cost of an instruction, or what is inferred of the compiler. Each has a range
 (:mod:`difftest.timing.ranges`). Stretches that rest on the same figure err together, so that their
 parts of the interval are added; different figures err independently, so that the parts are added as
-squares. On top of it comes what is fixed (the launch) or random (the throttle window's phase).
+squares. So does what another compiler would make of the kernel, the fastest and the slowest
+(:mod:`difftest.timing.compiler`). On top of it comes what is fixed (the launch) or random (the
+throttle window's phase).
 
 What is believed is widened by ``SCALE``, which is fitted to published latencies: with it nine of
 ten lie inside. :mod:`difftest.timing.calibration` says how many do when the scale is taken from the
@@ -53,6 +55,8 @@ INFERRED = "inferred"
 """The compiler's decisions, beside the classes of evidence."""
 
 
+DEPENDS = 1.2
+"""The factor between two compilers from which on a time depends on the compiler."""
 MAINLY = 0.4
 """The part of the time from which on a basis is named as what the time mainly rests on."""
 _MEANINGS = {
@@ -69,13 +73,6 @@ class Basis(NamedTuple):
     """"measured", "documented", "assumed", or "inferred" of the compiler."""
     subject: str
     """Which instructions, or what of the compiler."""
-
-
-class Extremes(NamedTuple):
-    """Microseconds of the kernel's own part by what the compiler may do at best and at worst."""
-
-    fastest: float
-    slowest: float
 
 
 class Interval(NamedTuple):
@@ -95,7 +92,6 @@ class Foundation:
     """The logarithms of the ranges of each, weighted with its time: less, more."""
     busiest: float
     """The longest that one engine would be busy with every cost at the top of its range."""
-    extremes: Extremes | None
     streaming: float
     """What the Tensor Engine takes to stream the rows of its whole products at full speed."""
 
@@ -114,20 +110,8 @@ class Foundation:
         return [subject for _, subject in sorted(found)]
 
 
-COMPILER = Basis(INFERRED, "the compiler")
-DECIDES = 1.5
-"""How many times the fastest compiler's time the slowest one's is, where that is worth a word."""
-
-
 def caution(ground: Foundation) -> str:
     """A warning if the time rests mainly on what nobody has measured; empty if it does not."""
-    ends = ground.extremes
-    if ends is not None and ends.slowest > DECIDES * ends.fastest:
-        return (
-            f"what the compiler does with repeated loads and copies and with tiles that are "
-            f"filled again decides between {ends.fastest:,.1f} and {ends.slowest:,.1f} us of the "
-            "kernel's own part"
-        )
     for basis, meaning in _MEANINGS.items():
         share = ground.shares.get(basis, 0.0)
         if share >= MAINLY:
@@ -136,13 +120,19 @@ def caution(ground: Foundation) -> str:
     return ""
 
 
-def foundation(schedule: Schedule, extremes: Extremes | None = None) -> Foundation:
-    """What the time of ``schedule`` rests on.
+def compiler_caution(own: float, compiled: Interval) -> str:
+    """A warning if the time depends on what the compiler does; empty if it does not."""
+    if compiled.low * DEPENDS >= own and compiled.high <= own * DEPENDS:
+        return ""
+    return (
+        f"what the compiler does to this kernel is not known: its own part takes "
+        f"{compiled.low:,.1f} us if it leaves out and merges all that it could, "
+        f"{compiled.high:,.1f} us if it keeps to the text"
+    )
 
-    Parameters
-    ----------
-    extremes : of the same kernel; None if they are not known.
-    """
+
+def foundation(schedule: Schedule) -> Foundation:
+    """What the time of ``schedule`` rests on."""
     times: dict[Basis, float] = {}
     ranges: dict[Basis, tuple[float, float]] = {}
 
@@ -161,14 +151,10 @@ def foundation(schedule: Schedule, extremes: Extremes | None = None) -> Foundati
     add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     everything = -own * math.log(MODEL.low), own * math.log(MODEL.high)
     ranges[Basis(INFERRED, "the whole")] = everything
-    if extremes is not None:
-        less, more = own / min(own, extremes.fastest), max(own, extremes.slowest) / own
-        reach = own / SCALE  # so that the interval reaches both if nothing else is unsure
-        ranges[COMPILER] = reach * math.log(less), reach * math.log(more)
     if schedule.spilled:
         logs = -own * math.log(SPILLED.low), own * math.log(SPILLED.high)
         ranges[Basis(INFERRED, "spilling")] = logs
-    return Foundation(times, ranges, _busiest(schedule), extremes, _streaming(schedule))
+    return Foundation(times, ranges, _busiest(schedule), _streaming(schedule))
 
 
 def _rests_on(stretch: Stretch, schedule: Schedule) -> tuple[Basis, Range]:
@@ -265,6 +251,9 @@ class Estimate:
     """By how much the fixed part is unsure."""
     random: float
     """By how much the phase of the throttle window moves the time, at most."""
+    compiled: Interval | None = None
+    """The kernel's own part as the fastest and the slowest compiler would have it; None if it
+    depends on no compiler."""
 
     @property
     def total(self) -> float:
@@ -273,10 +262,11 @@ class Estimate:
     def interval(self, scale: float = SCALE) -> Interval:
         """Between which times a device's would lie; wider with a larger scale."""
         ends = []
-        for side in (0, 1):
+        for side, other in enumerate(self.compiled or (self.own, self.own)):
             parts = [logs[side] for logs in self.ground.ranges.values()]
             believed = scale**2 * sum(part * part for part in parts)
-            ends.append(math.sqrt(believed + self.unsure**2 + self.random**2) / self.total)
+            costs = math.sqrt(believed + self.unsure**2 + self.random**2) / self.total
+            ends.append(math.hypot(costs, math.log((other + self.fixed) / self.total)))
         least = min(self.total, self.ground.streaming + self.fixed - self.unsure)
         return Interval(
             max(self.total * math.exp(-ends[0]), least),

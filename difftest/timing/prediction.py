@@ -6,7 +6,7 @@ import contextlib
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from difftest.simulator.machine import Machine
@@ -18,10 +18,10 @@ from difftest.timing.interval import (
     LONG_PROFILE,
     PROFILE,
     Estimate,
-    Extremes,
     Foundation,
     Interval,
     caution,
+    compiler_caution,
     foundation,
 )
 from difftest.timing.program import Program, Progress, lower
@@ -32,9 +32,8 @@ SMALL = 2_000
 
 
 EXTREMES = (0.0, 0.999)
-BOUNDED = 20_000
-"""Up to so many instructions the interval comes from two more predictions, by what the compiler may
-do at best and at worst; they are made when the interval is asked for."""
+MANY = 100_000
+"""Beyond so many instructions no other compiler's time is predicted beside the likely one's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +45,8 @@ class Prediction:
     """Of the kernel's own part: the throttle window begins where it helps most."""
     middle: float
     high: float
-    extremes: Callable[[], Extremes] | None = None
-    """Makes the predictions for the fastest and the slowest compiler; None for a large kernel."""
+    recompiled: Callable[[Compiler], float] = field(repr=False)
+    """The kernel's own part as another compiler would have it."""
 
     @property
     def program(self) -> Program:
@@ -83,7 +82,7 @@ class Prediction:
     @cached_property
     def foundation(self) -> Foundation:
         """What the kernel's own part rests on."""
-        return foundation(self.schedule, self.extremes() if self.extremes else None)
+        return foundation(self.schedule)
 
     @property
     def latency_estimate(self) -> Estimate:
@@ -127,14 +126,27 @@ class Prediction:
         """
         return self.total_time_estimate.interval()
 
+    @cached_property
+    def compiled(self) -> Interval:
+        """The kernel's own part as the fastest and the slowest compiler would have it.
+
+        Each takes a prediction of its own. Of very many instructions it is not asked: the
+        prediction's own time is both.
+        """
+        if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
+            return Interval(self.middle, self.middle)
+        ends = [self.middle, *(self.recompiled(one) for one in (FASTEST, SLOWEST))]
+        return Interval(min(ends), max(ends))
+
     @property
     def caution(self) -> str:
         """What to know before the time is believed, in words; empty if most of it was measured."""
-        return caution(self.foundation)
+        warnings = (caution(self.foundation), compiler_caution(self.middle, self.compiled))
+        return "; ".join(filter(None, warnings))
 
     def _estimate(self, fixed: float, unsure: float) -> Estimate:
         phase = max(self.high - self.middle, self.middle - self.low)
-        return Estimate(self.foundation, self.middle, fixed, unsure, phase)
+        return Estimate(self.foundation, self.middle, fixed, unsure, phase, self.compiled)
 
     def get_latency_percentile(self, percentile: float) -> float:
         """Predicted nc_latency at a percentile, as ``nki.benchmark`` gives measured ones.
@@ -222,19 +234,12 @@ def predict(
         elif middle.cold_time:
             quarter = lowered.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
-    times = (min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3)
-    if len(lowered.instructions) > BOUNDED or compiler is not LIKELY:
-        return Prediction(middle, *times)
-    return Prediction(middle, *times, lambda: _extremes(trace, machine, dge))
 
+    def recompiled(other: Compiler) -> float:
+        with _no_collection():
+            return schedule(lower(trace, machine, None, other), dge=dge).end / 1e3
 
-def _extremes(trace: Trace, machine: Machine, dge: bool) -> Extremes:
-    with _no_collection():
-        ends = [
-            schedule(lower(trace, machine, compiler=compiler), dge=dge).end / 1e3
-            for compiler in (FASTEST, SLOWEST)
-        ]
-    return Extremes(*ends)
+    return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled)
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:

@@ -1,7 +1,7 @@
 """DMAs through indices that did on a device what no simulator does: re-created, and found.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, or a fact in the published
-notes of foxl-ai/kiln (docs/neuron-notes.md) and KevGomes1403/nki-moe-megakernel (trn2).
+notes on NKI 0.6 and of KevGomes1403/nki-moe-megakernel (trn2).
 """
 
 import ml_dtypes

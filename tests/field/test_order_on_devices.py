@@ -1,8 +1,8 @@
 """What went wrong on devices because a run in order hid it: re-created, and found.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, a test of
-aws-neuron/nki-library, a fact in the published notes of foxl-ai/kiln (docs/neuron-notes.md, NKI 0.6
-on trn1 and trn2), or in the benchmarks of Jerry2423/kda-for-trainium (classic dialect, trn2).
+aws-neuron/nki-library, a fact in published notes on NKI 0.6 (trn1 and trn2), or in
+published benchmarks in the classic dialect (trn2).
 """
 
 import numpy as np

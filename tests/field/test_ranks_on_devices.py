@@ -1,7 +1,7 @@
 """What went wrong between ranks and between the halves of a split, re-created and found.
 
 Each test names its public record: aws-samples/sample-spectral-dns-on-aws-neuron
-(docs/neuron-rules.md, inf2 with SDK 2.32), or foxl-ai/kiln (docs/neuron-notes.md, trn2).
+(docs/neuron-rules.md, inf2 with SDK 2.32), or published notes on NKI 0.6 (trn2).
 """
 
 import numpy as np

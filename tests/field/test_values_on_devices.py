@@ -1,7 +1,7 @@
 """What values did on devices that they do not do on a simulator, re-created and found.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, or a fact in the published
-notes of foxl-ai/kiln (docs/neuron-notes.md, NKI 0.6 on trn1 and trn2).
+notes on NKI 0.6 (trn1 and trn2).
 """
 
 import ml_dtypes

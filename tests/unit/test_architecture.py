@@ -111,7 +111,7 @@ CONFORMANCE = Rule(
     "conformance/**/*.py",
     (
         *("numpy", "ml_dtypes", "pytest", "conformance"),
-        *("difftest.host", "difftest.simulator.launch_ranks"),
+        *("difftest.host", "difftest.simulator.launch_ranks", "difftest.migration"),
     ),
 )
 

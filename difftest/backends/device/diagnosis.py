@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.backends.base import BackendMissingError
-from difftest.backends.detection import SETUP_GUIDE, Detection, Sdk, detect_sdk
+from difftest.backends.detection import PACKAGES, SETUP_GUIDE, Detection, Sdk, detect_sdk
 from difftest.backends.device import backend as device
 from difftest.backends.device.lease import NoCoreError, find_cores
 from difftest.backends.device.settings import NRTPY_PYTHON, VARIABLES, SettingError, read_settings
+from difftest.backends.dialect import ByDialect
 from difftest.backends.sdk import sdk_simulator
 
 RUNTIME = Path("/opt/aws/neuron/lib/libnrt.so.1")
@@ -63,6 +64,7 @@ def diagnose() -> list[Diagnosis]:
         Diagnosis("--simulate=embedded", True, "part of this package: works everywhere"),
         _simulator(sdk),
         _device(sdk),
+        *(_kernels(dialect, package, sdk) for dialect, package in PACKAGES.items()),
         Diagnosis(
             "measurements", None, "no path to a device has ever run on one: it is written from docs"
         ),
@@ -194,6 +196,23 @@ def _device(sdk: Sdk) -> Diagnosis:
     except BackendMissingError as error:
         return Diagnosis("--device", False, str(error).splitlines()[0], _found(error))
     return Diagnosis("--device", True, f"{backend.description}; pytest --device will say")
+
+
+def _kernels(dialect: str, package: str, sdk: Sdk) -> Diagnosis:
+    """Where the kernels of a dialect run: what the other generation has is of no use to them."""
+    places = ["--simulate=embedded"]
+    for option, backend_of in (
+        ("--simulate=sdk", sdk_simulator),
+        ("--device", device.device_backend),
+    ):
+        try:
+            backend = backend_of(sdk)
+        except BackendMissingError:
+            continue
+        chosen = backend.backend_for(dialect) if isinstance(backend, ByDialect) else backend
+        if chosen is not None:
+            places.append(f"{option} ({chosen.description})")
+    return Diagnosis(f"kernels of {package}", None, "run with " + ", ".join(places))
 
 
 def _found(error: BackendMissingError) -> tuple[str, ...]:

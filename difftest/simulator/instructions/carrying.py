@@ -105,9 +105,10 @@ def may_carry(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
     """Whether a call could carry the mark on: something that it reads is not written."""
     if call.instruction.carries is None:
         return False
-    if call.reads_dst and isinstance(dst, Tile) and dst.storage.unwritten:
-        return True
-    return any(isinstance(op, Tile) and op.storage.unwritten for op in operands)
+    for operand in operands:
+        if isinstance(operand, Tile) and operand.storage.unwritten:
+            return True
+    return call.reads_dst and isinstance(dst, Tile) and bool(dst.storage.unwritten)
 
 
 def operand_values(

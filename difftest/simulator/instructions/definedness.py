@@ -62,18 +62,18 @@ def doubts(
     masks: dict[int, Array] = {}
     origin: Origin | None = None
     for place, operand in enumerate(operands):
-        if isinstance(operand, IndirectTile):
-            missing = undefined_through(operand, where)
-            if missing is not None:
-                masks[place] = missing
-                origin = origin or _origin(call, operand.base, *operand.index_tiles)
-        elif isinstance(operand, Tile):
+        if isinstance(operand, Tile):
             storage = operand.storage
             if (storage.masked or storage.undefined is not None) and operand.axes is None:
                 missing = undefined_in(operand)
                 if missing is not None:
                     masks[place] = missing
                     origin = origin or _origin(call, operand)
+        elif isinstance(operand, IndirectTile):
+            missing = undefined_through(operand, where)
+            if missing is not None:
+                masks[place] = missing
+                origin = origin or _origin(call, operand.base, *operand.index_tiles)
     if call.reads_dst and isinstance(dst, Tile):
         missing = undefined_in(dst) if dst.storage.undefined is not None else None
         if missing is not None:

@@ -74,6 +74,27 @@ def test_a_working_device_is_said_to_work(bare, chip):
     assert "through nki.baremetal" in line(output, "--device")[1]
 
 
+def test_it_says_where_the_kernels_of_each_dialect_run(bare, chip):
+    _, output = doctor()
+    for package in ("neuronxcc.nki", "nki"):
+        assert line(output, f"kernels of {package}")[1] == "run with --simulate=embedded"
+    write_classic(bare)
+    _, output = doctor()
+    assert line(output, "kernels of nki")[1] == "run with --simulate=embedded"
+    reason = line(output, "kernels of neuronxcc.nki")[1]
+    assert "--simulate=sdk (the Neuron SDK's simulator (neuronxcc 2.21" in reason
+    assert f"--device ({chip / 'neuron0'} through nki.baremetal" in reason
+
+
+def test_kernels_of_today_run_on_todays_sdk(bare, chip):
+    write_newer(bare, "0.6.0")
+    _, output = doctor()
+    assert line(output, "kernels of neuronxcc.nki")[1] == "run with --simulate=embedded"
+    reason = line(output, "kernels of nki")[1]
+    assert "--simulate=sdk (the Neuron SDK's simulator nki.simulate" in reason
+    assert "--device (" in reason
+
+
 def test_what_a_generation_cannot_do_is_listed(bare, chip):
     write_classic(bare, "2.27.5334.0")
     code, output = doctor()

@@ -1,4 +1,4 @@
-from difftest.harness.tally import Counts, Tally, tally_from_json
+from difftest.harness.tally import Counts, Tally, tally_from_json, total_of
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 
 ERROR = ValueError("no")
@@ -44,3 +44,15 @@ def test_merge_adds():
     other = Tally()
     other.merge(counted())
     assert other == counted()
+
+
+def test_kernels_of_one_name_stay_apart_in_the_sum():
+    """By the modules that they are defined in; one that no other is called like keeps its name."""
+    tallies = []
+    for name, home in (("add", "here"), ("add", "there"), ("add", "here"), ("matmul", "here")):
+        tally = Tally()
+        tally.homes[name] = home
+        tally.count(name, "embedded", Match(elements=4, exact=True))
+        tallies.append(tally)
+    counted = {kernel: row.cases for (kernel, _), row in total_of(tallies).rows.items()}
+    assert counted == {"add (here)": 2, "add (there)": 1, "matmul": 1}

@@ -3,4 +3,5 @@ it; that the command says what to install is tested everywhere (tests/unit/cli/t
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("libcst") else ["test_rewriting.py", "test_own_kernels.py"]
+NEEDING_IT = ["test_rewriting.py", "test_own_kernels.py", "test_kernels.py"]
+collect_ignore = [] if find_spec("libcst") else NEEDING_IT

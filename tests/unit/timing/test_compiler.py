@@ -6,10 +6,11 @@ import pytest
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.timing import predict
+from difftest.timing import predict, prediction
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
 from difftest.timing.units import Window
 from tests.unit.timing import blocks, convolutions
+from tests.unit.timing.programs import Builder
 
 
 def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
@@ -101,3 +102,30 @@ def test_slices_of_one_tensor_serialise_in_todays_dialect():
     trace.dialect = "classic"
     classic = [predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers]
     assert classic[0] == classic[1]
+
+
+def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
+    shapes = [(128, 34, 130), (9, 128, 128)]
+    found = predicted(convolutions.tile_in_each_turn, shapes, dge=True)
+    fastest = predicted(convolutions.tile_in_each_turn, shapes, dge=True, compiler=FASTEST)
+    assert found.compiled.low == pytest.approx(fastest.middle)
+    assert found.compiled.high >= found.middle
+    assert found.latency_interval.low <= fastest.latency
+    assert found.caution.startswith("what the compiler does to this kernel is not known: its own")
+    # Asked of one compiler, there is no other.
+    assert fastest.compiled == (fastest.middle, fastest.middle)
+
+
+def test_a_kernel_that_depends_on_no_compiler_has_no_warning():
+    build = Builder()
+    for _ in range(8):
+        build.store(build.add(build.load((128, 2000)), build.load((128, 2000))))
+    found = predict(build.trace, TRN2, dge=False)
+    assert found.compiled == pytest.approx((found.middle, found.middle), rel=0.01)
+    assert found.caution == ""
+
+
+def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
+    monkeypatch.setattr(prediction, "MANY", 10)
+    found = predicted(convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True)
+    assert found.compiled == (found.middle, found.middle)
