@@ -12,6 +12,7 @@ from difftest.harness.case import Case
 from difftest.harness.edges import Edge, edges_of
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of, keeps_traces
+from difftest.harness.kernel_calls import run_kernel
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.report import edge_text
@@ -48,13 +49,13 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
     settings = runner.settings_of(spec, edge.case) if spec.reduction is None else None
     call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
-    return runner.run(spec, backend, replace(call, exact=settings))
+    return run_kernel(backend, replace(call, exact=settings))
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
     """What comes of a case on a backend that keeps its trace, without an exact run."""
     call = make_call(spec, case, spec.inputs_of(case))
-    return runner.run(spec, backend, replace(call, record=True))
+    return run_kernel(backend, replace(call, record=True))
 
 
 def judge_edge(

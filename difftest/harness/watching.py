@@ -268,5 +268,6 @@ class Watch:
         try:
             yield
         finally:
-            sys.settrace(None)
+            if sys.gettrace() is start:  # a breakpoint in the kernel starts a debugger
+                sys.settrace(None)
             threading.settrace(None)

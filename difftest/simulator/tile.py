@@ -205,10 +205,14 @@ class Tile:
             self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
         storage.origin, storage.lost_at = origin, kernel_location()
+        if storage.lost is None:
+            storage.lost = np.zeros(storage.size, BOOL)
         if self.dtype is storage.dtype:
-            if storage.lost is None:
-                storage.lost = np.zeros(storage.size, BOOL)
             pattern_view(storage.lost, self.pattern, BOOL)[where] = True
+            return
+        parts = np.zeros(storage.size * storage.dtype.itemsize, BOOL)
+        pattern_view(parts, self.pattern.finer(self.itemsize), BOOL)[where] = True
+        storage.lost |= parts.reshape(storage.size, -1).any(axis=1)
 
     def lost(self) -> Array | None:
         """Which of its elements an instruction made of what nothing wrote; None if none."""

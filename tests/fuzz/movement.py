@@ -255,3 +255,18 @@ def dense_index(scene: Scene) -> None:
         f"{right.name}[{grid}.p, {places[0]}] = {left.name}[{grid}.p, {places[1]}]", "dense index"
     )
     scene.wrote(replace(target, masked=True), left.quality, "dense index")
+
+
+def padded(scene: Scene) -> None:
+    """A tile of which only a corner is written, and which other statements read whole."""
+    choices = scene.choices
+    shape = (choices.integer(2, 8), choices.integer(2, 12))
+    dtype = choices.pick(("float32", "bfloat16", "int32", "uint8"))
+    name = scene.fresh("t")
+    rows, columns = (choices.integer(1, size) for size in shape)
+    scene.emit(f"{name} = nl.ndarray({shape}, nl.{dtype}, buffer=nl.sbuf)", "nl.ndarray")
+    places = f"{columns} * nl.arange({rows})[:, None] + nl.arange({columns})[None, :]"
+    part = f"{name}[0:{rows}, 0:{columns}]"
+    scene.emit(f"{part} = nisa.iota({places}, dtype=nl.{dtype})", "nisa.iota")
+    scene.declare(Value(name, shape, dtype, "sbuf", Quality(7, 0), opcode="nisa.iota"))
+    scene.padded = True

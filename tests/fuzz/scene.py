@@ -180,7 +180,10 @@ class Scene:
             if value.space == "hbm" or not value.readable or len(value.shape) < 2:
                 continue
             name = self.fresh("out")
-            shape = (*self.grid, *value.shape)
+            given, part = value.shape, ""
+            if self.padded and not value.blocks:
+                given, part = self.part(value.shape)
+            shape = (*self.grid, *given)
             self.emit(
                 f"{name} = nl.ndarray({shape}, nl.{value.dtype}, buffer=nl.shared_hbm)",
                 "nl.ndarray",
@@ -191,10 +194,19 @@ class Scene:
                 block = _place(number, value.shape[: value.blocks])
                 at = ", ".join(filter(None, (instance, block)))
                 target = f"{name}[{at}]" if at else name
-                source = f"{value.name}[{block}]" if block else value.name
+                source = f"{value.name}[{block}]" if block else f"{value.name}{part}"
                 self.emit(f"nl.store({target}, {source})", "nl.store")
             outputs.append(Output(name, value.quality.loose, value.opcode))
         return tuple(outputs)
+
+    def part(self, shape: Shape) -> tuple[Shape, str]:
+        """What is given back of a tile, where some were never written: mostly a box of it."""
+        if not self.choices.chance(70):
+            return shape, ""
+        ends = [self.choices.integer(1, size) for size in shape]
+        starts = [self.choices.integer(0, end - 1) for end in ends]
+        cut = list(zip(starts, ends, strict=True))
+        return tuple(b - a for a, b in cut), f"[{', '.join(f'{a}:{b}' for a, b in cut)}]"
 
 
 def _place(number: int, shape: Shape) -> str:

@@ -106,6 +106,8 @@ def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
         scene.grid = (2,)
         scene.emit("g0 = nl.program_id(0)", "nl.program_id")
         scene.integers.append(("g0", 2))
+    if choices.chance(25):
+        movement.padded(scene)
     for _ in range(draw(st.integers(1, longest))):
         draw(_statement(scene))
     outputs = scene.outputs()

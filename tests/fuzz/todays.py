@@ -405,12 +405,8 @@ def _outputs(scene: Scene) -> Any:
     for value in list(scene.values):
         if value.space == "hbm" or not value.readable:
             continue
-        name, shape, part = scene.fresh("out"), value.shape, ""
-        if scene.padded and scene.choices.chance(70):
-            ends = [scene.choices.integer(1, size) for size in shape]
-            starts = [scene.choices.integer(0, end - 1) for end in ends]
-            shape = tuple(end - start for start, end in zip(starts, ends, strict=True))
-            part = f"[{', '.join(f'{a}:{b}' for a, b in zip(starts, ends, strict=True))}]"
+        name = scene.fresh("out")
+        shape, part = scene.part(value.shape) if scene.padded else (value.shape, "")
         scene.emit(
             f"{name} = nl.ndarray({shape}, nl.{value.dtype}, buffer=nl.shared_hbm)",
             "nl.ndarray",

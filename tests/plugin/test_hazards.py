@@ -74,8 +74,11 @@ def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
     )
 
 
-def test_the_plain_mode_has_no_trace_to_look_at(hazard):
-    hazard(LOOP).run("--simulate=plain").assert_outcomes(passed=1)
+def test_in_the_plain_mode_the_run_beside_it_is_looked_at(hazard):
+    """The plain mode has no trace, but the embedded simulator runs each case exactly beside it."""
+    project = hazard(LOOP)
+    project.run("--simulate=plain").assert_outcomes(failed=1)
+    project.run("--simulate=plain", "--no-exact").assert_outcomes(passed=1)
 
 
 KEPT = """
