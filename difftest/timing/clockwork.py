@@ -128,7 +128,9 @@ class Clockwork:
     table_load: Figure
     """ACT_TABLE_LOAD, once for each function table."""
     hbm_bandwidth: Figure
-    """Of one core, for the roofline."""
+    """What one core's DMA engines reach."""
+    shared_hbm: Figure
+    """What HBM gives both physical cores of a logical one together."""
 
     def cycles(self, engine: Engine, count: float) -> float:
         """``count`` cycles of ``engine`` in ns."""
@@ -193,6 +195,9 @@ TRN2 = Clockwork(
     cold_share=measured(0.62, "TRACE"),
     table_load=measured(1283.3, "TRACE: 27 of 27"),
     hbm_bandwidth=measured(424.0, "TRACE: 16 DMA engines, 413 to 426"),
+    shared_hbm=measured(
+        725.0, "WRITEUP: a stream of XLA on a logical core; ARCH3: 2.9 TB/s of 8 physical cores"
+    ),
 )
 
 _UNTRACED = "no trace of this machine: trn2's figure"
@@ -240,6 +245,7 @@ TRN3 = replace(
     },
     bandwidth=documented(33.0, "DMA: effective, of one engine"),
     hbm_bandwidth=documented(528.0, "DMA: 16 engines of 33"),
+    shared_hbm=assumed(1056.0, "what both cores' DMA engines reach: no limit of HBM is taken"),
 )
 
 _CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2, "trn3": TRN3}

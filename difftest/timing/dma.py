@@ -8,14 +8,17 @@ latency that does not occupy the engine, so queued loads stream.
 from __future__ import annotations
 
 from difftest.timing.clockwork import Clockwork
+from difftest.timing.hbm import SharedHbm
 from difftest.timing.transfer import Transfer
 
 
 class DmaEngines:
     """When each DMA engine is free; times in ns."""
 
-    def __init__(self, clockwork: Clockwork) -> None:
+    def __init__(self, clockwork: Clockwork, hbm: SharedHbm | None = None) -> None:
         self.clockwork = clockwork
+        self.hbm = hbm
+        """What several cores share; None if one core has HBM for itself."""
         self.free = [0.0] * clockwork.dma_engines
         self._lead = clockwork.dma_lead.value
         self._tail = clockwork.dma_tail.value
@@ -58,5 +61,16 @@ class DmaEngines:
             free[engine] = end = start + time
             if end > finish:
                 finish, begin = end, start
+        if self.hbm is not None:
+            late = self._late(transfer, begin, finish)
+            for engine, _ in transfer.busy:
+                free[engine] += late
+            finish += late
         done = finish + self._tail + (self._read if transfer.reads_hbm else 0.0)
         return begin, finish, done
+
+    def _late(self, transfer: Transfer, begin: float, finish: float) -> float:
+        """By how much the other cores' traffic delays the end of a DMA."""
+        assert self.hbm is not None
+        through = transfer.bytes * (transfer.reads_hbm + transfer.writes_hbm)
+        return self.hbm.take(begin, finish, through) - finish

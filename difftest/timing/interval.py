@@ -40,7 +40,7 @@ from difftest.timing.schedule import Schedule, Span
 
 COVERAGE = 0.9
 """The part of published latencies that are to lie inside their intervals."""
-SCALE = 2.5
+SCALE = 3.5
 """By which the believed ranges are widened, so that ``COVERAGE`` of the published ones do."""
 MODEL = Range(0.98, 1.02)
 """Of every kernel: what nothing here models."""

@@ -102,6 +102,13 @@ class Program:
     compiler: Compiler = LIKELY
     """What was taken of the compiler."""
 
+    @property
+    def hbm_rate(self) -> float:
+        """Bytes a nanosecond between HBM and all cores."""
+        alone = self.clockwork.hbm_bandwidth.value
+        together = self.clockwork.shared_hbm.value
+        return alone if self.cores == 1 else min(alone * self.cores, together)
+
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:
         """The instructions of which no cost is known."""

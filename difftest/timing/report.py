@@ -94,8 +94,7 @@ class Report:
     @property
     def _hbm_rate(self) -> float:
         """Bytes a second that all cores' DMA engines move."""
-        program = self.prediction.program
-        return program.clockwork.hbm_bandwidth.value * 1e9 * program.cores
+        return self.prediction.program.hbm_rate * 1e9
 
     def _space_bytes(self, space: Space) -> int:
         reads, writes = self._traffic

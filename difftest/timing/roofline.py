@@ -43,12 +43,12 @@ def roofline(prediction: Prediction) -> Roofline:
             flops += one.matmul.flops if one.opcode != "nc_transpose" else 0
         if one.transfer:
             moved += one.transfer.bytes * (one.transfer.reads_hbm + one.transfer.writes_hbm)
-    rate = clockwork.hbm_bandwidth.value
+    rate = prediction.program.hbm_rate
     cores = prediction.program.cores
     return Roofline(
         tensor_bound=cycles / clock / cores / 1e3,
-        memory_bound=moved / rate / cores / 1e3,
+        memory_bound=moved / rate / 1e3,
         predicted=prediction.middle,
         intensity=flops / moved if moved else float("inf"),
-        ridge=2 * prediction.program.machine.pe_cells * clock / rate,
+        ridge=2 * prediction.program.machine.pe_cells * clock * cores / rate,
     )

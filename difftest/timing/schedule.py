@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
+from difftest.timing.hbm import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 
@@ -120,7 +121,8 @@ class _Scheduler:
         self.dge = dge
         self.phase = phase
         self.progress = progress
-        self.cores = [PhysicalCore(program, number, phase) for number in range(program.cores)]
+        hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
+        self.cores = [PhysicalCore(program, number, phase, hbm) for number in range(program.cores)]
         self.by_number = [unit for core in self.cores for unit in core.units.values()]
         self.store_spans: list[Span] = []
         self.residence: dict[int, tuple[float, float]] = {}

@@ -6,6 +6,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, hop
 from difftest.timing.dma import DmaEngines
+from difftest.timing.hbm import SharedHbm
 from difftest.timing.program import Program
 from difftest.timing.sharing import Sharing
 from difftest.timing.tensor_engine import TensorEngine
@@ -93,9 +94,10 @@ class PhysicalCore:
     program : what all cores run.
     core : the number of this one.
     phase : see :func:`~difftest.timing.schedule.schedule`.
+    hbm : what the cores share; None if there is one.
     """
 
-    def __init__(self, program: Program, core: int, phase: float) -> None:
+    def __init__(self, program: Program, core: int, phase: float, hbm: SharedHbm | None) -> None:
         figures: Clockwork = program.clockwork
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
@@ -108,7 +110,7 @@ class PhysicalCore:
             ],
             program.compiler.lookahead,
         )
-        self.dma = DmaEngines(figures)
+        self.dma = DmaEngines(figures, hbm)
         self.loads = Queue(figures.outstanding)
         self.stores = Queue(figures.outstanding)
         self.sharing = Sharing(figures)

@@ -16,6 +16,7 @@ from difftest.timing.advice.copies import (
 )
 from difftest.timing.advice.helpers import unused_helpers
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
+from difftest.timing.advice.memory import full_sbuf
 from difftest.timing.advice.tensor import (
     empty_psum,
     strided_weights,
@@ -40,6 +41,7 @@ DETECTORS: tuple[Detector, ...] = (
     wide_operands,
     empty_psum,
     busy_copies,
+    full_sbuf,
     waits,
 )
 

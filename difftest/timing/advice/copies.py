@@ -13,6 +13,8 @@ from difftest.timing.schedule import Schedule, Span
 FEW = 4
 """Elements a partition up to which an instruction is all overhead."""
 MANY = 16
+COPIES = frozenset({"tensor_copy", "activation"})
+"""What takes a product out of PSUM."""
 
 
 def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -115,15 +117,11 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Products added up by the vector engine where PSUM adds for nothing."""
-    products = {
-        one.event.writes[0].allocation.id
-        for one in schedule.program.instructions
-        if one.opcode == "nc_matmul"
-    }
-    sums = [span for span in schedule.spans if _adds_product(span.instruction, products)]
-    for spans in by_line(sums).values():
-        totals = {span.instruction.event.writes[0].allocation.id for span in spans}
+    """Products added up by other engines where PSUM adds for nothing."""
+    sums, chains = _sums_of_products(schedule.program.instructions)
+    found = [span for span in schedule.spans if span.instruction.index in sums]
+    for spans in by_line(found).values():
+        totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
         removed = Removed()
@@ -134,19 +132,44 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
             spans,
             "sums-outside-psum",
             worth,
-            happened=f"{len(spans):,} products are added to tiles in SBUF, one instruction each",
+            happened=f"{len(spans):,} products are added up in SBUF, one instruction each",
             rule="matmuls that write to one PSUM tile in a row add up there, at no cost",
             remedy="accumulate in PSUM: total += nc_matmul(...) into nl.zeros(..., "
             "buffer=nl.psum) in one loop costs no instruction",
         )
 
 
-def _adds_product(one: LoweredInstruction, products: set[int]) -> bool:
-    if one.opcode != "tensor_tensor" or one.event.attributes.op != "add":
-        return False
-    target = one.event.writes[0].allocation
-    sources = {region.allocation.id for region in one.event.reads}
-    return target.space is Space.SBUF and target.id in sources and bool(sources & products)
+def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int], dict[int, int]]:
+    """The additions of a product to a sum of products, and tile -> the first tile of its sum.
+
+    A product may have been copied out of PSUM before. Each sum may have a tile of its own.
+    """
+    products: set[int] = set()
+    zeros: set[int] = set()
+    chains: dict[int, int] = {}
+    sums: set[int] = set()
+    for one in instructions:
+        if not one.event.writes:
+            continue
+        target = one.event.writes[0].allocation
+        sources = [region.allocation.id for region in one.event.reads]
+        if one.opcode == "nc_matmul" or (
+            one.opcode in COPIES and sources and sources[0] in products
+        ):
+            products.add(target.id)
+        elif one.opcode == "memset" and one.event.attributes.value == 0:
+            zeros.add(target.id)
+        elif _adds(one) and target.space is Space.SBUF and products.intersection(sources):
+            others = [number for number in sources if number not in products]
+            known = [chains[number] for number in others if number in chains]
+            if known or target.id in others or zeros.issuperset(others):
+                sums.add(one.index)
+                chains[target.id] = known[0] if known else target.id
+    return sums, chains
+
+
+def _adds(one: LoweredInstruction) -> bool:
+    return one.opcode == "tensor_tensor" and one.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:

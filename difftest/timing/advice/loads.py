@@ -151,6 +151,16 @@ def _distinct(source: Allocation, regions: list[Region]) -> int:
     return int(mask.sum()) * unit
 
 
+_FEWER_LOADS = (
+    "load a larger block with one DMA, 2 KiB or more of each partition, before the loop, and let "
+    "the instructions in the loop read slices of that tile"
+)
+_FEWER_STORES = (
+    "let the loop write its results into slices of one tile in SBUF, and store that tile with one "
+    "DMA after the loop, 2 KiB or more of each partition"
+)
+
+
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.clockwork
@@ -168,6 +178,7 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             removed.add(span)
         busy = removed.times
         worth = units.without({unit: max(0.0, time - moved / full) for unit, time in busy.items()})
+        stores = sum(span.instruction.is_store for span in spans)
         yield advice_on(
             spans,
             "small-dmas",
@@ -176,8 +187,7 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "
             f"{SMALL} bytes a partition",
-            remedy="gather what is stored, or load what is gathered, in SBUF, and move rows of "
-            "2 KiB or more, several tiles in one DMA",
+            remedy=_FEWER_STORES if 2 * stores > len(spans) else _FEWER_LOADS,
             moves_data=True,
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from difftest.simulator.trace import Engine, Region, Space
+from difftest.simulator.trace import Engine, Space
+from difftest.timing.advice.origins import Origins
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
@@ -18,14 +19,21 @@ TENSOR = Engine.TENSOR.value
 
 def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Transposes of data that were transposed before, and the copies around them."""
-    origins = _Origins(schedule.program.instructions)
     turned = [span for span in schedule.spans if span.instruction.opcode == "nc_transpose"]
+    if not turned:
+        return
+    origins = Origins()
+    tiles: dict[int, Hashable] = {}
+    for one in schedule.program.instructions:
+        if one.opcode == "nc_transpose":
+            tiles[one.index] = origins.of(one.event.reads[0])
+        origins.write(one)
     helpers = _copies_around(schedule)
     for spans in by_line(turned).values():
         seen: set[Hashable] = set()
         removed, repeated = Removed(), 0
         for span in spans:
-            origin = origins.of(span.instruction.event.reads[0])
+            origin = tiles[span.instruction.index]
             if origin not in seen:
                 seen.add(origin)
                 continue
@@ -45,28 +53,6 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
-
-
-class _Origins:
-    """Where the data of a region came from, so that equal data have equal origins."""
-
-    def __init__(self, instructions: list[LoweredInstruction]) -> None:
-        self.writers: dict[int, list[LoweredInstruction]] = {}
-        for one in instructions:
-            for region in one.event.writes:
-                self.writers.setdefault(region.allocation.id, []).append(one)
-
-    def of(self, region: Region) -> Hashable:
-        """The tensor in HBM, or else the tile, and the part of it."""
-        allocation = region.allocation
-        part = (region.offset, region.shape, region.strides)
-        writers = self.writers.get(allocation.id, [])
-        if allocation.space.is_hbm or len(writers) != 1:
-            return (allocation.id, part)
-        event = writers[0].event
-        if event.opcode not in ("dma_copy", "tensor_copy"):
-            return (allocation.id, part)
-        return (self.of(event.reads[0]), part)
 
 
 def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:

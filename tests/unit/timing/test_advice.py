@@ -155,6 +155,37 @@ def test_sums_outside_psum():
     assert "sums-outside-psum" not in advice(matmuls, X, columns=512, pieces=2)
 
 
+def summed(x, how):
+    """Four products added up in SBUF, as kernels do that know nothing of PSUM's adding."""
+    weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+    total = None
+    if how in ("in place", "a residual"):
+        total = loaded(x[:, 512:1024])
+    if how == "to zeros":
+        total = nl.zeros((128, 512), nl.float32, buffer=nl.sbuf)
+    for _ in range(1 if how == "a residual" else 4):
+        product = nisa.nc_matmul(weights, moving)
+        if how == "copied first":
+            product = nisa.tensor_copy(product)
+        if how == "in place":
+            total[...] = nisa.tensor_tensor(total, product, nl.add)
+        elif total is None:
+            total = nisa.tensor_copy(product)
+        else:
+            total = nisa.tensor_tensor(total, product, nl.add)
+    return stored(total)
+
+
+@pytest.mark.parametrize("how", ["a new tile each time", "copied first", "in place", "to zeros"])
+def test_sums_outside_psum_in_other_words(how):
+    assert "sums-outside-psum" in advice(summed, X, how=how)
+
+
+def test_what_is_added_to_one_product_is_no_sum_of_products():
+    """A residual or a bias: PSUM cannot add it for nothing."""
+    assert "sums-outside-psum" not in advice(summed, X, how="a residual")
+
+
 def test_strided_weights():
     found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided-weights"]
     assert found.count == 16
@@ -186,6 +217,61 @@ def test_reloaded_data_are_known_again():
         return outs[0]
 
     assert "6 transposes of 1 different tiles" in advice(turned, X)["transposed-again"].happened
+
+
+def turned_slices(x, same):
+    """Slices of a tile that each turn fills again, copied and then transposed."""
+    outs = []
+    tile = nl.ndarray((128, 512), x.dtype, buffer=nl.sbuf)
+    for turn in range(6):
+        first = 0 if same else 512 * turn
+        nisa.dma_copy(dst=tile, src=x[:, first : first + 512])
+        part = nisa.tensor_copy(tile[:, 128:256])
+        outs.append(stored(nisa.tensor_copy(nisa.nc_transpose(part))))
+    return outs[0]
+
+
+def test_a_copied_slice_of_a_reloaded_tile_is_known_again():
+    found = advice(turned_slices, X, same=True)["transposed-again"]
+    assert "6 transposes of 1 different tiles" in found.happened
+    # One tile and one slice, and other data in it each time.
+    assert "transposed-again" not in advice(turned_slices, X, same=False)
+
+
+def blocks(x, columns):
+    """Blocks that are loaded, worked on for as long as a load takes, and stored."""
+    outs = []
+    for turn in range(6):
+        tile = loaded(x[turn])
+        result = nisa.tensor_scalar(tile, nl.multiply, 2.0)
+        outs.append(stored(result[:, 0:columns]))
+    return outs[0]
+
+
+def test_an_sbuf_that_is_full_and_blocks_loads():
+    found = advice(blocks, np.ones((6, 128, 24 * 1024), np.float32), columns=8)["full-sbuf"]
+    assert found.lost > 0
+    assert "loads wait until SBUF has a place for them" in found.happened
+    assert "test_advice.py" in found.happened
+    assert "full-sbuf" not in advice(blocks, np.ones((6, 128, 2048), np.float32), columns=8)
+
+
+def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
+    def pieces(x, stores):
+        if stores:
+            tile = loaded(x[:, 0:1024])
+            outs = [stored(tile[:, 16 * n : 16 * n + 16]) for n in range(32)]
+            return outs[0]
+        tiles = [loaded(x[:, 16 * n : 16 * n + 16]) for n in range(32)]
+        return stored(tiles[0])
+
+    assert (
+        "load a larger block with one DMA" in advice(pieces, X, stores=False)["small-dmas"].remedy
+    )
+    assert (
+        "write its results into slices of one tile"
+        in advice(pieces, X, stores=True)["small-dmas"].remedy
+    )
 
 
 def test_float32_operands():

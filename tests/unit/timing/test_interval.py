@@ -42,7 +42,10 @@ def test_one_figure_errs_together_and_two_apart():
     def ends(figures):
         logs = (50 * math.log(2), 50 * math.log(2))
         ground = Foundation(
-            dict.fromkeys(figures, 50.0), dict.fromkeys(figures, logs), busiest=0.0, streaming=0.0
+            dict.fromkeys(figures, 50.0),
+            dict.fromkeys(figures, logs),
+            busiest=0.0,
+            streaming=0.0,
         )
         return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
 
@@ -137,3 +140,25 @@ def test_what_spills_is_unsure():
     assert loaded(4).schedule.spilled
     assert not loaded(3).schedule.spilled
     assert width(loaded(4)) > 1.5 * width(loaded(3))
+
+
+def test_what_the_compiler_may_do_widens_the_interval():
+    """Loads of the same bytes again and again: a compiler that removes them is much faster."""
+
+    def loaded(again):
+        build = Builder()
+        source = build.hbm((128, 2048))
+        for _ in range(40):
+            tile = build.tensor((128, 2048))
+            build.dma(tile, source if again else build.hbm((128, 2048)))
+            build.store(tile)
+        return predict(build.trace, TRN2, dge=True)
+
+    same, different = loaded(True), loaded(False)
+    assert same.middle == pytest.approx(different.middle, rel=0.01)
+    assert same.compiled.low < 0.7 * same.middle
+    assert different.compiled.low == pytest.approx(different.middle, rel=0.01)
+    assert width(same) > width(different)
+    assert same.latency_interval.low <= same.compiled.low + 10
+    assert "what the compiler does to this kernel is not known" in same.caution
+    assert "compiler" not in different.caution

@@ -89,5 +89,5 @@ def test_findings_are_numbered_with_line_and_remedy():
     assert lines[1].endswith("us of work (predicted)")
     assert lines[2].startswith("   > nisa.dma_copy(")
     assert lines[3].startswith("   the DMA engines come near their full rate")
-    assert lines[4].startswith("   gather what is stored")
+    assert lines[4].startswith("   load a larger block")
     assert list(findings([])) == ["nothing found"]

@@ -1,0 +1,34 @@
+import pytest
+
+from difftest.timing.hbm import WINDOW, SharedHbm
+
+
+def test_a_dma_alone_is_not_delayed():
+    assert SharedHbm(725.0).take(500.0, 5500.0, 424.0 * 5000) == 5500.0
+
+
+def test_two_together_get_what_there_is():
+    """848 bytes a ns are asked for, and 725 are there: the second is done later, at its rate."""
+    hbm = SharedHbm(725.0)
+    length, count = 100 * WINDOW, 424.0 * 100 * WINDOW
+    first, second = (hbm.take(0.0, length, count) for _ in range(2))
+    assert first == length
+    assert second == pytest.approx(length + length * (848 - 725) / 424)
+
+
+def test_what_runs_earlier_is_not_delayed_by_what_was_counted_before():
+    hbm = SharedHbm(725.0)
+    hbm.take(50 * WINDOW, 60 * WINDOW, 725.0 * 10 * WINDOW)
+    assert hbm.take(0.0, 10 * WINDOW, 400.0 * 10 * WINDOW) == 10 * WINDOW
+
+
+def test_no_window_gives_more_than_it_has():
+    hbm = SharedHbm(100.0)
+    for _ in range(7):
+        hbm.take(300.0, 2300.0, 80.0 * 2000)
+    assert max(hbm._taken.values()) <= 100.0 * WINDOW + 1e-6
+    assert sum(hbm._taken.values()) == pytest.approx(7 * 80.0 * 2000)
+
+
+def test_nothing_to_move_takes_no_time():
+    assert SharedHbm(1.0).take(0.0, 10.0, 0) == 10.0
