@@ -4,7 +4,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from kernels.nki.tiles import load
+from kernels.nki.tiles import load, load_rows
 
 
 @nki.jit
@@ -48,9 +48,11 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
     for top in range(0, M, panels * tile):
         height = min(panels * tile, M - top)
         for left in range(0, N, width):
-            block = load_panels(a_tensor, top, height, left, min(width, N - left))
-            for first in range(0, block.shape[2], STORE_TILES * tile):
-                count = min(STORE_TILES, (block.shape[2] - first) // tile)
+            columns = min(width, N - left)
+            # A tensor for each panel: the compiler lets users of one tensor wait for each other.
+            block = load_rows(a_tensor[top : top + height, left : left + columns])
+            for first in range(0, columns, STORE_TILES * tile):
+                count = min(STORE_TILES, (columns - first) // tile)
                 turned = transpose_tiles(block, first, count)
                 below = (left + first) // tile
                 nisa.dma_copy(
@@ -59,27 +61,17 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
     return out
 
 
-def load_panels(a_tensor, top, height, left, width):
-    """Rows of the matrix as [128, panels, width] in SBUF: a DMA for each 128 rows."""
-    tile = nl.tile_size.pmax
-    block = nl.ndarray((tile, height // tile, width), dtype=a_tensor.dtype, buffer=nl.sbuf)
-    for panel in range(height // tile):
-        row = top + panel * tile
-        nisa.dma_copy(dst=block[:, panel, :], src=a_tensor[row : row + tile, left : left + width])
-    return block
-
-
 def transpose_tiles(block, first, count):
-    """``count`` tiles of columns of all panels as [128, count, 128 * panels] in SBUF."""
-    tile, panels, _ = block.shape
-    turned = nl.ndarray((tile, count, panels * tile), dtype=block.dtype, buffer=nl.sbuf)
+    """``count`` tiles of columns of the panels in ``block`` as [128, count, 128 * panels] in SBUF."""
+    tile, panels, dtype = nl.tile_size.pmax, len(block), block[0].dtype
+    turned = nl.ndarray((tile, count, panels * tile), dtype=dtype, buffer=nl.sbuf)
     for t in range(count):
         column = first + t * tile
-        bank = nl.ndarray((tile, panels * tile), dtype=block.dtype, buffer=nl.psum)
+        bank = nl.ndarray((tile, panels * tile), dtype=dtype, buffer=nl.psum)
         for panel in range(panels):
             nisa.nc_transpose(
                 dst=bank[:, panel * tile : (panel + 1) * tile],
-                data=block[:, panel, column : column + tile],
+                data=block[panel][:, column : column + tile],
             )
         nisa.tensor_copy(dst=turned[:, t, :], src=bank)
     return turned
