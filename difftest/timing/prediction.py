@@ -29,8 +29,6 @@ from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
 SMALL = 2_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
-
-
 EXTREMES = (0.0, 0.999)
 MANY = 100_000
 """Beyond so many instructions no other compiler's time is predicted beside the likely one's."""
@@ -141,7 +139,12 @@ class Prediction:
     @property
     def caution(self) -> str:
         """What to know before the time is believed, in words; empty if most of it was measured."""
-        warnings = (caution(self.foundation), compiler_caution(self.middle, self.compiled))
+        warnings = [caution(self.foundation), compiler_caution(self.middle, self.compiled)]
+        if len(self.program.instructions) > MANY:
+            warnings.append(
+                f"of more than {MANY:,} instructions nobody asks what another compiler would make, "
+                "so that the range is too narrow if that matters"
+            )
         return "; ".join(filter(None, warnings))
 
     def _estimate(self, fixed: float, unsure: float) -> Estimate:

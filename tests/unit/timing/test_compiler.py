@@ -129,3 +129,4 @@ def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
     monkeypatch.setattr(prediction, "MANY", 10)
     found = predicted(convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True)
     assert found.compiled == (found.middle, found.middle)
+    assert "more than 10 instructions nobody asks what another compiler would make" in found.caution

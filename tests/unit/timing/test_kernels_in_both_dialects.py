@@ -32,7 +32,8 @@ def predicted(dialect, name, shapes, keywords, dtype=np.float32, grid=()):
 @pytest.mark.parametrize("name", CASES)
 def test_todays_kernel_is_predicted_as_fast_as_the_classic_one(name, dtype):
     classic, todays = (
-        predicted(dialect, name, *CASES[name], dtype=dtype).latency for dialect in ("classic", "nki")
+        predicted(dialect, name, *CASES[name], dtype=dtype).latency
+        for dialect in ("classic", "nki")
     )
     assert todays <= 1.02 * classic
 
