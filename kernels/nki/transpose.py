@@ -62,7 +62,7 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
 
 
 def transpose_tiles(block, first, count):
-    """``count`` tiles of columns of the panels in ``block`` as [128, count, 128 * panels] in SBUF."""
+    """``count`` tiles of columns of all panels as [128, count, 128 * panels] in SBUF."""
     tile, panels, dtype = nl.tile_size.pmax, len(block), block[0].dtype
     turned = nl.ndarray((tile, count, panels * tile), dtype=dtype, buffer=nl.sbuf)
     for t in range(count):
