@@ -94,6 +94,9 @@ class Foundation:
     """The longest that one engine would be busy with every cost at the top of its range."""
     streaming: float
     """What the Tensor Engine takes to stream the rows of its whole products at full speed."""
+    spilling: tuple[float, float] = (0.0, 0.0)
+    """What spilling may take away or add, as logarithms weighted with the time; these are ends
+    that nobody has measured, and no scale makes them wider."""
 
     @property
     def shares(self) -> dict[str, float]:
@@ -151,10 +154,14 @@ def foundation(schedule: Schedule) -> Foundation:
     add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     everything = -own * math.log(MODEL.low), own * math.log(MODEL.high)
     ranges[Basis(INFERRED, "the whole")] = everything
-    if schedule.spilled:
-        logs = -own * math.log(SPILLED.low), own * math.log(SPILLED.high)
-        ranges[Basis(INFERRED, "spilling")] = logs
-    return Foundation(times, ranges, _busiest(schedule), _streaming(schedule))
+    spilling = (-own * math.log(SPILLED.low), own * math.log(SPILLED.high))
+    return Foundation(
+        times,
+        ranges,
+        _busiest(schedule),
+        _streaming(schedule),
+        spilling if schedule.spilled else (0.0, 0.0),
+    )
 
 
 def _rests_on(stretch: Stretch, schedule: Schedule) -> tuple[Basis, Range]:
@@ -265,6 +272,7 @@ class Estimate:
         for side, other in enumerate(self.compiled or (self.own, self.own)):
             parts = [logs[side] for logs in self.ground.ranges.values()]
             believed = scale**2 * sum(part * part for part in parts)
+            believed += self.ground.spilling[side] ** 2
             costs = math.sqrt(believed + self.unsure**2 + self.random**2) / self.total
             ends.append(math.hypot(costs, math.log((other + self.fixed) / self.total)))
         least = min(self.total, self.ground.streaming + self.fixed - self.unsure)

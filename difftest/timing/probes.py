@@ -103,9 +103,12 @@ def probed(probe: Probe) -> Probed:
 
 
 def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
-    """The interval of the whole trace, as that of one of its instructions."""
+    """The interval of the whole trace, as that of one of its instructions.
+
+    What another compiler would leave out of it is no part: the probes' instructions were counted.
+    """
     own = prediction.middle
-    whole = Estimate(prediction.foundation, own, 0.0, 0.0, 0.0, prediction.compiled).interval(scale)
+    whole = Estimate(prediction.foundation, own, 0.0, 0.0, 0.0).interval(scale)
     return Interval(
         slope * whole.low / own - RESOLUTION / 2, slope * whole.high / own + RESOLUTION / 2
     )
