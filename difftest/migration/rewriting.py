@@ -20,6 +20,7 @@ from difftest.migration.definitions import Definitions
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids
 from difftest.migration.leftovers import COMMENT, Leftovers, commented, nodes
+from difftest.migration.lines import OneStatementALine
 from difftest.migration.rules import NotMechanicalError, Rule
 from difftest.migration.scope import KnownTile, Scope, bound_names
 from difftest.migration.statements import StatementWriter
@@ -211,9 +212,10 @@ class _Rewriting:
     def _function(self, function: cst.FunctionDef) -> Any:
         """A function, in a scope of its own; its index grids go where nothing uses them."""
         if any(self.names.of(one) for one in nodes(function, m.Attribute())):
-            visited = function.visit(_Itemsize())
-            assert isinstance(visited, cst.FunctionDef)
-            function = visited
+            for transformer in (OneStatementALine(), _Itemsize()):
+                visited = function.visit(transformer)
+                assert isinstance(visited, cst.FunctionDef)
+                function = visited
         scope = self.new_scope(set(self.taken))
         scope.function = function.name.value
         scope.blocks = blocks_of(ast.parse(textwrap.dedent(_code(function))), self.names)

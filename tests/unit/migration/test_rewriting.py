@@ -93,6 +93,25 @@ MECHANICAL = {
         return tensor_copy_result
         """,
     ),
+    "statements behind a semicolon": (
+        """
+        # both
+        t = nl.load(a); n = 1  # at once
+        """,
+        """
+        # both
+        t = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=a)
+        n = 1  # at once
+        """,
+    ),
+    "a statement behind a colon": (
+        "for i in nl.affine_range(2): nl.store(a[i], b[i])",
+        """
+        for i in range(2):
+            nisa.dma_copy(dst=a[i], src=b[i])
+        """,
+    ),
     "what is no NKI": ("n = max(len(a), 2) + 1", "n = max(len(a), 2) + 1"),
 }
 
@@ -162,10 +181,8 @@ def test_operators_on_tiles_that_are_left(line):
         "if a:\n    pass\nelse:\n    x = [nl.load(b) for b in a]",
         "try:\n    pass\nexcept ValueError:\n    x = [nl.load(b) for b in a]",
         "try:\n    pass\nfinally:\n    x = [nl.load(b) for b in a]",
-        "if a: x = nl.load(a)",
         "while nl.load(a):\n    pass",
         "match a:\n    case 1:\n        x = nl.load(a)",
-        "x = nl.load(a); y = 1",
     ],
 )
 def test_no_corner_of_the_grammar_is_passed_over_or_told_twice(text):
