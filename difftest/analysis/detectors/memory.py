@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded
 from difftest.simulator.machine import Machine
@@ -62,8 +62,7 @@ def _listed(lives: tuple[Live, ...]) -> str:
 
 
 def _lines(lives: tuple[Live, ...]) -> tuple[Location, ...]:
-    places = (live.allocation.location for live in lives[:NAMED])
-    return tuple(dict.fromkeys(place for place in places if place is not None))
+    return each_line(*(live.allocation.location for live in lives[:NAMED]))
 
 
 # -- tensors that share bytes ----------------------------------------------------------------------
@@ -221,7 +220,7 @@ def _through(one: Allocation, other: Allocation, over: Event, reader: Event) -> 
         f"wrote by another name, to {other} at address {other.address}",
         rule="the compiler orders instructions by the tensors that they name: nothing orders this "
         "read after a write to another tensor, whose engine or DMA queue may be late",
-        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        locations=each_line(*lines),
         remedy="read it by the tensor that was written, or a view of that (reshape, ap, view)",
         evidence=(over.number, reader.number),
     )
@@ -243,7 +242,7 @@ def _overwritten(
         f"over it, to {other} at address {places[1]}",
         rule="two tensors at one address hold the same bytes: what the first held is lost once the "
         "second is written",
-        locations=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        locations=each_line(*lines),
         remedy="place the second one elsewhere, or write it after the last use of the first",
         evidence=(over.number, reader.number),
     )

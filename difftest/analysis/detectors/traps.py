@@ -8,7 +8,7 @@ from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.order import updates
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.detectors.turns import is_inside
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Trace
 
@@ -48,7 +48,7 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
                 "that iteration is over",
                 rule="a tensor lives in the block that makes it (err_local_variable_used_out_of_"
                 "scope): the compiler refuses a use after the loop, or in another iteration",
-                locations=_lines(first.location, made.location, loop),
+                locations=each_line(first.location, made.location, loop),
                 remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
                 evidence=(first.number,),
             )
@@ -78,7 +78,7 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                         f"added up over iterations in {total}",
                         rule="the classic compiler was seen to run the instruction once more for "
                         "its reduction, and to spoil sums over several iterations (trn2)",
-                        locations=_lines(event.location, source.location),
+                        locations=each_line(event.location, source.location),
                         remedy="reduce with nisa.tensor_reduce, or keep each iteration's sum in a "
                         "column of its own and add them up after the loop",
                         evidence=(source.number, event.number),
@@ -88,7 +88,3 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                 made[region.allocation.id] = event
             else:
                 made.pop(region.allocation.id, None)
-
-
-def _lines(*locations: Location | None) -> tuple[Location, ...]:
-    return tuple(dict.fromkeys(line for line in locations if line is not None))
