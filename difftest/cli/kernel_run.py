@@ -34,7 +34,7 @@ class KernelRun:
     """A kernel and its arguments as the command line names them."""
 
     kernel: str
-    """``MODULE:KERNEL``, or the kernel test ``PATH::TEST``."""
+    """``MODULE:KERNEL``, ``FILE.py:KERNEL``, or the kernel test ``PATH::TEST``."""
     shapes: tuple[str, ...]
     dtypes: tuple[str, ...]
     keywords: tuple[str, ...]
@@ -100,7 +100,7 @@ level_option = click.option(
     help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
 )
 _OPTIONS = (
-    click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST"),
+    click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
     click.option(
