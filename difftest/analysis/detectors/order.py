@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
+from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
@@ -153,7 +153,7 @@ class _Replay:
         writer[...] = self.place
 
     def _say(self, kind: str, turn: Turn, places: Cells, wrong: np.ndarray) -> Iterator[Conflict]:
-        other = self.turns[int(places[wrong][0])]
+        other = self.turns[int(places[first_of(wrong)])]
         key = kind, other.touch.event.location, turn.touch.event.location
         exact = other.touch.region.whole and turn.touch.region.whole
         if (*key, exact) not in self.said:
