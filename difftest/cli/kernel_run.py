@@ -111,7 +111,7 @@ _OPTIONS = (
         help="Of an input of integers: 0 to N - 1, each once where N is enough. For indices.",
     ),
     click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
-    click.option("--grid", help="Of an SPMD kernel: 2, or 4,2. A --case has its spec's."),
+    click.option("--grid", help="Of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(
         "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
     ),

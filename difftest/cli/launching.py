@@ -25,6 +25,7 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.grid import nc
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
@@ -77,7 +78,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_grid(text: str | None) -> tuple[int, ...]:
-    """``2`` or ``4,2`` as an SPMD grid; empty for None.
+    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None.
 
     Raises
     ------
@@ -85,10 +86,16 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
     """
     if text is None:
         return ()
+    parts = [part.strip() for part in text.replace("x", ",").split(",") if part.strip()]
     try:
-        return parse_shape(text)
+        shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
     except click.BadParameter:
-        raise click.BadParameter(f"a grid is positive sizes, as in 4,2; got {text!r}") from None
+        raise click.BadParameter(
+            f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
+        ) from None
+    return tuple(
+        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
+    )
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:

@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 import difftest
+from difftest.cli.launching import parse_grid
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
+from difftest.simulator.frontend.grid import physical_cores
 from difftest.timing import clockwork
 from difftest.timing.views import plot
 
@@ -243,8 +245,15 @@ def test_a_kernel_with_a_grid(tmp_path):
 
 
 def test_a_grid_that_is_none():
-    result = run(TRANSPOSE, "--shape", "128,128", "--grid", "0")
-    assert "a grid is positive sizes, as in 4,2; got '0'" in result.output
+    for grid in ("0", "nc", "4,nc0", "two"):
+        result = run(TRANSPOSE, "--shape", "128,128", "--grid", grid)
+        assert "a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2)" in result.output, grid
+
+
+def test_a_grid_over_two_cores():
+    assert parse_grid("4,nc2") == (4, 2)
+    assert physical_cores(parse_grid("2, nc2")) == (0, 1, 0, 1)
+    assert physical_cores(parse_grid("4x2")) == ()
 
 
 @pytest.mark.parametrize(
