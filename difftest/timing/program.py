@@ -13,6 +13,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -136,14 +137,14 @@ def lower(
     return _Builder(machine, compiler, trace.dialect).build(trace, progress)
 
 
-def cores_of(trace: Trace) -> int:
-    """Physical cores of a launch: the programs of today's dialect run side by side, one on each.
+def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
+    """Instance of the grid -> the physical core that runs it, where the launch says so.
 
-    Those of a classic grid run one after the other on one core.
+    Each of today's dialect has a core of its own; those of a classic grid do that ``nl.nc``
+    spreads. All others run one after the other on the first core.
     """
-    if trace.dialect != "nki":
-        return 1
-    return 1 + max((event.program[0] for event in trace.events if event.program), default=0)
+    instances = itertools.product(*map(range, trace.grid))
+    return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}
 
 
 class _Builder:
@@ -159,7 +160,7 @@ class _Builder:
         self.last: dict[int, int] = {}
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
-        self.cores = 1
+        self.cores: dict[tuple[int, ...], int] = {}
         self.renames = False
         """Whether some regions are of other tiles than the kernel wrote."""
 
@@ -183,7 +184,7 @@ class _Builder:
             if _clears(event, accumulated) or event.number in self.repeated.events:
                 removed += 1
                 continue
-            self._add(event, self._core(event) if self.cores > 1 else 0)
+            self._add(event, self._core(event) if self.cores else 0)
         self._close()
         return Program(
             self.machine,
@@ -193,12 +194,12 @@ class _Builder:
             self.allocations,
             removed,
             self.dependences.joins,
-            self.cores,
+            1 + max(self.cores.values(), default=0),
             self.compiler,
         )
 
     def _core(self, event: Event) -> int:
-        return event.program[0] if self.cores > 1 and event.program else 0
+        return self.cores.get(event.program, 0)
 
     def _load_identities(self, trace: Trace) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.analysis.detectors.canvas import Canvas
+from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, each_line
@@ -147,7 +147,7 @@ def _in_one_epoch(
             others = program[view]
             wrong = (others != numbers[touch.event.program]) & (others != _NOBODY)
             if wrong.any():
-                other = writes[int(view[wrong][0])]
+                other = writes[int(view[first_of(wrong)])]
                 kind = "written" if touch.writes else "read"
                 race = Race(kind, other, touch, canvas.element(touch.region, wrong))
                 key = kind, other.event.location, touch.event.location, race.exact
