@@ -185,8 +185,11 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
 
 
 def _both_update(conflict: Conflict) -> bool:
-    """Whether both sides are parts of one reduction."""
-    return all(updates(turn.touch.event) for turn in (conflict.earlier, conflict.later))
+    """Whether both sides are parts of one reduction: of what both add to, not of what is added."""
+    return all(
+        updates(touch.event) and touch.region[1:4] == touch.event.writes[0][1:4]
+        for touch in (conflict.earlier.touch, conflict.later.touch)
+    )
 
 
 def _judged(

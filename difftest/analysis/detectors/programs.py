@@ -183,10 +183,10 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
         # Who reads what it wrote itself may get the same from the other one, where each program
         # does all of the work. The writes are told of in any case.
         return Suspicion(found) if race.own else found
-    replicated = _statement(race.first) == _statement(race.second)
-    if replicated and not divided:
+    if not divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
     else:  # who asks for its number and writes the same has nothing to divide
+        replicated = _statement(race.first) == _statement(race.second)
         mild = Severity.NOTE if replicated else Severity.WARNING
         agrees = _finding(WRITTEN_TWICE, mild, race)
     return Suspicion(_finding(RACE, Severity.ERROR, race), agrees)

@@ -136,6 +136,27 @@ def test_a_subtraction_is_no_reduction():
     assert found_in(kernel, [normal(128, 512)]) == [("affine-carried", "error")]
 
 
+@pytest.mark.parametrize(
+    ("added", "found"),
+    [(0, [("affine-carried", "error")]), (5, [])],
+    ids=["what-the-iteration-before-summed", "a-column-that-none-writes"],
+)
+def test_a_running_sum_over_columns_is_no_reduction(added, found):
+    """Each iteration adds into a column of its own, and what it adds is the column before."""
+
+    def kernel(a):
+        out = nl.ndarray((128, 10), dtype=a.dtype, buffer=nl.shared_hbm)
+        sums = nl.zeros((128, 10), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            own = slice(i + 1, i + 2)
+            sums[:, own] = nl.sum(nl.load(a[:, part(i)]), axis=1, keepdims=True)
+            sums[:, own] = nl.add(sums[:, own], sums[:, i + added : i + added + 1])
+        nl.store(out, sums)
+        return out
+
+    assert found_in(kernel, [normal(128, 512)]) == found
+
+
 def test_matmuls_may_accumulate_in_psum():
     def kernel(a):
         out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)

@@ -128,7 +128,7 @@ IGNORED = "program-id-ignored", "warning"
         (both_zero_all_behind_a_barrier, []),
         (ignores_its_id, [("program-id-ignored", "warning")]),
         (has_nothing_to_divide, [("program-written-twice", "note")]),
-        (copied_onto_itself, [IGNORED, ("program-written-twice", "warning")]),
+        (copied_onto_itself, [IGNORED]),
         (all_of_the_work(lambda: 1), [("program-id-ignored", "warning")]),
         (all_of_the_work(lambda: nl.program_id(0)), [("program-race", "error")]),
         (swap("scratch"), []),
