@@ -18,9 +18,7 @@ SOON = 1000.0
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
-    late = [
-        (one.span, one.time) for one in critical_path(schedule.spans) if _waited_for_room(one.span)
-    ]
+    late = [(one.span, one.time) for one in critical_path(schedule) if _waited_for_room(one.span)]
     time = sum(time for _, time in late)
     if time < NOTABLE * schedule.end / 1e3:
         return
