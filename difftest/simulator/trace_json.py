@@ -26,7 +26,7 @@ from difftest.simulator.trace import (
 )
 
 FORMAT = "difftest trace"
-VERSION = 2
+VERSION = 3
 
 T = TypeVar("T", bound=Hashable)
 Stack = tuple[Location, ...]
@@ -47,6 +47,7 @@ def trace_to_json(trace: Trace) -> str:
         "kernel": _compact(trace.kernel),
         "machine": _compact(trace.machine),
         "grid": _compact(trace.grid),
+        "cores": _compact(trace.cores),
         "dialect": _compact(trace.dialect),
         "divided": _compact(trace.divided),
         "files": _lines(tables.files.entries(str)),

@@ -61,7 +61,9 @@ def _adds(event: Event) -> bool:
     """Whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
-    if event.opcode in ("dma_copy", "dma_scatter", "dma_gather", "dma_compute"):
+    if event.opcode == "dma_compute":
+        return len(event.reads) > 1
+    if event.opcode in ("dma_copy", "dma_scatter", "dma_gather"):
         return any(region.role == "dst" for region in event.reads)
     op = event.attributes.op or ""
     return event.opcode in ("tensor_tensor", "scalar_tensor_tensor") and (

@@ -1,10 +1,12 @@
 """Running sums in a narrow dtype."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from difftest.analysis.detectors.narrow import LONGEST
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.install import embedded
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 
@@ -34,6 +36,29 @@ def test_as_many_additions_as_can_be_seen(dtype, in_place):
     assert (finding.id, finding.severity.value) == ("narrow-accumulation", "warning")
     assert f"{longest} additions in a row were each rounded to {dtype}" in finding.happened
     assert "total" in finding.location.text
+
+
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [(2, [("narrow-accumulation", "warning")]), (1, [])],
+    ids=["added", "copied"],
+)
+def test_additions_that_the_dma_makes(sources, found):
+    with embedded():
+        import nki
+        import nki.isa as todays_isa
+        import nki.language as todays
+
+    def kernel(x):
+        out = todays.ndarray(x.shape, dtype=x.dtype, buffer=todays.shared_hbm)
+        todays_isa.dma_copy(dst=out, src=x)
+        for _ in range(LONGEST["bfloat16"]):
+            srcs = [out, x][-sources:]
+            todays_isa.dma_compute(dst=out, srcs=srcs, scales=[1.0] * sources, reduce_op=todays.add)
+        return out
+
+    data = normal(4, 8).astype(ml_dtypes.bfloat16)
+    assert found_in(nki.jit(kernel), [data]) == found
 
 
 def test_sums_in_float32_are_clean():
