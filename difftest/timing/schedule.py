@@ -235,7 +235,7 @@ class _Scheduler:
         if one.engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
         elif one.transfer is not None:
-            static = Engine.GPSIMD if one.is_store else Engine.SYNC
+            static = Engine.GPSIMD if one.is_store or one.transfer.software else Engine.SYNC
             engine = GENERATOR if self._generates(one) else static
         else:
             engine = one.engine
@@ -246,7 +246,8 @@ class _Scheduler:
 
     def _generates(self, one: LoweredInstruction) -> bool:
         """Whether a DMA's descriptors are generated on the device."""
-        return self.dge and one.transfer is not None and one.transfer.generated
+        transfer = one.transfer
+        return self.dge and transfer is not None and transfer.generated and not transfer.software
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
@@ -333,6 +334,10 @@ class _Scheduler:
         span.start = max(span.start, queue.slot())
         if one.merged:
             trigger = span.start
+        elif transfer.software:
+            per_partition = figures.software_per_partition.value * (transfer.partitions - 1)
+            span.busy = figures.software_generation.value + per_partition
+            trigger = span.start + span.busy
         elif self._generates(one):
             per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
             span.busy = figures.generation.value + per_partition
@@ -440,5 +445,5 @@ def _table(one: LoweredInstruction) -> str:
 def _trigger_engine(one: LoweredInstruction) -> Engine:
     """The engine that waits for an instruction's operands."""
     if one.transfer is not None:
-        return Engine.GPSIMD if one.is_store else Engine.SYNC
+        return Engine.GPSIMD if one.is_store or one.transfer.software else Engine.SYNC
     return one.engine

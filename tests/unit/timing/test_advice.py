@@ -205,6 +205,36 @@ def test_what_is_added_to_one_product_is_no_sum_of_products():
     assert "sums-outside-psum" not in advice(summed, X, how="a residual")
 
 
+def test_a_tree_of_sums_of_products():
+    """Products that are copied out of PSUM, and added two by two."""
+
+    def tree(x, turns):
+        weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+        parts = [nisa.tensor_copy(nisa.nc_matmul(weights, moving)) for _ in range(8)]
+        while turns and len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [nisa.tensor_tensor(one, other, nl.add) for one, other in pairs]
+        return stored(parts[0])
+
+    found = advice(tree, X, turns=True)["sums-outside-psum"]
+    assert "7 products are added up in SBUF" in found.happened
+    assert "sums-outside-psum" not in advice(tree, X, turns=False)
+
+
+def test_transposes_by_a_product_with_an_identity_of_the_kernels_own():
+    def turned(x, same):
+        identity = loaded(x[:, 0:128])
+        outs = []
+        for turn in range(6):
+            tile = loaded(x[:, 128:256] if same else x[:, 128 * turn : 128 * turn + 128])
+            outs.append(stored(nisa.tensor_copy(nisa.nc_matmul(tile, identity))))
+        return outs[0]
+
+    found = advice(turned, X, same=True)["transposed-again"]
+    assert "6 transposes or products with the same tile of 1 different tiles" in found.happened
+    assert "transposed-again" not in advice(turned, X, same=False)
+
+
 def test_strided_weights():
     found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided-weights"]
     assert found.count == 16
@@ -275,6 +305,30 @@ def test_an_sbuf_that_is_full_and_blocks_loads():
     assert "full-sbuf" not in advice(blocks, np.ones((6, 128, 2048), np.float32), columns=8)
 
 
+def test_a_tensor_that_is_filled_again_while_others_read_it():
+    @jit
+    def summed(x, apart):
+        out = newer.ndarray((8, 128, 1), dtype=x.dtype, buffer=newer.shared_hbm)
+        part = newer.ndarray((128, 2048), dtype=x.dtype, buffer=newer.sbuf)
+        for i in range(8):
+            if apart:
+                part = newer.ndarray((128, 2048), dtype=x.dtype, buffer=newer.sbuf)
+            nki_isa.dma_copy(dst=part, src=x[i])
+            total = newer.ndarray((128, 1), dtype=x.dtype, buffer=newer.sbuf)
+            nki_isa.tensor_reduce(dst=total, op=newer.add, data=part, axis=(1,))
+            nki_isa.dma_copy(dst=out[i], src=total)
+        return out
+
+    parts = np.ones((8, 128, 2048), np.float32)
+    found = advice(summed, parts, apart=False)
+    assert next(iter(found)) == "reused-tensor"
+    said = found["reused-tensor"]
+    assert "7 instructions fill a tensor of line" in said.happened
+    assert said.location.text == "nki_isa.dma_copy(dst=part, src=x[i])"
+    assert said.lost > 10
+    assert "reused-tensor" not in advice(summed, parts, apart=True)
+
+
 def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
     def pieces(x, stores):
         if stores:
@@ -306,6 +360,57 @@ def test_float32_operands():
     assert "float32-operands" not in advice(product, X, dtype=nl.float32)
 
 
+def test_a_loop_on_the_device():
+    @jit
+    def rolled(x, on_device):
+        out = newer.ndarray(x.shape, dtype=x.dtype, buffer=newer.shared_hbm)
+        tile = ((512, 128), (1, 512))
+
+        def turn(i):
+            part = newer.ndarray((128, 512), dtype=x.dtype, buffer=newer.sbuf)
+            nki_isa.dma_copy(dst=part, src=x.ap(pattern=tile, scalar_offset=i, indirect_dim=0))
+            place = out.ap(pattern=tile, scalar_offset=i, indirect_dim=0)
+            nki_isa.dma_copy(dst=place, src=part)
+
+        if on_device:
+            newer.fori_loop(0, x.shape[0], turn)
+        else:
+            for i in range(x.shape[0]):
+                part = newer.ndarray((128, 512), dtype=x.dtype, buffer=newer.sbuf)
+                nki_isa.dma_copy(dst=part, src=x[i])
+                nki_isa.dma_copy(dst=out[i], src=part)
+        return out
+
+    images = np.ones((16, 128, 512), np.float32)
+    found = advice(rolled, images, on_device=True)["device-loop"]
+    assert "all engines wait for each other 15 times" in found.happened
+    assert "device-loop" not in advice(rolled, images, on_device=False)
+
+
+def test_a_tile_that_leaves_element_by_element():
+    """Eight DMAs are few, but each has an element for a row: a transposing store."""
+
+    def turned(x, on_chip):
+        out = nl.ndarray((512, 128), x.dtype, buffer=nl.shared_hbm)
+        tile = loaded(x[:, 0:512])
+        if not on_chip:
+            i, j = nl.mgrid[0:128, 0:512]
+            nisa.dma_copy(dst=out[j, i], src=tile)
+            return out
+        for part in range(4):
+            columns = slice(128 * part, 128 * part + 128)
+            nisa.dma_copy(
+                dst=out[columns], src=nisa.tensor_copy(nisa.nc_transpose(tile[:, columns]))
+            )
+        return out
+
+    found = advice(turned, X, on_chip=False)["small-dmas"]
+    assert "1 DMAs move 262,144 bytes each, 2,048 a partition, in rows of 4" in found.happened
+    assert "turn the tile on chip (nc_transpose)" in found.remedy
+    assert found.lost > 100
+    assert "small-dmas" not in advice(turned, X, on_chip=True)
+
+
 def test_waiting_and_for_whom():
     def alternating(x):
         tile = loaded(x[:, 0:512])
@@ -316,8 +421,20 @@ def test_waiting_and_for_whom():
 
     found = advice(alternating, X * 0)["waiting"]
     assert found.severity is Severity.NOTE
-    says = "the vector engine, which works most, waits 5 times for scalar (activation)"
+    says = "the vector engine, the busiest that computes, waits 5 times for scalar (activation)"
     assert says in found.happened
+
+
+def test_who_waits_for_dma_that_is_the_limit_waits_for_nothing_that_could_come_earlier():
+    def streamed(x, turns):
+        for part in range(8):
+            tile = loaded(x[:, 512 * part : 512 * part + 512])
+            for _ in range(turns):
+                tile = nisa.activation(nl.exp, tile)
+            stored(tile)
+
+    wide = np.ones((128, 4096), np.float32) * 0
+    assert "waiting" not in advice(streamed, wide, turns=1)
 
 
 def test_uneven_engines():
