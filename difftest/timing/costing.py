@@ -30,6 +30,9 @@ class Timed:
     """Its row in the table; None if its cost is unknown."""
     elements: int
     """N: elements a partition of its largest operand."""
+    planned: float
+    """What the compiler is taken to count on, where it shares copies among engines: it knows no
+    performance modes. N cycles on the vector engine, N and the access time on the scalar engine."""
 
 
 class Costing:
@@ -77,11 +80,15 @@ class Costing:
     def _time(self, event: Event, engine: Engine) -> Timed:
         cost = self._costs.find(event, engine)
         count = free_elements(event)
+        cycles = self._clockwork.cycles
+        planned = cycles(engine, max(MIN_CYCLES, count))
         if cost is None:
-            time = self._clockwork.cycles(engine, UNKNOWN_CYCLES)
-            return Timed(time, time, None, count)
-        time = self._clockwork.cycles(engine, cost.cycles * work(event))
-        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost, count)
+            time = cycles(engine, UNKNOWN_CYCLES)
+            return Timed(time, time, None, count, planned)
+        if engine is Engine.SCALAR:
+            planned += cost.latency_ns
+        time = cycles(engine, cost.cycles * work(event))
+        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost, count, planned)
 
 
 def _kind(event: Event) -> Hashable:

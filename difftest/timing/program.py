@@ -86,6 +86,8 @@ class LoweredInstruction:
     """Whether a load is triggered together with the one before it."""
     core: int = 0
     """The physical core that runs it: with LNC 2, a logical one has two."""
+    trigger: Engine = Engine.UNKNOWN
+    """The engine that waits for its operands: that of a DMA's queue, else its own."""
 
     @property
     def is_store(self) -> bool:
@@ -260,7 +262,8 @@ class _Builder:
 
     def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
         index = len(self.instructions)
-        opcode, engine = event.opcode, event.engine
+        opcode = event.opcode
+        engine = trigger = event.engine
         reads, writes = event.reads, event.writes
         times: dict[Engine, Timed] = {}
         product = moved = None
@@ -270,6 +273,7 @@ class _Builder:
             writes = self.renaming.renamed(writes)
         if engine is Engine.DMA:
             moved = self.costing.transfer(event)
+            trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
             modelled = self.clockwork.descriptor.evidence
             merged = self.compiler.merged_loads and self._continues(event, moved, core)
         elif engine is Engine.TENSOR and opcode in PRODUCTS:
@@ -301,6 +305,7 @@ class _Builder:
                 implied,
                 merged,
                 core,
+                trigger,
             )
         )
 

@@ -13,30 +13,8 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.advice.worth import Advice, numbers, ranked
+from tests.unit.timing.advised import X, advice, loaded, stored
 from tests.unit.timing.shipped import shipped
-
-X = np.ones((128, 4096), np.float32)
-
-
-def advice(kernel, *arrays, **keywords):
-    """The findings on a kernel, by id; the first of each."""
-    timeline = predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
-    found = {}
-    for one in advise(timeline):
-        found.setdefault(one.id, one)
-    return found
-
-
-def stored(tile):
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def loaded(source, dtype=None):
-    tile = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
 
 
 def test_unused_data():
@@ -287,48 +265,6 @@ def test_a_copied_slice_of_a_reloaded_tile_is_known_again():
     assert "transposed-again" not in advice(turned_slices, X, same=False)
 
 
-def blocks(x, columns):
-    """Blocks that are loaded, worked on for as long as a load takes, and stored."""
-    outs = []
-    for turn in range(6):
-        tile = loaded(x[turn])
-        result = nisa.tensor_scalar(tile, nl.multiply, 2.0)
-        outs.append(stored(result[:, 0:columns]))
-    return outs[0]
-
-
-def test_an_sbuf_that_is_full_and_blocks_loads():
-    found = advice(blocks, np.ones((6, 128, 24 * 1024), np.float32), columns=8)["full-sbuf"]
-    assert found.lost > 0
-    assert "loads wait until SBUF has a place for them" in found.happened
-    assert "test_advice.py" in found.happened
-    assert "full-sbuf" not in advice(blocks, np.ones((6, 128, 2048), np.float32), columns=8)
-
-
-def test_a_tensor_that_is_filled_again_while_others_read_it():
-    @jit
-    def summed(x, apart):
-        out = newer.ndarray((8, 128, 1), dtype=x.dtype, buffer=newer.shared_hbm)
-        part = newer.ndarray((128, 2048), dtype=x.dtype, buffer=newer.sbuf)
-        for i in range(8):
-            if apart:
-                part = newer.ndarray((128, 2048), dtype=x.dtype, buffer=newer.sbuf)
-            nki_isa.dma_copy(dst=part, src=x[i])
-            total = newer.ndarray((128, 1), dtype=x.dtype, buffer=newer.sbuf)
-            nki_isa.tensor_reduce(dst=total, op=newer.add, data=part, axis=(1,))
-            nki_isa.dma_copy(dst=out[i], src=total)
-        return out
-
-    parts = np.ones((8, 128, 2048), np.float32)
-    found = advice(summed, parts, apart=False)
-    assert next(iter(found)) == "reused-tensor"
-    said = found["reused-tensor"]
-    assert "7 instructions fill a tensor of line" in said.happened
-    assert said.location.text == "nki_isa.dma_copy(dst=part, src=x[i])"
-    assert said.lost > 10
-    assert "reused-tensor" not in advice(summed, parts, apart=True)
-
-
 def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
     def pieces(x, stores):
         if stores:
@@ -360,33 +296,6 @@ def test_float32_operands():
     assert "float32-operands" not in advice(product, X, dtype=nl.float32)
 
 
-def test_a_loop_on_the_device():
-    @jit
-    def rolled(x, on_device):
-        out = newer.ndarray(x.shape, dtype=x.dtype, buffer=newer.shared_hbm)
-        tile = ((512, 128), (1, 512))
-
-        def turn(i):
-            part = newer.ndarray((128, 512), dtype=x.dtype, buffer=newer.sbuf)
-            nki_isa.dma_copy(dst=part, src=x.ap(pattern=tile, scalar_offset=i, indirect_dim=0))
-            place = out.ap(pattern=tile, scalar_offset=i, indirect_dim=0)
-            nki_isa.dma_copy(dst=place, src=part)
-
-        if on_device:
-            newer.fori_loop(0, x.shape[0], turn)
-        else:
-            for i in range(x.shape[0]):
-                part = newer.ndarray((128, 512), dtype=x.dtype, buffer=newer.sbuf)
-                nki_isa.dma_copy(dst=part, src=x[i])
-                nki_isa.dma_copy(dst=out[i], src=part)
-        return out
-
-    images = np.ones((16, 128, 512), np.float32)
-    found = advice(rolled, images, on_device=True)["device-loop"]
-    assert "all engines wait for each other 15 times" in found.happened
-    assert "device-loop" not in advice(rolled, images, on_device=False)
-
-
 def test_a_tile_that_leaves_element_by_element():
     """Eight DMAs are few, but each has an element for a row: a transposing store."""
 
@@ -409,43 +318,6 @@ def test_a_tile_that_leaves_element_by_element():
     assert "turn the tile on chip (nc_transpose)" in found.remedy
     assert found.lost > 100
     assert "small-dmas" not in advice(turned, X, on_chip=True)
-
-
-def test_waiting_and_for_whom():
-    def alternating(x):
-        tile = loaded(x[:, 0:512])
-        for _ in range(6):
-            tile = nisa.tensor_tensor(tile, tile, nl.add)
-            tile = nisa.activation(nl.exp, tile)
-        return stored(tile)
-
-    found = advice(alternating, X * 0)["waiting"]
-    assert found.severity is Severity.NOTE
-    says = "the vector engine, the busiest that computes, waits 5 times for scalar (activation)"
-    assert says in found.happened
-
-
-def test_who_waits_for_dma_that_is_the_limit_waits_for_nothing_that_could_come_earlier():
-    def streamed(x, turns):
-        for part in range(8):
-            tile = loaded(x[:, 512 * part : 512 * part + 512])
-            for _ in range(turns):
-                tile = nisa.activation(nl.exp, tile)
-            stored(tile)
-
-    wide = np.ones((128, 4096), np.float32) * 0
-    assert "waiting" not in advice(streamed, wide, turns=1)
-
-
-def test_uneven_engines():
-    def scaled(x, engine):
-        tile = loaded(x[:, 0:2048])
-        outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]
-        return stored(outs[-1])
-
-    found = advice(scaled, X, engine=nisa.scalar_engine)["uneven-engines"]
-    assert "give a part of these to the vector engine" in found.remedy
-    assert "uneven-engines" not in advice(scaled, X, engine=nisa.unknown_engine)
 
 
 def test_the_evidence_is_the_instructions():
