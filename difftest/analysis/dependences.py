@@ -123,7 +123,7 @@ class Dependences:
                 if history.writes:
                     data.update(history.writes)
                     if len(history.writes) > MOST:
-                        history.writes = [self._join(history.writes)]
+                        history.writes = [self.join(history.writes)]
             elif history.mark or history.apart:
                 written = history.accesses()[1]
                 self.widened |= tensor.watched is not None
@@ -161,14 +161,14 @@ class Dependences:
         if reads:
             order.update(reads)
             if len(reads) > MOST:
-                history.reads = [self._join(reads)]
+                history.reads = [self.join(reads)]
                 if watched:
                     self.widened = True
                     order.update(history.reads)
         if writes:
             order.update(writes)
             if len(writes) > MOST:
-                history.writes = [self._join(writes)]
+                history.writes = [self.join(writes)]
         if forgets:
             history.reads, history.writes = [], []
 
@@ -185,13 +185,14 @@ class Dependences:
         else:
             users = [user for access in shared for user in access.users]
         if len(users) > MOST:
-            _replace(accesses, shared, mark, self._join(users))
+            _replace(accesses, shared, mark, self.join(users))
             shared = accesses.sharing(mark) if forgets else []
         if forgets:
             accesses.forget([access for access in shared if mark.covers(access.mark)])
         return users
 
-    def _join(self, users: list[int]) -> int:
+    def join(self, users: list[int]) -> int:
+        """The number of a join of what ``users`` did."""
         self.joins.append(tuple(dict.fromkeys(users)))
         return ~(len(self.joins) - 1)
 

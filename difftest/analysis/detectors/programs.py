@@ -9,6 +9,7 @@ barrier orders what touches its own tensor, for it blocks one engine and no othe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,23 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
+    yield from _told_once(_all_races(trace))
+    yield from _trip_counts(trace)
+    yield from _addresses(trace)
+
+
+def _told_once(found: Found) -> Found:
+    """The same, but a kernel that ignores which program it is is told so at the first place."""
+    said = False
+    for one in found:
+        if isinstance(one, Suspicion) and one.agrees and one.agrees.id == IGNORED_ID:
+            yield replace(one, agrees=None) if said else one
+            said = True
+        else:
+            yield one
+
+
+def _all_races(trace: Trace) -> Found:
     epochs = _epochs(trace)
     for accesses in survey_of(trace).accesses.values():
         allocation = accesses[0].region.allocation
@@ -67,8 +85,6 @@ def programs(trace: Trace, machine: Machine) -> Found:
         touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
         if len({touch.event.program for touch in touches}) > 1:
             yield from _races(touches, allocation, epochs, divided=trace.divided)
-    yield from _trip_counts(trace)
-    yield from _addresses(trace)
 
 
 def _epochs(trace: Trace) -> _Epochs:
