@@ -252,7 +252,7 @@ def run_kernel(
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
-        if tensor is NkiTensor and math.prod(grid) > 1:
+        if math.prod(grid) > 1 and (tensor is NkiTensor or order.interleaved):
             if plain:
                 raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)

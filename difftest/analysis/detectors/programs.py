@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.analysis.detectors.canvas import Canvas
+from difftest.analysis.detectors.canvas import Canvas, Cells
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, each_line
@@ -33,7 +32,6 @@ MEETINGS = ("core_barrier", "sendrecv")
 """Instructions at which programs wait for each other."""
 
 _NOBODY = -1
-Chosen = NDArray[np.bool_]
 _RULE = (
     "programs of a grid run at once, or in any order: what one writes, another may touch only "
     "after a barrier on that tensor"
@@ -101,7 +99,7 @@ class Race(NamedTuple):
     second: Touch
     element: tuple[int, ...]
     own: bool = False
-    """Of a read: whether its program had written all that the other one writes of it, too."""
+    """Of a read: whether its program has written the element too, since they met last."""
 
     @property
     def exact(self) -> bool:
@@ -133,41 +131,65 @@ def _in_one_epoch(
         together.setdefault(epochs[touch], []).append(touch)
     said: set[tuple[object, ...]] = set()
     for inside in together.values():
-        writes = [touch for touch in inside if touch.writes]
-        reads = [touch for touch in inside if not touch.writes]
-        if not writes or len({touch.event.program for touch in inside}) < 2:
+        if len({touch.event.program for touch in inside}) < 2:
             continue
-        numbers: dict[tuple[int, ...], int] = {}
-        for touch in inside:
-            numbers.setdefault(touch.event.program, len(numbers))
-        program = np.array([numbers[t.event.program] for t in writes] + [_NOBODY], np.int32)
-        cells = canvas.blank(_NOBODY)
-        for place, touch in enumerate((*writes, *reads)):
-            view = canvas.view(cells, touch.region)
-            others = program[view]
-            wrong = (others != numbers[touch.event.program]) & (others != _NOBODY)
-            if wrong.any():
-                other = writes[int(view[wrong][0])]
-                kind = "written" if touch.writes else "read"
-                race = Race(kind, other, touch, canvas.element(touch.region, wrong))
-                key = kind, other.event.location, touch.event.location, race.exact
-                if key not in said:
-                    said.add(key)
-                    own = not touch.writes and _wrote(canvas, touches, touch, wrong)
-                    yield race._replace(own=own)
-            if touch.writes:
-                view[...] = place
+        for race in _Epoch(canvas, inside).races():
+            key = race.kind, race.first.event.location, race.second.event.location
+            if (*key, race.exact, race.own) not in said:
+                said.add((*key, race.exact, race.own))
+                yield race
 
 
-def _wrote(canvas: Canvas, touches: list[Touch], reader: Touch, where: Chosen) -> bool:
-    """Whether the program of a read had written those of its elements itself before."""
-    cells = canvas.blank(0)
-    for touch in touches:
-        event = touch.event
-        mine = event.program == reader.event.program and event.number < reader.event.number
-        if mine and touch.writes and touch.region.whole:
-            canvas.view(cells, touch.region)[...] = 1
-    return bool(canvas.view(cells, reader.region)[where].all())
+class _Epoch:
+    """The accesses of several programs to one tensor, of which nothing orders any two."""
+
+    def __init__(self, canvas: Canvas, touches: list[Touch]) -> None:
+        self.canvas = canvas
+        self.writes = [touch for touch in touches if touch.writes]
+        self.by_program: dict[tuple[int, ...], list[Touch]] = {}
+        for touch in touches:
+            self.by_program.setdefault(touch.event.program, []).append(touch)
+        self.number = {program: number for number, program in enumerate(self.by_program)}
+        programs = [self.number[touch.event.program] for touch in self.writes]
+        self.program = np.array([*programs, _NOBODY], np.int32)
+        """By the place of a write, whose it is; of nobody, nobody's."""
+
+    def races(self) -> Iterator[Race]:
+        """Two programs' writes of an element, then reads of what another program writes."""
+        last, before = self.canvas.blank(_NOBODY), self.canvas.blank(_NOBODY)
+        """The place in ``writes`` of each cell's last one, and of the last one of another program
+        than that."""
+        for place, touch in enumerate(self.writes):
+            under = self.canvas.view(last, touch.region)
+            foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
+            yield from self._race("written", touch, np.where(foreign, under, _NOBODY))
+            other = self.canvas.view(before, touch.region)
+            other[...] = np.where(foreign, under, other)
+            under[...] = place
+        for program, touches in self.by_program.items():
+            mine = self.program[last] == self.number[program]
+            yield from self._reads(touches, np.where(mine, before, last))
+
+    def _reads(self, touches: list[Touch], foreign: Cells) -> Iterator[Race]:
+        """A program's reads of what others write: ``foreign`` has the last write of each cell."""
+        if not (foreign != _NOBODY).any():
+            return
+        own = self.canvas.blank(0)
+        for touch in touches:
+            written = self.canvas.view(own, touch.region)
+            if not touch.writes:
+                others = self.canvas.view(foreign, touch.region)
+                yield from self._race("read", touch, np.where(written, _NOBODY, others))
+                yield from self._race("read", touch, np.where(written, others, _NOBODY), own=True)
+            elif touch.region.whole:
+                written[...] = 1
+
+    def _race(self, kind: str, touch: Touch, others: Cells, *, own: bool = False) -> Iterator[Race]:
+        """A touch of cells of which some are another program's: ``others`` has its writes."""
+        wrong = others != _NOBODY
+        if wrong.any():
+            first = self.writes[int(others[wrong][0])]
+            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own)
 
 
 def _statement(touch: Touch) -> tuple[object, ...]:
@@ -180,8 +202,8 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
     if race.kind == "read":
         found = _finding(RACE, Severity.ERROR, race)
-        # Who reads what it wrote itself may get the same from the other one, where each program
-        # does all of the work. The writes are told of in any case.
+        # Who reads what it wrote itself gets the same from the other one where each program does
+        # all of the work. The writes are told of in any case.
         return Suspicion(found) if race.own else found
     replicated = _statement(race.first) == _statement(race.second)
     if replicated and not divided:

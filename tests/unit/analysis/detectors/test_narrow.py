@@ -54,9 +54,7 @@ def test_additions_that_the_dma_makes(sources, found):
         todays_isa.dma_copy(dst=out, src=x)
         for _ in range(LONGEST["bfloat16"]):
             srcs = [out, x][-sources:]
-            todays_isa.dma_compute(
-                dst=out, srcs=srcs, scales=[1.0] * sources, reduce_op=todays.add
-            )
+            todays_isa.dma_compute(dst=out, srcs=srcs, scales=[1.0] * sources, reduce_op=todays.add)
         return out
 
     data = normal(4, 8).astype(ml_dtypes.bfloat16)
