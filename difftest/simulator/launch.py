@@ -33,7 +33,7 @@ from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.ordering import FORWARD, Order
-from difftest.simulator.outputs import as_arrays, flatten
+from difftest.simulator.outputs import as_arrays, flatten, note_outputs
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
@@ -268,6 +268,8 @@ def run_kernel(
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
+        if not plain:
+            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
         made = None
         if core.shadow is not None:
             made = exact_run(core.shadow, leaves, arguments.written)

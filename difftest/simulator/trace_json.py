@@ -20,13 +20,14 @@ from difftest.simulator.trace import (
     Event,
     Iteration,
     Loop,
+    Output,
     Region,
     Sight,
     Trace,
 )
 
 FORMAT = "difftest trace"
-VERSION = 2
+VERSION = 3
 
 T = TypeVar("T", bound=Hashable)
 Stack = tuple[Location, ...]
@@ -107,6 +108,7 @@ class _Tables:
             **({"places": one.places} if one.places else {}),
             **self._at(one.location),
             **({"loops": self.turns(one.loops)} if one.loops else {}),
+            **({} if one.output is None else {"output": _output(one.output)}),
             "first": one.first,
             "last": one.last,
             "reads": one.reads,
@@ -151,6 +153,10 @@ class _Tables:
 
     def _at(self, location: Location | None) -> dict[str, int]:
         return {} if location is None else {"location": self.locations.place(location)}
+
+
+def _output(output: Output) -> dict[str, Any]:
+    return output._asdict() if output.unwritten else {}
 
 
 def _region(region: Region) -> dict[str, Any]:
