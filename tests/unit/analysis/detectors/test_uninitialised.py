@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import launch
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
@@ -237,6 +238,22 @@ def test_the_finding_names_the_tensor_and_its_first_reader():
 def test_the_finding_of_an_index_names_them_too():
     (finding,) = findings_in(gather(False), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
     assert "it comes from [5:8, 0:1] of tensor" in finding.happened
+
+
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        (4, "an index that nothing wrote left its tensor"),
+        (900, r"an index held in a tile left its tensor: \[900, 0\]"),
+    ],
+    ids=["unwritten", "written-and-wrong"],
+)
+def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message):
+    """The poison of int32 is a row that no table has."""
+    rows = np.int32([0, 1, 2, 3, last])[:, None]
+    with pytest.raises(OutOfBoundsError, match=message) as caught:
+        launch(gather(last == 900), [normal(200, 4), rows])
+    assert ("it comes from [5:8, 0:1] of tensor" in caught.value.received) == (last == 4)
 
 
 # -- through indices, registers, and masks that are no box -----------------------------------------
