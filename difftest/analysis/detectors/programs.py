@@ -3,18 +3,19 @@
 Where programs meet (a barrier, a sendrecv) they divide their events into epochs: what one did
 before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
 barrier orders what touches its own tensor, for it blocks one engine and no other
-(``nisa.core_barrier`` at v2.32.0).
+(``nisa.core_barrier`` at v2.32.0), and what dependences tie to that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells
 from difftest.analysis.detectors.detector import Found, Suspicion
+from difftest.analysis.detectors.meetings import MEETINGS, Chains
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
@@ -27,9 +28,6 @@ ORDER = "program-order"
 OTHER_BARRIER = "program-other-barrier"
 TRIP_COUNTS = "program-trip-counts"
 ADDRESSES = "program-other-address"
-
-MEETINGS = ("core_barrier", "sendrecv")
-"""Instructions at which programs wait for each other."""
 
 _NOBODY = -1
 _RULE = (
@@ -57,14 +55,14 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
-    epochs = _epochs(trace)
+    epochs, chains = _epochs(trace), Chains(trace)
     for accesses in survey_of(trace).accesses.values():
         allocation = accesses[0].region.allocation
         if allocation.space is not Space.SHARED_HBM:
             continue
         touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
         if len({touch.event.program for touch in touches}) > 1:
-            yield from _races(touches, allocation, epochs, divided=trace.divided)
+            yield from _races(touches, allocation, epochs, chains, divided=trace.divided)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
 
@@ -108,36 +106,53 @@ class Race(NamedTuple):
 
 
 def _races(
-    touches: list[Touch], allocation: Allocation, epochs: _Epochs, *, divided: bool
+    touches: list[Touch], allocation: Allocation, epochs: _Epochs, chains: Chains, *, divided: bool
 ) -> Found:
+    """One race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
-    for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
-        said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race, divided=divided)
-    own = {touch: epochs.of(touch.event, allocation) for touch in touches}
-    for race in _in_one_epoch(canvas, touches, own):
-        lines = race.first.event.location, race.second.event.location
-        if lines not in said and race.exact:
-            yield _finding(OTHER_BARRIER, Severity.WARNING, race)
+    told: set[tuple[object, ...]] = set()
+    for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
+        for race in _Epoch(canvas, inside).races():
+            lines = race.first.event.location, race.second.event.location
+            if (race.kind, *lines, race.exact, race.own) not in told:
+                told.add((race.kind, *lines, race.exact, race.own))
+                said.add(lines)
+                yield _judged(race, divided=divided)
+    for inside in _grouped(touches, lambda touch: epochs.of(touch.event, allocation)):
+        if any(_Epoch(canvas, inside).races()):
+            yield from _behind_other_barriers(canvas, inside, chains, said)
 
 
-def _in_one_epoch(
-    canvas: Canvas, touches: list[Touch], epochs: Mapping[Touch, int]
-) -> Iterator[Race]:
-    """One race of each kind for each pair of source lines, of those in one epoch."""
+def _behind_other_barriers(
+    canvas: Canvas, touches: list[Touch], chains: Chains, said: set[tuple[object, ...]]
+) -> Iterator[Finding]:
+    """Accesses of two programs that met, but not at a barrier that orders these.
+
+    ``said`` are the pairs of lines of which something is said already.
+    """
+    for write in (touch for touch in touches if touch.writes and touch.region.whole):
+        cells = canvas.blank(0)
+        canvas.view(cells, write.region)[...] = 1
+        for touch in touches:
+            lines = write.event.location, touch.event.location
+            known = lines in said or lines[::-1] in said or not touch.region.whole
+            if known or touch.event.program == write.event.program:
+                continue
+            common = canvas.view(cells, touch.region) == 1
+            if common.any() and not chains.order(write.event, touch.event):
+                said.add(lines)
+                kind = "written" if touch.writes else "read"
+                element = canvas.element(touch.region, common)
+                yield _finding(OTHER_BARRIER, Severity.WARNING, Race(kind, write, touch, element))
+
+
+def _grouped(touches: list[Touch], epoch: Callable[[Touch], int]) -> Iterable[list[Touch]]:
+    """The touches of each epoch in which there are several programs."""
     together: dict[int, list[Touch]] = {}
     for touch in touches:
-        together.setdefault(epochs[touch], []).append(touch)
-    said: set[tuple[object, ...]] = set()
-    for inside in together.values():
-        if len({touch.event.program for touch in inside}) < 2:
-            continue
-        for race in _Epoch(canvas, inside).races():
-            key = race.kind, race.first.event.location, race.second.event.location
-            if (*key, race.exact, race.own) not in said:
-                said.add((*key, race.exact, race.own))
-                yield race
+        together.setdefault(epoch(touch), []).append(touch)
+    return (one for one in together.values() if len({t.event.program for t in one}) > 1)
 
 
 class _Epoch:

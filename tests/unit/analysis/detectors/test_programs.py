@@ -159,6 +159,35 @@ def swap(barrier):
     return kernel
 
 
+def exchanged(rounds, boxes, *, waits=True):
+    """Each round, each program stores what it has, and adds what the other one has stored.
+
+    With two boxes in turn a barrier a round is enough, if what is stored next ``waits`` for what
+    was read: it has to be read before the other program can come to the barrier after.
+    """
+
+    def kernel(x):
+        out = shared(x)
+        box = [
+            nl.ndarray((2, 128, HALF), dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(boxes)
+        ]
+        mine = nl.program_id(0)
+        own, total = [nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf) for _ in "ab"]
+        nisa.dma_copy(dst=own, src=x[:, part(mine)])
+        nisa.tensor_copy(dst=total, src=own)
+        for turn in range(rounds):
+            place = box[turn % len(box)]
+            nisa.dma_copy(dst=place[mine], src=total if waits else own)
+            nisa.core_barrier(data=place, cores=(0, 1))
+            theirs = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=theirs, src=place[1 - mine])
+            nisa.tensor_tensor(dst=total, data1=total, data2=theirs, op=nl.add)
+        nisa.dma_copy(dst=out[:, part(mine)], src=total)
+        return out
+
+    return kernel
+
+
 X = normal(128, 2 * HALF)
 IGNORED = "program-id-ignored", "warning"
 
@@ -179,6 +208,10 @@ IGNORED = "program-id-ignored", "warning"
         (one_adds, []),
         (scratch_used_twice(0), [("program-race", "error")]),
         (scratch_used_twice(HALF), [("program-id-ignored", "warning")]),
+        (exchanged(4, 2), []),
+        (exchanged(2, 2, waits=False), []),
+        (exchanged(3, 2, waits=False), [("program-other-barrier", "warning")]),
+        (exchanged(2, 1), [("program-race", "error")]),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
@@ -188,6 +221,7 @@ IGNORED = "program-id-ignored", "warning"
         "has-nothing-to-divide",
         *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
         *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
+        *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )
