@@ -21,13 +21,60 @@ MOST = 32
 
 
 class _History:
-    """What has been done to one tensor."""
+    """What has been done to one tensor, or to all that have addresses in one memory.
 
-    __slots__ = ("reads", "writes")
+    As long as all of it touched the same elements, two lists of users say everything; most tensors
+    are used so. From then on the accesses are kept apart.
+    """
+
+    __slots__ = ("apart", "mark", "reads", "writes")
 
     def __init__(self) -> None:
-        self.writes = Accesses()
-        self.reads = Accesses()
+        self.mark: Footprint | None = None
+        """What all accesses touched; None if there were none, or if they are kept apart."""
+        self.reads: list[int] = []
+        self.writes: list[int] = []
+        self.apart: tuple[Accesses, Accesses] | None = None
+        """Reads and writes."""
+
+    def accesses(self) -> tuple[Accesses, Accesses]:
+        """Reads and writes, kept apart from now on."""
+        if self.apart is None:
+            self.apart = Accesses(), Accesses()
+            for accesses, users in zip(self.apart, (self.reads, self.writes), strict=True):
+                for user in users:
+                    assert self.mark is not None
+                    accesses.add(self.mark, user)
+            self.mark, self.reads, self.writes = None, [], []
+        return self.apart
+
+
+class _Tensor:
+    """A tensor as instructions meet it."""
+
+    __slots__ = ("_mark", "_pattern", "constant", "history", "unread", "watched")
+
+    def __init__(self, allocation: Allocation, history: _History, *, by_tensor: bool) -> None:
+        self.history = history
+        hbm = allocation.space.is_hbm
+        self.constant = hbm and allocation.writes == 0
+        """An input in HBM: nothing to wait for."""
+        self.unread = hbm and allocation.reads == 0
+        """An output in HBM: its stores keep their queue's order."""
+        self.watched: Footprint | None = None
+        """Where what is waited for may have happened; None if where it is touched."""
+        if by_tensor and not hbm and allocation.address is None:
+            size = allocation.partition_bytes  # elements or bytes: no tensor has more of either
+            self.watched = Footprint(0, allocation.partitions, 0, size, ())
+        self._pattern: tuple[object, ...] = ()
+        self._mark: Footprint | None = None
+
+    def mark(self, region: Region) -> Footprint:
+        """The footprint of a region of it; most tensors have one region alone."""
+        pattern = region[1], region[2], region[3], region[7]
+        if self._mark is None or pattern != self._pattern:
+            self._mark, self._pattern = footprint(region), pattern
+        return self._mark
 
 
 class Dependences:
@@ -49,7 +96,9 @@ class Dependences:
     def __init__(self, *, by_tensor: bool = False) -> None:
         self.by_tensor = by_tensor
         self.joins: list[tuple[int, ...]] = []
-        self._histories: dict[int | Space, _History] = {}
+        self._tensors: dict[int, _Tensor] = {}
+        self._placed: dict[Space, _History] = {}
+        """Tensors with addresses can overlap: they have their memory's history."""
 
     def of(
         self, user: int, reads: tuple[Region, ...], writes: tuple[Region, ...]
@@ -62,37 +111,62 @@ class Dependences:
         """
         data: set[int] = set()
         order: set[int] = set()
-        touched: list[tuple[Accesses, Footprint]] = []
+        touched: list[tuple[_History, Footprint, bool]] = []
+        tensors = self._tensors
         for region in reads:
-            if _constant(region.allocation):
+            tensor = tensors.get(region[0].id) or self._meet(region[0])
+            if tensor.constant:
                 continue
-            history = self._history(region.allocation)
-            mark = footprint(region)
-            data.update(self._found(history.writes, self._watched(region, mark), forgets=False))
-            touched.append((history.reads, mark))
+            history, mark = tensor.history, tensor.mark(region)
+            if history.mark == mark:
+                if history.writes:
+                    data.update(history.writes)
+                    if len(history.writes) > MOST:
+                        history.writes = [self._join(history.writes)]
+            elif history.mark or history.apart:
+                written = history.accesses()[1]
+                data.update(self._found(written, tensor.watched or mark, forgets=False))
+            touched.append((history, mark, False))
         for region in writes:
-            if _unread(region.allocation):
+            tensor = tensors.get(region[0].id) or self._meet(region[0])
+            if tensor.unread:
                 continue
-            history = self._history(region.allocation)
-            mark = footprint(region)
-            watched = self._watched(region, mark)
-            if watched is not mark:
-                order.update(self._found(history.reads, watched, forgets=False))
-            for accesses in (history.reads, history.writes):
-                order.update(self._found(accesses, mark, forgets=region.whole))
-            touched.append((history.writes, mark))
-        for accesses, mark in touched:  # once it has been asked for: nothing waits for itself
-            accesses.add(mark, user)
+            history, mark = tensor.history, tensor.mark(region)
+            if history.mark == mark:
+                self._write_again(history, order, watched=tensor.watched, forgets=region[6])
+            elif history.mark or history.apart:
+                apart = history.accesses()
+                if tensor.watched:
+                    order.update(self._found(apart[0], tensor.watched, forgets=False))
+                for accesses in apart:
+                    order.update(self._found(accesses, mark, forgets=region.whole))
+            touched.append((history, mark, True))
+        for history, mark, writes_it in touched:  # at last: nothing waits for itself
+            if history.mark == mark or not (history.mark or history.apart):
+                history.mark = mark
+                (history.writes if writes_it else history.reads).append(user)
+            else:
+                history.accesses()[writes_it].add(mark, user)
         order -= data
         return data, order
 
-    def _watched(self, region: Region, mark: Footprint) -> Footprint:
-        """Where what the region waits for may have happened."""
-        allocation = region.allocation
-        if not self.by_tensor or allocation.space.is_hbm or allocation.address is not None:
-            return mark
-        size = allocation.partition_bytes  # of elements or of bytes: no tensor has more of either
-        return Footprint(0, allocation.partitions, 0, size, ())
+    def _write_again(
+        self, history: _History, order: set[int], *, watched: Footprint | None, forgets: bool
+    ) -> None:
+        """Add to ``order`` what a write waits for where all touched what it touches."""
+        reads, writes = history.reads, history.writes
+        if reads:
+            order.update(reads)
+            if len(reads) > MOST:
+                history.reads = [self._join(reads)]
+                if watched:
+                    order.update(history.reads)
+        if writes:
+            order.update(writes)
+            if len(writes) > MOST:
+                history.writes = [self._join(writes)]
+        if forgets:
+            history.reads, history.writes = [], []
 
     def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
         """The users of what shares an element with ``mark``.
@@ -117,13 +191,15 @@ class Dependences:
         self.joins.append(tuple(dict.fromkeys(users)))
         return ~(len(self.joins) - 1)
 
-    def _history(self, allocation: Allocation) -> _History:
-        # Tensors with addresses can overlap: they have their memory's history.
-        key = allocation.id if allocation.address is None else allocation.space
-        history = self._histories.get(key)
-        if history is None:
-            history = self._histories[key] = _History()
-        return history
+    def _meet(self, allocation: Allocation) -> _Tensor:
+        """A tensor that no instruction has touched yet."""
+        if allocation.address is None:
+            history = _History()
+        else:
+            history = self._placed.setdefault(allocation.space, _History())
+        tensor = _Tensor(allocation, history, by_tensor=self.by_tensor)
+        self._tensors[allocation.id] = tensor
+        return tensor
 
 
 def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: int) -> None:
@@ -150,13 +226,3 @@ def _has(mark: Footprint, other: Footprint) -> bool:
     if mark.covers(other):
         return True
     return other.high - other.low == 1 and mark.first <= other.first and other.last <= mark.last
-
-
-def _constant(allocation: Allocation) -> bool:
-    """An input in HBM: nothing to wait for."""
-    return allocation.space.is_hbm and allocation.writes == 0
-
-
-def _unread(allocation: Allocation) -> bool:
-    """An output in HBM: its stores keep their queue's order."""
-    return allocation.space.is_hbm and allocation.reads == 0

@@ -41,8 +41,8 @@ def check(
             raise click.ClickException(str(error)) from None
     click.echo(memory_text(trace, machine, Console().width))
     click.echo(
-        f"{trace.kernel} on {machine.name}: {len(trace):,} instructions, "
-        f"{len(inspector.findings)} findings, {inspector.silenced} allowed by comments"
+        f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
+        f"findings: {len(inspector.findings)}, allowed by comments: {inspector.silenced}"
     )
     if inspector.failures:
         context.exit(1)

@@ -34,7 +34,7 @@ class KernelRun:
     """A kernel and its arguments as the command line names them."""
 
     kernel: str
-    """``MODULE:KERNEL``, or the kernel test ``PATH::TEST``."""
+    """``MODULE:KERNEL``, ``FILE.py:KERNEL``, or the kernel test ``PATH::TEST``."""
     shapes: tuple[str, ...]
     dtypes: tuple[str, ...]
     keywords: tuple[str, ...]
@@ -100,7 +100,7 @@ level_option = click.option(
     help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
 )
 _OPTIONS = (
-    click.argument("kernel", metavar="MODULE:KERNEL | PATH::TEST"),
+    click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
     click.option(
@@ -111,7 +111,7 @@ _OPTIONS = (
         help="Of an input of integers: 0 to N - 1, each once where N is enough. For indices.",
     ),
     click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
-    click.option("--grid", help="Of an SPMD kernel: 2, or 4,2. A --case has its spec's."),
+    click.option("--grid", help="Of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(
         "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
     ),

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.machinery import PathFinder
-from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
 
 from difftest.cli.collecting import with_spec
+from difftest.cli.loading import load_kernel
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
-from difftest.host.shipped import import_shipped
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -31,11 +25,11 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.grid import nc
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
-SHIPPED = ("kernels", "reference")
 Result = TypeVar("Result")
 
 
@@ -45,60 +39,6 @@ class KernelArguments(NamedTuple):
     arrays: Sequence[Any]
     keywords: Mapping[str, Any]
     grid: tuple[int, ...] = ()
-
-
-def load_kernel(name: str) -> Any:
-    """The kernel named ``MODULE:KERNEL``; the embedded modules must be installed.
-
-    Raises
-    ------
-    click.ClickException : there is no such module or function, or the module does not load.
-    """
-    module_name, separator, function = name.partition(":")
-    if not separator or not function:
-        raise click.ClickException(
-            "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose; "
-            f"got {name}"
-        )
-    try:
-        if _is_shipped(module_name.partition(".")[0]):
-            module = import_shipped(module_name)
-        else:
-            module = _import_own(module_name)
-    except ImportError as error:
-        raise click.ClickException(f"cannot import {module_name}: {error}") from None
-    if not callable(getattr(module, function, None)):
-        raise click.ClickException(f"{module_name} has no function {function}")
-    return getattr(module, function)
-
-
-def _is_shipped(package: str) -> bool:
-    """Whether a package is this repository's, for there is none of that name to be seen here."""
-    places = (folder / package for folder in _folders())
-    return package in SHIPPED and not any(
-        place.is_dir() or place.with_suffix(".py").is_file() for place in places
-    )
-
-
-def _import_own(name: str) -> ModuleType:
-    """A module of the user's, whose package may have the name of one of this repository's.
-
-    Python would take a package further on for a folder without ``__init__.py``, so that such a
-    folder is looked up among the user's folders alone.
-    """
-    own = [str(folder) for folder in _folders()]
-    sys.path[:0] = [folder for folder in own if folder not in sys.path]
-    package = name.partition(".")[0]
-    spec = PathFinder.find_spec(package, own) if package in SHIPPED else None
-    if spec is not None and spec.origin is None and package not in sys.modules:
-        sys.modules[package] = importlib.util.module_from_spec(spec)
-    return importlib.import_module(name)
-
-
-def _folders() -> tuple[Path, ...]:
-    """Where the user's modules are looked for: here, and in ``src``."""
-    here = Path.cwd()
-    return (here, here / "src") if (here / "src").is_dir() else (here,)
 
 
 def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any], tuple[int, ...]]:
@@ -138,7 +78,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_grid(text: str | None) -> tuple[int, ...]:
-    """``2`` or ``4,2`` as an SPMD grid; empty for None.
+    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None.
 
     Raises
     ------
@@ -146,10 +86,16 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
     """
     if text is None:
         return ()
+    parts = [part.strip() for part in text.replace("x", ",").split(",") if part.strip()]
     try:
-        return parse_shape(text)
+        shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
     except click.BadParameter:
-        raise click.BadParameter(f"a grid is positive sizes, as in 4,2; got {text!r}") from None
+        raise click.BadParameter(
+            f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
+        ) from None
+    return tuple(
+        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
+    )
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:

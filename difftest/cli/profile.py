@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import click
@@ -102,7 +103,10 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     console.print(chart, highlight=False, markup=False, soft_wrap=True)
     console.print("\nAdvice, the most time lost first (predicted)", style="bold")
     for line in findings(found):
-        console.print(line, highlight=False, markup=False)
+        # What goes on below begins under the words, so that the numbers stand out.
+        folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]
+        for part in folded:
+            console.print(part, highlight=False, markup=False, soft_wrap=True)
 
 
 def _write(

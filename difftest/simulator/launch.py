@@ -23,7 +23,7 @@ from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.grid import grid_shape
+from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
 from difftest.simulator.frontend.nki.kernel import NkiKernel, as_nki_kernel, is_nki, warn_of_private
 from difftest.simulator.frontend.nki.levels import known_level
@@ -242,6 +242,8 @@ def run_kernel(
     core.auto_alloc = forces_auto_alloc(function)
     core.trace.kernel = getattr(function, "__qualname__", "")
     core.trace.dialect = "nki" if tensor is NkiTensor else "classic"
+    side_by_side = tensor is NkiTensor and math.prod(grid) > 1
+    core.trace.cores = tuple(range(math.prod(grid))) if side_by_side else physical_cores(grid)
     mode: _Fast | Run = _Fast(core)
     if plain:
         mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
@@ -252,7 +254,7 @@ def run_kernel(
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
-        if math.prod(grid) > 1 and (tensor is NkiTensor or order.interleaved):
+        if side_by_side or (order.interleaved and math.prod(grid) > 1):
             if plain:
                 raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)

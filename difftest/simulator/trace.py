@@ -384,6 +384,8 @@ class Trace:
     ----------
     kernel, machine : names of what was launched and of the machine; empty if unknown.
     grid : the SPMD grid; empty without one.
+    cores : the physical core of each of the grid's instances, in their order; empty where the
+        launch leaves it to the compiler.
     dialect : "classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown.
     divided : whether the kernel asked which program of the grid it is (``nl.program_id``).
     """
@@ -399,6 +401,7 @@ class Trace:
         self.kernel = kernel
         self.machine = machine
         self.grid = grid
+        self.cores: tuple[int, ...] = ()
         self.dialect = dialect
         self.divided = False
         self.events: list[Event] = []

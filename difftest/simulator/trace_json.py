@@ -48,6 +48,7 @@ def trace_to_json(trace: Trace) -> str:
         "kernel": _compact(trace.kernel),
         "machine": _compact(trace.machine),
         "grid": _compact(trace.grid),
+        "cores": _compact(trace.cores),
         "dialect": _compact(trace.dialect),
         "divided": _compact(trace.divided),
         "files": _lines(tables.files.entries(str)),

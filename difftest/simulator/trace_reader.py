@@ -33,7 +33,7 @@ from difftest.simulator.trace_json import FORMAT, VERSION
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Enum)
 
-_HEAD = ("format", "version", "kernel", "machine", "grid", "dialect", "divided")
+_HEAD = ("format", "version", "kernel", "machine", "grid", "cores", "dialect", "divided")
 _MEMBERS = (*_HEAD, "files", "locations", "stacks", "loops", "allocations", "events")
 _NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -98,6 +98,9 @@ class _Reader:
         if not isinstance(top["divided"], bool):
             _refuse("divided", top["divided"], "true or false")
         trace.divided = top["divided"]
+        trace.cores = _integers(top["cores"], "cores", low=0)
+        if len(trace.cores) not in (0, math.prod(self.grid)):
+            _refuse("cores", list(trace.cores), "none, or one for each instance of the grid")
         for where, value in _entries(top, "allocations"):
             one = self._allocation(where, value)
             if one.id in self.allocations:

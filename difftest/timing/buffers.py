@@ -11,7 +11,7 @@ HBM and back. What that costs is not modelled: they are scheduled as if they had
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from difftest.simulator.machine import Machine
@@ -27,16 +27,11 @@ class Memory:
         self.unit = unit
         self.free = capacity
         self.waiting: deque[Allocation] = deque()
-        self._sizes: dict[int, int] = {}
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
-        known = self._sizes.get(allocation.id)
-        if known is None:
-            known = self._sizes[allocation.id] = self._measure(allocation)
-        return known
-
-    def _measure(self, allocation: Allocation) -> int:
+        if self.unit == 1:
+            return allocation.partition_bytes
         blocks = prod(allocation.shape[: allocation.partition_axis])
         return -(-allocation.partition_bytes // (blocks * self.unit)) * self.unit * blocks
 
@@ -60,13 +55,13 @@ class Buffers:
 
     def __init__(self, machine: Machine, instructions: Sequence[LoweredInstruction]) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
-        peak = live_peak(instructions, Space.SBUF, sbuf)
-        self.spilled = max(0, peak - sbuf.capacity)
+        psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
+        peaks = live_peaks(instructions, {Space.SBUF: sbuf, Space.PSUM: psum})
+        self.spilled = max(0, peaks[Space.SBUF] - sbuf.capacity)
         """Bytes a partition by which the tensors live at one time exceed SBUF."""
         if self.spilled:
-            sbuf = Memory(2 * peak, 1)
-        psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
-        if live_peak(instructions, Space.PSUM, psum) > psum.capacity:
+            sbuf = Memory(2 * peaks[Space.SBUF], 1)
+        if peaks[Space.PSUM] > psum.capacity:
             psum = Memory(2 * machine.psum_partition_bytes, 1)
         self.memories = {Space.SBUF: sbuf, Space.PSUM: psum}
 
@@ -78,20 +73,27 @@ class Buffers:
         """All tensors that can have a place now."""
         return [one for memory in self.memories.values() for one in memory.grant()]
 
+    def is_awaited(self, allocation: Allocation) -> bool:
+        """Whether others wait for a place where this one lies."""
+        return bool(self.memories[allocation.space].waiting)
+
     def release(self, allocation: Allocation) -> list[Allocation]:
         """Free a tensor's place; the tensors that have one now."""
         return self.memories[allocation.space].release(allocation)
 
 
-def live_peak(instructions: Iterable[LoweredInstruction], space: Space, memory: Memory) -> int:
-    """The most bytes a partition of ``space`` that are live at once in program order."""
-    live = peak = 0
+def live_peaks(
+    instructions: Iterable[LoweredInstruction], memories: Mapping[Space, Memory]
+) -> dict[Space, int]:
+    """The most bytes a partition of each memory that are live at once in program order."""
+    live = dict.fromkeys(memories, 0)
+    peaks = dict.fromkeys(memories, 0)
     for one in instructions:
         for allocation in one.opens:
-            if allocation.space is space:
-                live += memory.size(allocation)
-                peak = max(peak, live)
+            space = allocation.space
+            live[space] += memories[space].size(allocation)
+            if live[space] > peaks[space]:
+                peaks[space] = live[space]
         for allocation in one.closes:
-            if allocation.space is space:
-                live -= memory.size(allocation)
-    return peak
+            live[allocation.space] -= memories[allocation.space].size(allocation)
+    return peaks

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Engine, Event, Region
+from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.costs import Cost, CostTable, free_elements
 from difftest.timing.tensor_engine import Matmul, matmul
+from difftest.timing.transfer import Transfer, transfer
 from difftest.timing.work import work
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
@@ -28,6 +30,9 @@ class Timed:
     """Its row in the table; None if its cost is unknown."""
     elements: int
     """N: elements a partition of its largest operand."""
+    planned: float
+    """What the compiler is taken to count on, where it shares copies among engines: it knows no
+    performance modes. N cycles on the vector engine, N and the access time on the scalar engine."""
 
 
 class Costing:
@@ -42,6 +47,7 @@ class Costing:
         self._clockwork = clockwork
         self._known: dict[Hashable, dict[Engine, Timed]] = {}
         self._products: dict[Hashable, Matmul] = {}
+        self._transfers: dict[Hashable, Transfer] = {}
 
     def product(self, event: Event, machine: Machine) -> Matmul:
         """What an instruction asks of the Tensor Engine."""
@@ -49,6 +55,17 @@ class Costing:
         known = self._products.get(key)
         if known is None:
             known = self._products[key] = matmul(event, machine)
+        return known
+
+    def transfer(self, event: Event) -> Transfer:
+        """What a DMA moves."""
+        target, source = event.writes[0], event.reads[0]
+        on_chip = source if target.allocation.space.is_hbm else target
+        partitions = footprint(on_chip)[:2]
+        key = (_kind(event), source.whole, target.whole, partitions)
+        known = self._transfers.get(key)
+        if known is None:
+            known = self._transfers[key] = transfer(event, self._clockwork)
         return known
 
     def of(self, event: Event) -> dict[Engine, Timed]:
@@ -63,35 +80,29 @@ class Costing:
     def _time(self, event: Event, engine: Engine) -> Timed:
         cost = self._costs.find(event, engine)
         count = free_elements(event)
+        cycles = self._clockwork.cycles
+        planned = cycles(engine, max(MIN_CYCLES, count))
         if cost is None:
-            time = self._clockwork.cycles(engine, UNKNOWN_CYCLES)
-            return Timed(time, time, None, count)
-        time = self._clockwork.cycles(engine, cost.cycles * work(event))
-        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost, count)
+            time = cycles(engine, UNKNOWN_CYCLES)
+            return Timed(time, time, None, count, planned)
+        if engine is Engine.SCALAR:
+            planned += cost.latency_ns
+        time = cycles(engine, cost.cycles * work(event))
+        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost, count, planned)
 
 
 def _kind(event: Event) -> Hashable:
-    """All that the cost of an instruction can depend on."""
-    return (
-        event.opcode,
-        event.engine,
-        event.attributes,
-        len(event.writes),
-        *map(_form, event.writes),
-        *map(_form, event.reads),
-    )
-
-
-def _form(region: Region) -> Hashable:
-    """All that a cost can depend on: not the place of the region in its tensor."""
-    allocation = region.allocation
-    return (
-        region.shape,
-        region.strides,
-        region.partition_axis,
-        allocation.space,
-        allocation.shape,
-        allocation.partition_axis,
-        allocation.dtype,
-        region.view,
-    )
+    """All that the cost of an instruction can depend on: not where its operands lie."""
+    kind = [event.opcode, event.engine, event.attributes, len(event.writes)]
+    for allocation, _, shape, strides, axis, _, _, view in event.writes + event.reads:
+        kind += (
+            shape,
+            strides,
+            axis,
+            view,
+            allocation.space,
+            allocation.shape,
+            allocation.partition_axis,
+            allocation.dtype,
+        )
+    return tuple(kind)

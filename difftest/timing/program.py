@@ -13,6 +13,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +31,7 @@ from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, in_other_tiles
 from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
-from difftest.timing.transfer import Transfer, transfer
+from difftest.timing.transfer import Transfer
 
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
@@ -73,6 +74,8 @@ class LoweredInstruction:
     """Whether a load is triggered together with the one before it."""
     core: int = 0
     """The physical core that runs it: with LNC 2, a logical one has two."""
+    trigger: Engine = Engine.UNKNOWN
+    """The engine that waits for its operands: that of a DMA's queue, else its own."""
 
     @property
     def is_store(self) -> bool:
@@ -136,14 +139,14 @@ def lower(
     return _Builder(machine, compiler, trace.dialect).build(trace, progress)
 
 
-def cores_of(trace: Trace) -> int:
-    """Physical cores of a launch: the programs of today's dialect run side by side, one on each.
+def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
+    """Instance of the grid -> the physical core that runs it, where the launch says so.
 
-    Those of a classic grid run one after the other on one core.
+    Each of today's dialect has a core of its own; those of a classic grid do that ``nl.nc``
+    spreads. All others run one after the other on the first core.
     """
-    if trace.dialect != "nki":
-        return 1
-    return 1 + max((event.program[0] for event in trace.events if event.program), default=0)
+    instances = itertools.product(*map(range, trace.grid))
+    return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}
 
 
 class _Builder:
@@ -159,7 +162,9 @@ class _Builder:
         self.last: dict[int, int] = {}
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
-        self.cores = 1
+        self.cores: dict[tuple[int, ...], int] = {}
+        self.renames = False
+        """Whether some regions are of other tiles than the kernel wrote."""
 
     def build(self, trace: Trace, progress: Progress | None) -> Program:
         accumulated = {
@@ -172,14 +177,16 @@ class _Builder:
         self._load_identities(trace)
         self.renaming = Renaming(trace, self.compiler)
         self.repeated = Repeated(trace, self.machine, self.compiler)
+        self.renames = bool(self.renaming.begins or self.repeated.twins)
         for number, event in enumerate(trace.events):
             if progress and number % STEP == STEP - 1:
                 progress(number + 1, len(trace.events))
-            self.renaming.enter(number, event)
+            if self.renames:
+                self.renaming.enter(number, event)
             if _clears(event, accumulated) or event.number in self.repeated.events:
                 removed += 1
                 continue
-            self._add(event, self._core(event))
+            self._add(event, self._core(event) if self.cores else 0)
         self._close()
         return Program(
             self.machine,
@@ -189,12 +196,12 @@ class _Builder:
             self.allocations,
             removed,
             self.dependences.joins,
-            self.cores,
+            1 + max(self.cores.values(), default=0),
             self.compiler,
         )
 
     def _core(self, event: Event) -> int:
-        return event.program[0] if self.cores > 1 and event.program else 0
+        return self.cores.get(event.program, 0)
 
     def _load_identities(self, trace: Trace) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""
@@ -213,56 +220,89 @@ class _Builder:
             self._add(load, core, implied=True)
 
     def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
-        one = LoweredInstruction(
-            len(self.instructions), event, event.engine, implied=implied, core=core
-        )
+        index = len(self.instructions)
+        opcode = event.opcode
+        engine = trigger = event.engine
         reads, writes = event.reads, event.writes
-        if not implied:
+        times: dict[Engine, Timed] = {}
+        product = moved = None
+        modelled, merged = Evidence.ASSUMED, False
+        if self.renames and not implied:
             reads = in_other_tiles(self.renaming.renamed(reads), self.repeated.twins)
             writes = self.renaming.renamed(writes)
-        if event.engine is Engine.DMA:
-            one.transfer = transfer(event, self.clockwork)
-            one.modelled = self.clockwork.descriptor.evidence
-            one.merged = self.compiler.merged_loads and self._continues(one)
-        elif event.opcode in PRODUCTS and event.engine is Engine.TENSOR:
-            one.matmul = self.costing.product(event, self.machine)
-            one.modelled = self.clockwork.row_overhead.evidence
-            if event.opcode == "nc_transpose":
+        if engine is Engine.DMA:
+            moved = self.costing.transfer(event)
+            trigger = Engine.GPSIMD if moved.writes_hbm else Engine.SYNC
+            modelled = self.clockwork.descriptor.evidence
+            merged = self.compiler.merged_loads and self._continues(event, moved, core)
+        elif engine is Engine.TENSOR and opcode in PRODUCTS:
+            product = self.costing.product(event, self.machine)
+            modelled = self.clockwork.row_overhead.evidence
+            if opcode == "nc_transpose":
                 identity = self.identities[core, event.reads[0].dtype.name]
                 reads = (*reads, _whole(identity))
         else:
-            one.times = self.costing.of(event)
-        data, order = self.dependences.of(one.index, reads, writes)
-        one.data, one.order = tuple(sorted(data)), tuple(sorted(order))
-        self._touch(one, writes + reads)
-        self.instructions.append(one)
+            times = self.costing.of(event)
+        data, order = self.dependences.of(index, reads, writes)
+        tensors, opens = self._touch(index, writes + reads)
+        self.instructions.append(
+            LoweredInstruction(
+                index,
+                event,
+                engine,
+                times,
+                product,
+                moved,
+                modelled,
+                tuple(data) if len(data) < 2 else tuple(sorted(data)),
+                tuple(order) if len(order) < 2 else tuple(sorted(order)),
+                tensors,
+                opens,
+                (),
+                implied,
+                merged,
+                core,
+                trigger,
+            )
+        )
 
-    def _continues(self, one: LoweredInstruction) -> bool:
+    def _continues(self, event: Event, moved: Transfer, core: int) -> bool:
         """Whether a load goes on where the one before it left off: from one tensor to one tile."""
         before = self.instructions[-1] if self.instructions else None
-        if before is None or before.transfer is None or before.core != one.core or one.is_store:
+        if before is None or before.transfer is None or before.core != core or moved.writes_hbm:
             return False
         ends = [
-            tuple(region.allocation.id for region in (*event.writes, *event.reads))
-            for event in (before.event, one.event)
+            tuple(region.allocation.id for region in (*each.writes, *each.reads))
+            for each in (before.event, event)
         ]
         return ends[0] == ends[1]
 
-    def _touch(self, one: LoweredInstruction, regions: tuple[Region, ...]) -> None:
-        """Count a use of each on-chip tensor, and note those that had none before."""
-        tensors, opened = [], []
-        for allocation in {r.allocation.id: r.allocation for r in regions}.values():
-            if allocation.space.is_hbm:
-                continue
+    def _touch(
+        self, index: int, regions: tuple[Region, ...]
+    ) -> tuple[tuple[int, ...], tuple[Allocation, ...]]:
+        """Count a use of each on-chip tensor.
+
+        Returns
+        -------
+        Their numbers, and those of them that were not used before.
+        """
+        tensors: list[int] = []
+        opened: list[Allocation] = []
+        users, last = self.users, self.last
+        for region in regions:
+            allocation = region[0]
             number = allocation.id
-            if number not in self.users:
-                self.users[number] = 0
+            if allocation.space.is_hbm or last.get(number) == index:
+                continue
+            if number in users:
+                users[number] += 1
+            else:
+                users[number] = 1
                 self.allocations[number] = allocation
                 opened.append(allocation)
-            self.users[number] += 1
-            self.last[number] = one.index
+            last[number] = index
             tensors.append(number)
-        one.tensors, one.opens = tuple(tensors), tuple(opened)
+        return tuple(tensors), tuple(opened)
 
     def _close(self) -> None:
         closes: dict[int, list[Allocation]] = {}

@@ -32,18 +32,18 @@ class Renaming:
     """Which tile each region is of, asked event by event in program order."""
 
     def __init__(self, trace: Trace, compiler: Compiler = LIKELY) -> None:
-        self._begins: dict[int, list[int]] = {}
+        self.begins: dict[int, list[int]] = {}
         """Position of an event -> the tensors that begin anew with it."""
         self._current: dict[int, Allocation] = {}
         self._next = 1 + max((one.id for one in trace.allocations), default=0)
         if compiler.renames and trace.dialect != "nki":
             for allocation, uses in _filled_again(trace.events):
                 for position in _deaths(uses):
-                    self._begins.setdefault(position, []).append(allocation)
+                    self.begins.setdefault(position, []).append(allocation)
 
     def enter(self, position: int, event: Event) -> None:
         """Begin the tiles that begin with the event at ``position``, before it is looked at."""
-        for number in self._begins.get(position, ()):
+        for number in self.begins.get(position, ()):
             old = next(r.allocation for r in event.writes if r.allocation.id == number)
             self._current[number] = replace(old, id=self._next)
             self._next += 1
@@ -69,9 +69,11 @@ def _filled_again(events: list[Event]) -> Iterator[tuple[int, list[Use]]]:
     again: set[int] = set()
     for event in events:
         for region in event.writes:
-            if region.allocation.id in read and _movable(region.allocation):
-                again.add(region.allocation.id)
-        read.update(region.allocation.id for region in event.reads)
+            allocation = region[0]
+            if allocation.writes > 1 and allocation.id in read and _movable(allocation):
+                again.add(allocation.id)
+        for region in event.reads:
+            read.add(region[0].id)
     uses: dict[int, list[Use]] = {number: [] for number in again}
     for position, event in enumerate(events if again else ()):
         for regions, writes in ((event.reads, False), (event.writes, True)):

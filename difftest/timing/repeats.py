@@ -80,6 +80,9 @@ class Repeated:
         rule = self._rules.get(event.opcode, RepeatRule.KEPT)
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
+        around = self._outermost(event)
+        if rule is RepeatRule.INVARIANT and around is None:
+            return None
         source, target = event.reads[0], event.writes[0]
         made = target.allocation
         sole = made.writes == 1 and made.space is Space.SBUF and not made.areas and not made.viewed
@@ -90,9 +93,8 @@ class Repeated:
             return None
         before = self._written.get(held.id)
         if rule is RepeatRule.INVARIANT:
-            around = self._outermost(event)
             changes = before is not None and self._outermost(before) == around
-            if around is None or (changes and held.id not in self._lasting):
+            if changes and held.id not in self._lasting:
                 return None
         return (
             event.opcode,

@@ -17,15 +17,15 @@ class Sharing:
     """The planned work of the engines that share copies; times in ns."""
 
     def __init__(self, clockwork: Clockwork) -> None:
-        self.clockwork = clockwork
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
         self._scalar_free = clockwork.table_load.value
         """When the scalar engine will have done what it was given."""
+        self._least = clockwork.cycles(Engine.SCALAR, MIN_CYCLES)
 
     def choose(self, one: LoweredInstruction, ready: float) -> Engine:
         """The engine of a copy that is ready at ``ready``."""
         engine = Engine.SCALAR
-        if self._scalar_free > ready + self.clockwork.cycles(engine, MIN_CYCLES):
+        if self._scalar_free > ready + self._least:
             scalar = max(self.planned[Engine.SCALAR], ready)
             vector = max(self.planned[Engine.VECTOR], ready)
             engine = Engine.SCALAR if scalar <= vector else Engine.VECTOR
@@ -33,15 +33,9 @@ class Sharing:
         return engine
 
     def add(self, engine: Engine, one: LoweredInstruction, ready: float) -> None:
-        """Count an instruction on the engine that it will run on."""
-        if engine in self.planned:
-            self.planned[engine] = max(self.planned[engine], ready) + self._plan(one, engine)
-        if engine is Engine.SCALAR:
-            self._scalar_free = max(self._scalar_free, ready) + one.times[engine].interval
-
-    def _plan(self, one: LoweredInstruction, engine: Engine) -> float:
+        """Count an instruction on the one of the two engines that it will run on."""
         timed = one.times[engine]
-        time = self.clockwork.cycles(engine, max(MIN_CYCLES, timed.elements))
-        if engine is Engine.SCALAR and timed.cost is not None:
-            return time + timed.cost.latency_ns
-        return time
+        planned = self.planned[engine]
+        self.planned[engine] = (planned if planned > ready else ready) + timed.planned
+        if engine is Engine.SCALAR:
+            self._scalar_free = max(self._scalar_free, ready) + timed.interval

@@ -159,9 +159,6 @@ class TensorEngine:
                 self.throttle.cold_time += end - stream
             first = first or (begin, stream)
         assert first is not None
-        return Issued(
-            first[0],
-            first[1],
-            self._streamed + figures.drain.value,
-            max(self._loading, self._shadow),
-        )
+        following = self._loading if self._loading > self._shadow else self._shadow
+        visible = self._streamed + figures.drain.value
+        return tuple.__new__(Issued, (*first, visible, following))  # half the time of its own

@@ -57,11 +57,13 @@ class Window:
 class Unit:
     """An engine that issues instructions, one after the other."""
 
-    __slots__ = ("coming", "engine", "free", "last", "number", "order", "ready", "wake")
+    __slots__ = ("coming", "engine", "free", "last", "may_wait", "number", "order", "ready", "wake")
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine = engine
         self.number = number
+        self.may_wait = engine in (Engine.TENSOR, Engine.GPSIMD)
+        """Whether it lets others go before what is ready."""
         self.order: Window | None = None
         """Which instructions it may take; None if any that is ready."""
         self.free = 0.0

@@ -63,7 +63,7 @@ class Canvas:
 
     def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
         """The first element of the tensor where ``wrong``, of the shape of a view, is true."""
-        at = tuple(int(place) for place in np.argwhere(wrong)[0])
+        at = first_of(wrong)
         if self._edges is not None:
             box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
             assert box is not None
@@ -78,6 +78,11 @@ class Canvas:
         )
         flat = unit * self._unit // self.allocation.dtype.itemsize
         return tuple(int(k) for k in np.unravel_index(flat, self.allocation.shape or (1,)))
+
+
+def first_of(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    """The first place at which an array is true."""
+    return tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
 
 
 def are_apart(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
@@ -163,7 +168,11 @@ def _box(
 def _sides(
     whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """The sides of the box that a pattern of this shape is, wherever it begins."""
+    """The sides of the box that a pattern of this shape is, wherever it begins.
+
+    A step of the pattern that fills an axis goes on along the one before it, as in a tensor that
+    is walked as one line.
+    """
     steps = _steps(whole)
     sizes = [1] * len(whole)
     for size, stride in zip(shape, strides, strict=True):
@@ -174,6 +183,12 @@ def _sides(
         # Axes of size 1 have the stride of the one before; the last one is the one that counts.
         axis = len(steps) - 1 - steps[::-1].index(stride)
         while axis > 0 and whole[axis] == 1:
+            axis -= 1
+        while axis > 0 and size > whole[axis] and size % whole[axis] == 0:
+            if sizes[axis] > 1:
+                return None
+            sizes[axis] = whole[axis]
+            size //= whole[axis]
             axis -= 1
         if sizes[axis] > 1:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity, each_line
@@ -76,19 +76,29 @@ def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _tensors(trace: Trace) -> Iterator[Finding]:
     placed = [one for one in trace.allocations if one.address is not None and one.last >= 0]
-    pairs = _overlapping(placed, _read_first(trace)) if len(placed) > 1 else {}
+    if len(placed) < 2:
+        return
+    sent = _sent(trace)
+    cores = _cores(trace, sent)
+    pairs = _overlapping(placed, _read_first(trace), cores)
     if not pairs:
         return
     writes: dict[int, list[tuple[Event, Region]]] = {}
     said: set[tuple[int, int]] = set()
     for event in trace.events:
         for region in event.reads:
+            reader = event
+            if (
+                event.number in sent
+                and cores.get(region.allocation.id) == sent[event.number].program
+            ):
+                reader = sent[event.number]
             for other in pairs.get(region.allocation.id, ()):
                 pair = region.allocation.id, other.id
                 if pair in said:
                     continue
-                own = _last(writes.get(pair[0], []), region, event)
-                over = _last(writes.get(pair[1], []), region, event)
+                own = _last(writes.get(pair[0], []), region, reader)
+                over = _last(writes.get(pair[1], []), region, reader)
                 if over is None or (own is not None and over.number < own.number):
                     continue
                 said.add(pair)
@@ -99,6 +109,40 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
         for region in event.writes:
             if region.allocation.id in pairs:
                 writes.setdefault(region.allocation.id, []).append((event, region))
+
+
+def _sent(trace: Trace) -> dict[int, Event]:
+    """By the number of a sendrecv's event, the other core's call, which sent what the event reads.
+
+    Both cores wait for each other, so that their calls come in pairs. The first one to go on may
+    have issued more before the other one's event.
+    """
+    calls: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if event.opcode == "sendrecv":
+            calls.setdefault(event.program, []).append(event)
+    found: dict[int, Event] = {}
+    for one, other in zip(*calls.values(), strict=True):
+        found[one.number], found[other.number] = other, one
+    return found
+
+
+def _cores(trace: Trace, sent: Mapping[int, Event]) -> dict[int, tuple[int, ...]]:
+    """By the id of a placed tensor, the program whose memory it lies in.
+
+    It is that of who writes it first, else of who reads it, or sends it, under its name.
+    """
+    found: dict[int, tuple[int, ...]] = {}
+    for event in trace.events:
+        for region in event.writes:
+            if region.allocation.address is not None:
+                found.setdefault(region.allocation.id, event.program)
+    for event in trace.events:
+        for region in event.reads:
+            if region.allocation.address is not None:
+                reader = sent.get(event.number, event)
+                found.setdefault(region.allocation.id, reader.program)
+    return found
 
 
 def _read_first(trace: Trace) -> dict[int, int]:
@@ -112,10 +156,13 @@ def _read_first(trace: Trace) -> dict[int, int]:
     return found
 
 
-def _overlapping(placed: list[Allocation], readers: dict[int, int]) -> dict[int, list[Allocation]]:
+def _overlapping(
+    placed: list[Allocation], readers: dict[int, int], cores: Mapping[int, tuple[int, ...]]
+) -> dict[int, list[Allocation]]:
     """For each placed tensor those whose bytes and live ranges overlap its own.
 
-    Of ``readers``, which hold what others wrote, all that were touched before.
+    Of ``readers``, which hold what others wrote, all that were touched before. On two cores equal
+    addresses are two places, but for those in HBM that both share.
     """
     found: dict[int, list[Allocation]] = {}
     live: list[Allocation] = []
@@ -124,7 +171,8 @@ def _overlapping(placed: list[Allocation], readers: dict[int, int]) -> dict[int,
     for one in sorted(placed, key=lambda one: begins[one.id]):
         live = [other for other in live if other.last > begins[one.id]]
         for other in before if one.id in readers else live:
-            if other.space is one.space and _overlap(one, other):
+            shared = one.space is Space.SHARED_HBM or cores[one.id] == cores[other.id]
+            if other.space is one.space and shared and _overlap(one, other):
                 found.setdefault(one.id, []).append(other)
                 found.setdefault(other.id, []).append(one)
         live.append(one)
@@ -138,10 +186,12 @@ def _overlap(one: Allocation, other: Allocation) -> bool:
 
 
 def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
-    """The last write by the reader's program that shares a byte with what is read."""
+    """The reader's program's last write before it that shares a byte with what is read."""
     mark = footprint(read)
     found: Event | None = None
     for event, region in writes:
+        if event.number > reader.number:
+            break
         if event.program == reader.program and footprint(region).overlaps(mark):
             found = event
     return found

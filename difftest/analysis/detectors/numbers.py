@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.finding import Finding, Severity, each_line, finding_of
 from difftest.simulator.machine import Machine
@@ -68,12 +70,12 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
     outputs = [(event, sight) for event, sight in stores if is_output(event)]
     if not makers or not outputs:
         return
-    maker, sight = makers[0]
+    maker, sight = next((one for one in makers if not _is_fill(*one)), makers[0])
     operands = "operands that have none" if id == NAN_MADE else "finite operands"
     store, stored = outputs[0]
     origin = "" if sight.value is None else f", of {sight.value:g}"
     # exp of what is large is what the kernel asked for; a number that a cast loses is not
-    expected = id == INFINITY_MADE and sight.value is None
+    expected = id == INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
     yield Finding(
         id=id,
         severity=Severity.NOTE if expected else Severity.WARNING,
@@ -87,6 +89,11 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
         "the row's maximum before exp, scale before a cast to a narrow dtype",
         evidence=(maker.number, store.number),
     )
+
+
+def _is_fill(event: Event, sight: Sight) -> bool:
+    """Whether an infinity is range_select's fill in a narrow dtype, which cannot be chosen."""
+    return event.opcode == "range_select" and sight.value == float(np.finfo(np.float32).min)
 
 
 def _out_of_range(noted: Noted) -> Finding:

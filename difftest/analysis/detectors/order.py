@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart
+from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
@@ -153,7 +153,7 @@ class _Replay:
         writer[...] = self.place
 
     def _say(self, kind: str, turn: Turn, places: Cells, wrong: np.ndarray) -> Iterator[Conflict]:
-        other = self.turns[int(places[wrong][0])]
+        other = self.turns[int(places[first_of(wrong)])]
         key = kind, other.touch.event.location, turn.touch.event.location
         exact = other.touch.region.whole and turn.touch.region.whole
         if (*key, exact) not in self.said:
@@ -202,7 +202,7 @@ def _judged(
         return
     reads = [one for kind in ("carried", "overwritten") for one in exact if one.kind == kind]
     if reads:
-        other = next((c for c in reads if not _both_update(c)), None)
+        other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
         if other is None:
             yield _finding(REDUCTION, Severity.WARNING, loop, reads[0])
         else:
@@ -214,6 +214,27 @@ def _judged(
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
     yield _finding(REWRITTEN, Severity.ERROR if in_hbm else Severity.WARNING, loop, exact[0])
+
+
+def _used_on_the_way(turns: list[Turn]) -> Conflict | None:
+    """A turn that takes what others have added up so far: in another order it is another number."""
+    canvas = Canvas(turns[0].touch.region.allocation, [turn.touch.region for turn in turns])
+    first = canvas.blank(_NOBODY)
+    """The place in ``turns`` of the first that put something into what each cell holds."""
+    number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
+    for place, turn in enumerate(turns):
+        event, region = turn.touch.event, turn.touch.region
+        cells = canvas.view(first, region)
+        if turn.touch.writes:
+            anew = region.whole and not updates(event)
+            cells[...] = np.where(anew | (cells == _NOBODY), place, cells)
+        elif region.whole and not updates(event):
+            others = number[cells]
+            foreign = (others != turn.number) & (others != _NOBODY)
+            if foreign.any():
+                earlier = turns[int(cells[first_of(foreign)])]
+                return Conflict("carried", earlier, turn, canvas.element(region, foreign))
+    return None
 
 
 def _outlives(turns: list[Turn], accesses: Sequence[Touch]) -> bool:

@@ -9,11 +9,12 @@ barrier orders what touches its own tensor, for it blocks one engine and no othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas, Cells
+from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.meetings import MEETINGS, Chains
 from difftest.analysis.detectors.survey import Touch, survey_of
@@ -55,6 +56,23 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
+    yield from _told_once(_all_races(trace))
+    yield from _trip_counts(trace)
+    yield from _addresses(trace)
+
+
+def _told_once(found: Found) -> Found:
+    """The same, but a kernel that ignores which program it is is told so at the first place."""
+    said = False
+    for one in found:
+        if isinstance(one, Suspicion) and one.agrees and one.agrees.id == IGNORED_ID:
+            yield replace(one, agrees=None) if said else one
+            said = True
+        else:
+            yield one
+
+
+def _all_races(trace: Trace) -> Found:
     epochs, chains = _epochs(trace), Chains(trace)
     for accesses in survey_of(trace).accesses.values():
         allocation = accesses[0].region.allocation
@@ -63,8 +81,6 @@ def programs(trace: Trace, machine: Machine) -> Found:
         touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
         if len({touch.event.program for touch in touches}) > 1:
             yield from _races(touches, allocation, epochs, chains, divided=trace.divided)
-    yield from _trip_counts(trace)
-    yield from _addresses(trace)
 
 
 def _epochs(trace: Trace) -> _Epochs:
@@ -203,7 +219,7 @@ class _Epoch:
         """A touch of cells of which some are another program's: ``others`` has its writes."""
         wrong = others != _NOBODY
         if wrong.any():
-            first = self.writes[int(others[wrong][0])]
+            first = self.writes[int(others[first_of(wrong)])]
             yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own)
 
 
@@ -220,10 +236,10 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
         # Who reads what it wrote itself gets the same from the other one where each program does
         # all of the work. The writes are told of in any case.
         return Suspicion(found) if race.own else found
-    replicated = _statement(race.first) == _statement(race.second)
-    if replicated and not divided:
+    if not divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
     else:  # who asks for its number and writes the same has nothing to divide
+        replicated = _statement(race.first) == _statement(race.second)
         mild = Severity.NOTE if replicated else Severity.WARNING
         agrees = _finding(WRITTEN_TWICE, mild, race)
     return Suspicion(_finding(RACE, Severity.ERROR, race), agrees)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from difftest.analysis.detectors.canvas import Canvas
+from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, finding_of
@@ -173,7 +173,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
             wrong = view > 0
             if wrong.any():
-                other = touches[int(view[wrong][0]) - 1]
+                other = touches[int(view[first_of(np.asarray(wrong))]) - 1]
                 yield finding_of(
                     FOREIGN,
                     Severity.ERROR if modern else Severity.WARNING,

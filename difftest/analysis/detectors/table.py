@@ -330,8 +330,12 @@ class Detected:
     def settled(self, *, differs: bool) -> Detected:
         """The same with its suspicions settled: whether outputs depend on the order."""
         settled = [one.differs if differs else one.agrees for one in self.suspicions]
-        more = _sorted(one for one in settled if one is not None)
-        return Detected(tuple(_sorted(iter((*self.findings, *more)))), (), self.silenced)
+        found = list(self.findings)
+        silenced = list(self.silenced)
+        for one in settled:
+            if one is not None:
+                (silenced if is_silenced(one) else found).append(one)
+        return Detected(tuple(_sorted(iter(found))), (), tuple(silenced))
 
 
 def detect(trace: Trace, machine: Machine) -> Detected:

@@ -115,7 +115,7 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         for group in tensors.values():
             source = group[0].instruction.event.reads[0].allocation
             regions = [span.instruction.event.reads[0] for span in group]
-            loaded = sum(_bytes(region) for region in regions)
+            loaded = sum(_bytes_of_source(region) for region in regions)
             distinct = _distinct(source, regions)
             if not distinct or loaded / distinct < AGAIN:
                 continue
@@ -134,6 +134,13 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
                 "larger blocks and slice them in SBUF",
                 moves_data=True,
             )
+
+
+def _bytes_of_source(region: Region) -> int:
+    """Bytes that a region names, those that one DMA broadcasts counted once."""
+    _, shape, strides = region.pattern
+    sizes = (size for size, stride in zip(shape, strides, strict=True) if stride)
+    return math.prod(sizes) * region.dtype.itemsize
 
 
 def _distinct(source: Allocation, regions: list[Region]) -> int:

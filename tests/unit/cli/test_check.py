@@ -48,7 +48,7 @@ def run(*arguments):
 def test_a_kernel_without_hazards():
     result = run(*CLEAN, "--strict")
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("0 findings, 0 allowed by comments\n")
+    assert result.stdout.endswith("findings: 0, allowed by comments: 0\n")
 
 
 def test_what_is_proven_wrong_fails(kernel):
@@ -56,7 +56,7 @@ def test_what_is_proven_wrong_fails(kernel):
     assert result.exit_code == 1
     assert "error affine-carried: iteration 1 of the affine_range at line 10 reads" in result.stdout
     assert "remedy:   use nl.sequential_range, which keeps the order\n" in result.stdout
-    assert "1 findings, 0 allowed by comments" in result.stdout
+    assert "findings: 1, allowed by comments: 0" in result.stdout
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
@@ -70,7 +70,7 @@ def test_a_comment_allows_one_place(kernel):
     body = REDUCTION["body"] + "  # difftest: allow[affine-reduction]"
     result = run(*kernel("check_allowed", REDUCTION | {"body": body}), "--strict")
     assert result.exit_code == 0, result.output
-    assert "0 findings, 1 allowed by comments" in result.stdout
+    assert "findings: 0, allowed by comments: 1" in result.stdout
 
 
 def test_findings_as_json(kernel, tmp_path):

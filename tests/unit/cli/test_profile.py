@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 import difftest
+from difftest.cli.launching import parse_grid
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
+from difftest.simulator.frontend.grid import physical_cores
 from difftest.timing import clockwork
 from difftest.timing.views import plot
 
@@ -92,6 +94,7 @@ def test_files(tmp_path):
     [
         (["kernels.classic.transpose", "--shape", "8"], "a kernel is named MODULE:KERNEL"),
         (["kernels.nothing:k", "--shape", "8"], "cannot import kernels.nothing"),
+        (["kernels/nothing.py:k", "--shape", "8"], "no file at kernels/nothing.py"),
         (["kernels.classic.transpose:nothing", "--shape", "8"], "has no function nothing"),
         ([TRANSPOSE, "--shape", "8,-1"], "a shape is positive sizes"),
         ([TRANSPOSE, "--shape", "128,128", "--dtype", "int7"], "int7"),
@@ -189,6 +192,37 @@ def test_the_users_package_comes_before_the_shipped_one(tmp_path, layout):
     assert file.name in result.stdout
 
 
+@pytest.mark.parametrize("file", ["own.py", "plain/own.py", "src/mine/deep/own.py"])
+def test_a_kernel_is_named_by_its_file(tmp_path, file):
+    for folder in ("src/mine", "src/mine/deep", "plain"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    for package in ("src/mine", "src/mine/deep"):
+        (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / "src/mine/other.py").write_text("")
+    relative = "from .. import other\n" if "deep" in file else ""
+    (tmp_path / file).write_text(relative + OWN)
+    result = run_apart(tmp_path, f"{file}:f", "--shape", "128,64")
+    assert result.returncode == 0, result.stderr
+    assert "own.py:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "error"),
+    [
+        ("own.py", "def f(:\n", "cannot import own.py: invalid syntax (own.py, line 1)"),
+        ("json.py", OWN, "json is another module's name, that at "),
+    ],
+)
+def test_a_file_that_does_not_load(tmp_path, file, source, error):
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    (folder / file).write_text(source)
+    result = run_apart(tmp_path, f"deep/{file}:f", "--shape", "128,64")
+    assert result.returncode == 1
+    assert error.replace("own.py:", "deep/own.py:") in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_the_shipped_kernels_are_there_where_the_user_has_none(tmp_path):
     result = run_apart(tmp_path, TRANSPOSE, "--shape", "128,128", COLUMNS="40")
     assert result.returncode == 0, result.stderr
@@ -211,8 +245,15 @@ def test_a_kernel_with_a_grid(tmp_path):
 
 
 def test_a_grid_that_is_none():
-    result = run(TRANSPOSE, "--shape", "128,128", "--grid", "0")
-    assert "a grid is positive sizes, as in 4,2; got '0'" in result.output
+    for grid in ("0", "nc", "4,nc0", "two"):
+        result = run(TRANSPOSE, "--shape", "128,128", "--grid", grid)
+        assert "a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2)" in result.output, grid
+
+
+def test_a_grid_over_two_cores():
+    assert parse_grid("4,nc2") == (4, 2)
+    assert physical_cores(parse_grid("2, nc2")) == (0, 1, 0, 1)
+    assert physical_cores(parse_grid("4x2")) == ()
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,25 @@ def test_overlapping_loads_count_by_the_byte():
     assert "are loaded 1.8 times" in advice(windows, X)["loaded-again"].happened
 
 
+@pytest.mark.parametrize(("turns", "times"), [(1, None), (8, "8.0 times (32.0 KiB in 8 DMAs)")])
+def test_a_row_that_one_dma_broadcasts_is_loaded_once(turns, times):
+    @jit
+    def scaled(x, gamma):
+        out = newer.ndarray(x.shape, x.dtype, buffer=newer.shared_hbm)
+        tile = newer.ndarray(x.shape, x.dtype, buffer=newer.sbuf)
+        nki_isa.dma_copy(dst=tile, src=x)
+        for _ in range(turns):
+            rows = newer.ndarray((128, 1024), x.dtype, buffer=newer.sbuf)
+            nki_isa.dma_copy(dst=rows, src=gamma.ap([[0, 128], [1, 1024]]))
+            nki_isa.tensor_tensor(dst=tile, data1=tile, data2=rows, op=newer.multiply)
+        nki_isa.dma_copy(dst=out, src=tile)
+        return out
+
+    found = advice(scaled, X[:, :1024], X[:1, :1024]).get("loaded-again")
+    assert (found.happened if found else "").endswith(times or "")
+    assert (found is None) == (times is None)
+
+
 def test_small_dmas():
     def columns(x, width):
         total = nl.zeros((128, width), x.dtype, buffer=nl.sbuf)

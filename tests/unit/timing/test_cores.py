@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN2, launch
+from difftest.simulator import TRN2, launch, trace_from_json, trace_to_json
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.report import Report
@@ -111,6 +111,17 @@ def test_the_programs_of_a_classic_grid_run_on_one_core():
     one, two = predicted(in_a_grid, grid=(1,)), predicted(in_a_grid, grid=(2,))
     assert two.program.cores == 1
     assert two.middle == pytest.approx(one.middle, rel=0.05)
+
+
+def test_the_programs_of_a_classic_grid_run_on_the_cores_that_nc_names():
+    shape = (64 * 128, 512)
+    one = predicted(in_a_grid, shape, grid=(1,))
+    trace = launch(in_a_grid, [np.ones(shape, np.float32)], grid=(cl.nc(2),)).trace
+    spread = predict(trace, TRN2, dge=True)
+    assert spread.program.cores == 2
+    assert spread.middle == pytest.approx(one.middle / 2, rel=0.25)
+    again = trace_from_json(trace_to_json(trace))
+    assert predict(again, TRN2, dge=True).middle == spread.middle
 
 
 def test_two_cores_share_the_bandwidth_of_hbm():

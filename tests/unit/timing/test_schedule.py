@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from difftest.analysis import dependences
 from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import program as program_module
-from difftest.timing import schedule as schedule_module
+from difftest.timing import scheduler
 from difftest.timing.clockwork import SAME_ENGINE
 from difftest.timing.renaming import Renaming
 from difftest.timing.schedule import schedule
@@ -285,7 +285,7 @@ def test_a_join_is_over_when_all_of_it_is():
 
 def test_a_join_that_is_not_waited_for_is_seen(monkeypatch):
     """Planted: who waits for many instructions together is told nothing of them."""
-    monkeypatch.setattr(schedule_module._Join, "take", lambda join, span: None)
+    monkeypatch.setattr(scheduler.Join, "take", lambda join, one: None)
     assert violations(schedule(loaded_by_columns(), dge=False)) != []
 
 

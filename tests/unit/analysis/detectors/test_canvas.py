@@ -40,6 +40,10 @@ def owned_regions(draw):
             offset += (first + (count - 1) * step if backward else first) * stride
             shape.append(count)
             steps.append(-step * stride if backward else step * stride)
+        if draw(st.integers(0, 3)) == 0:  # a piece of the tensor as one line
+            offset = draw(st.integers(0, strides[0] * whole.shape[0] - 1))
+            shape = [draw(st.integers(1, strides[0] * whole.shape[0] - offset))]
+            steps = [1]
         owned.append((draw(st.integers(0, 2)), Region(whole, offset, tuple(shape), tuple(steps))))
     return whole, owned
 
@@ -72,6 +76,7 @@ def test_a_canvas_has_exactly_the_elements_of_a_region(drawn):
 
 
 ROWS = tensor(8, 6)
+CUBE = tensor(4, 4, 6)
 
 
 def rows(first, last):
@@ -117,6 +122,25 @@ def test_the_short_cut_sees_pieces_and_grids(owned):
 )
 def test_the_short_cut_does_not_see_what_is_not_there(owned):
     assert not are_apart(ROWS, owned)
+
+
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        (Region(CUBE, 0, (96,), (1,)), (1, 1, 1)),
+        (Region(CUBE, 24, (48,), (1,)), (3, 1, 1)),
+        (Region(CUBE, 24, (2, 24), (24, 1)), (3, 1, 1)),
+        (Region(CUBE, 30, (6,), (1,)), (3, 3, 1)),
+        (Region(CUBE, 30, (24,), (1,)), (96,)),
+        (Region(CUBE, 24, (30,), (1,)), (96,)),
+    ],
+    ids=["whole", "planes", "planes-by-two-steps", "a-row", "not-aligned", "planes-and-a-row"],
+)
+def test_a_box_that_is_walked_as_one_line_has_no_cell_for_each_element(line, cells):
+    """A scatter that may write anywhere has such a region: nki-library's moe_cte has 168."""
+    canvas = Canvas(CUBE, [line])
+    assert canvas.shape == cells
+    assert canvas.view(canvas.blank(1), line).all()
 
 
 def test_an_axis_of_one_element_has_the_stride_of_the_one_before():

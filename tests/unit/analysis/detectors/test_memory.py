@@ -8,6 +8,7 @@ from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
+from difftest.simulator.frontend.nki.kernel import jit
 from tests.unit.analysis.detectors.kernels import findings_in, found_in
 
 
@@ -122,6 +123,57 @@ def test_places_that_are_taken_in_turn_are_not_shared():
         return out
 
     assert found_in(kernel, [np.ones((128, 16), np.float32)]) == []
+
+
+def exchanged(*, spoilt=False, by_another_name=False, unplaced=False, ahead=0):
+    """Two cores send each other a tile that lies at the same address on both.
+
+    What was received is stored by way of a tile over the one that was sent, ``ahead`` times by
+    core 1 before core 0 does anything else. ``spoilt`` writes over what core 1 sends;
+    ``by_another_name`` sends what core 1 wrote under another name.
+    """
+
+    def placed(x):
+        return nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, 0))
+
+    def kernel(x):
+        mine = nl32.program_id(0)
+        out = nl32.ndarray((2, 128, 16), x.dtype, buffer=nl32.shared_hbm)
+        sent = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf) if unplaced else placed(x)
+        nisa32.dma_copy(dst=sent, src=x)
+        if spoilt and mine == 1:
+            nisa32.memset(dst=placed(x), value=1.0)
+        named = placed(x) if by_another_name and mine == 1 else sent
+        got = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, 64))
+        nisa32.sendrecv(
+            src=named, dst=got, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0
+        )
+        for _ in range(1 + ahead * mine):
+            over = placed(x)
+            nisa32.tensor_copy(dst=over, src=got)
+        nisa32.dma_copy(dst=out[mine], src=over)
+        return out
+
+    return jit(kernel)[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, []),
+        ({"ahead": 3}, []),
+        ({"unplaced": True}, []),
+        ({"spoilt": True}, ["address-alias"]),
+        ({"by_another_name": True}, ["address-unordered"]),
+    ],
+    ids=["each-its-own", "one-goes-on-first", "unplaced", "spoilt", "other-name"],
+)
+def test_two_cores_send_tiles_at_one_address_which_are_two_places(options, found):
+    """nki-library 2.29 has it: mlp_tkg_gate_up_projection.py, and attention_tkg.py."""
+    got = findings_in(exchanged(**options), [np.ones((128, 16), np.float32)])
+    assert [one.id for one in got] == found
+    if found:
+        assert "sendrecv" in got[0].locations[0].text
 
 
 def in_turn(tiles, *, ahead):

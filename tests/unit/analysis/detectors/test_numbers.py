@@ -115,6 +115,42 @@ def test_a_cast_that_overflows(dtype, value, way):
     assert f"1 of 32 elements, the first at [3, 1], of {value:g}" in finding.happened
 
 
+def ranged(then):
+    """The first columns of each row in float16, the rest range_select's fill, and what follows."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.float16, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        chosen = nl.ndarray(x.shape, nl.float16, buffer=nl.sbuf)
+        chosen[...] = nisa.range_select(
+            on_true_tile=tile,
+            comp_op0=np.greater_equal,
+            comp_op1=np.less,
+            bound0=nl.zeros((4, 1), F32),
+            bound1=nl.full((4, 1), 5, F32),
+            on_false_value=nl.fp32.min,
+            dtype=nl.float16,
+        )
+        nl.store(out, then(chosen))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("then", "severity"),
+    [(lambda tile: tile, "note"), (lambda tile: nl.multiply(tile, 60000.0), "warning")],
+    ids=["the-fill", "another-behind-it"],
+)
+def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented(then, severity):
+    """``on_false_value`` has to be the smallest float32, whatever the dtype (nisa.range_select).
+
+    The documentation's own test stores it in float8 and bfloat16.
+    """
+    found = found_in(ranged(then), [np.abs(normal(4, 8)) + 2])
+    assert found == [("infinity-made", severity)]
+
+
 def test_a_product_that_overflows():
     def kernel(x):
         out = nl.ndarray((8, 8), F32, buffer=nl.shared_hbm)

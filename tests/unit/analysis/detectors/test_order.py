@@ -85,6 +85,40 @@ def test_an_associative_reduction_in_sbuf_warns():
     ]
 
 
+def running_sums(a):
+    out = output(a)
+    total = nl.zeros((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+    for i in nl.affine_range(4):
+        total[...] = nl.add(total, nl.load(a[:, part(i)]))
+        nl.store(out[:, part(i)], total)
+    return out
+
+
+def test_a_reduction_that_is_used_on_the_way_depends_on_the_order():
+    (finding,) = findings_in(running_sums, [normal(128, 512)])
+    assert (finding.id, finding.severity.value) == ("affine-carried", "error")
+    assert finding.happened.startswith("iteration 1 of the affine_range")
+    assert finding.happened.endswith("which iteration 0 wrote")
+    assert [where.text for where in finding.locations[:2]] == [
+        "nl.store(out[:, part(i)], total)",
+        "total[...] = nl.add(total, nl.load(a[:, part(i)]))",
+    ]
+
+
+def test_what_each_iteration_fills_beside_a_reduction_is_not_used_on_the_way():
+    def kernel(a):
+        out = output(a)
+        both = nl.zeros((128, 2, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            both[:, 1] = nl.load(a[:, part(i)])
+            both[:, 0] = nl.add(both[:, 0], both[:, 1])
+            nl.store(out[:, part(i)], both[:, 1])
+        nl.store(out[:, part(0)], both[:, 0])
+        return out
+
+    assert ("affine-carried", "error") not in found_in(kernel, [normal(128, 512)])
+
+
 @pytest.mark.parametrize("loop", [nl.sequential_range, nl.static_range, range])
 def test_other_loops_claim_nothing(loop):
     assert found_in(accumulate(loop), [normal(128, 512)]) == []

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 from difftest.simulator import KernelError
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.grid import grid_shape
+from difftest.simulator.frontend.grid import grid_shape, physical_cores
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,23 @@ from difftest.simulator.frontend.grid import grid_shape
 )
 def test_the_documented_grids(key, shape):
     assert grid_shape(key) == shape
+
+
+@pytest.mark.parametrize(
+    ("key", "cores"),
+    [
+        ((4, 2), ()),
+        ((nl.nc(2), 2), (0, 0, 1, 1)),
+        ((2, nl.nc(2)), (0, 1, 0, 1)),
+        ((nl.spmd_dim(nl.nc(2), 2), 2), (0, 0, 0, 0, 1, 1, 1, 1)),
+        ((nl.nc(2) * 2, 2), (0, 0, 0, 0, 1, 1, 1, 1)),
+        ((nl.spmd_dim(2, nl.nc(2)), 2), (0, 0, 1, 1, 0, 0, 1, 1)),
+        ((2 * nl.nc(2), 2), (0, 0, 1, 1, 0, 0, 1, 1)),
+    ],
+)
+def test_the_physical_cores_of_the_documented_grids(key, cores):
+    assert physical_cores(grid_shape(key)) == cores
+    assert physical_cores(pickle.loads(pickle.dumps(grid_shape(key)))) == cores
 
 
 @pytest.mark.parametrize("size", [0, -1])

@@ -1,0 +1,90 @@
+"""A kernel that is named on the command line: MODULE:KERNEL or FILE.py:KERNEL."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from difftest.host.shipped import import_shipped
+
+SHIPPED = ("kernels", "reference")
+
+
+def load_kernel(name: str) -> Any:
+    """The kernel named ``MODULE:KERNEL`` or ``FILE.py:KERNEL``.
+
+    The embedded modules must be installed.
+
+    Raises
+    ------
+    click.ClickException : there is no such module, file or function, or the module does not load.
+    """
+    place, _, function = name.rpartition(":")
+    if not place or not function or place.endswith(":"):
+        raise click.ClickException(
+            "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose, "
+            f"or FILE.py:KERNEL; got {name}"
+        )
+    try:
+        if place.endswith(".py"):
+            module = _import_file(Path(place))
+        elif _is_shipped(place.partition(".")[0]):
+            module = import_shipped(place)
+        else:
+            module = _import_own(place)
+    except (ImportError, SyntaxError) as error:
+        raise click.ClickException(f"cannot import {place}: {error}") from None
+    if not callable(getattr(module, function, None)):
+        raise click.ClickException(f"{place} has no function {function}")
+    return getattr(module, function)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The module in a file: of the package it lies in, so that relative imports work."""
+    if not path.is_file():
+        raise click.ClickException(f"no file at {path}")
+    file = path.resolve()
+    folder, name = file.parent, file.stem
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    sys.path.insert(0, str(folder))
+    module = importlib.import_module(name)
+    if Path(module.__file__ or "").resolve() != file:
+        raise ImportError(f"{name} is another module's name, that at {module.__file__}")
+    return module
+
+
+def _is_shipped(package: str) -> bool:
+    """Whether a package is this repository's, for there is none of that name to be seen here."""
+    places = (folder / package for folder in _folders())
+    return package in SHIPPED and not any(
+        place.is_dir() or place.with_suffix(".py").is_file() for place in places
+    )
+
+
+def _import_own(name: str) -> ModuleType:
+    """A module of the user's, whose package may have the name of one of this repository's.
+
+    Python would take a package further on for a folder without ``__init__.py``, so that such a
+    folder is looked up among the user's folders alone.
+    """
+    own = [str(folder) for folder in _folders()]
+    sys.path[:0] = [folder for folder in own if folder not in sys.path]
+    package = name.partition(".")[0]
+    spec = PathFinder.find_spec(package, own) if package in SHIPPED else None
+    if spec is not None and spec.origin is None and package not in sys.modules:
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(name)
+
+
+def _folders() -> tuple[Path, ...]:
+    """Where the user's modules are looked for: here, and in ``src``."""
+    here = Path.cwd()
+    return (here, here / "src") if (here / "src").is_dir() else (here,)

@@ -1,0 +1,397 @@
+"""Lays the instructions of a program out in time, as :mod:`difftest.timing.schedule` says.
+
+The inner loop of a prediction: what is known of an instruction lies in lists, and no object is made
+for one.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from difftest.simulator.trace import Allocation, Engine
+from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
+from difftest.timing.hbm import SharedHbm
+from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
+from difftest.timing.timeline import Timeline
+from difftest.timing.transfer import Transfer
+from difftest.timing.units import GENERATOR, PhysicalCore, Unit
+
+NEVER = float("inf")
+FREE = 1 << 30
+"""The event that a tensor's place is free, after the engines' numbers."""
+
+_HOPS = {one: {other: hop(one, other) for other in Engine} for one in Engine}
+_SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
+"""A second engine's semaphore takes a wait instruction of its own."""
+
+
+Ended = tuple[int, Engine, float, float]
+"""An instruction that was issued, as those see it that wait for it: its number, the engine whose
+semaphore says that it is over, its start and its end, ns."""
+
+
+class Join:
+    """Instructions that others wait for together."""
+
+    __slots__ = ("followers", "last", "missing")
+
+    def __init__(self, missing: int) -> None:
+        self.missing = missing
+        self.followers: list[int] = []
+        self.last: dict[tuple[Engine, bool], Ended] = {}
+        """Of each engine, the one that starts last and the one that ends last: all that a follower
+        can wait for."""
+
+    def take(self, one: Ended) -> None:
+        """Count one that has been issued."""
+        _, producer, start, end = one
+        for by_end in (False, True):
+            known = self.last.get((producer, by_end))
+            if known is None or (by_end and end > known[3]) or (not by_end and start > known[2]):
+                self.last[producer, by_end] = one
+
+
+class Scheduler:
+    """See :func:`difftest.timing.schedule.schedule`."""
+
+    def __init__(
+        self, program: Program, *, dge: bool, phase: float, progress: Progress | None
+    ) -> None:
+        self.program = program
+        self.instructions = program.instructions
+        self.clockwork = program.clockwork
+        self.dge = dge
+        self.progress = progress
+        hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
+        self.cores = [PhysicalCore(program, number, phase, hbm) for number in range(program.cores)]
+        self.by_number = [unit for core in self.cores for unit in core.units.values()]
+        count = len(self.instructions)
+        self.timeline = timeline = Timeline(count)
+        self.ready, self.waited_for = timeline.ready, timeline.waited_for
+        self.producers = [Engine.UNKNOWN] * count
+        """The engine whose semaphore says that an instruction is over."""
+        self.missing = [0] * count
+        self.followers: list[list[int]] = [[] for _ in range(count)]
+        """Of each instruction those that wait for it, twice their number; one more if they read
+        its result."""
+        self.joins = [Join(len(members)) for members in program.joins]
+        self.joined_in: dict[int, list[int]] = {}
+        """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
+        self.stores: list[int] = []
+        self.opener: dict[int, int] = {}
+        self.users = dict(program.users)
+        self.last_use: dict[int, tuple[float, int]] = {}
+        self.events: list[tuple[float, int, int]] = []
+        self.scheduled = 0
+
+    def run(self) -> Timeline:
+        """The timeline.
+
+        Raises
+        ------
+        RuntimeError : instructions wait for each other.
+        """
+        self._wire()
+        events, units = self.events, self.by_number
+        while events:
+            now, kind, what = heapq.heappop(events)
+            if kind == FREE:
+                self._free(what, now)
+            elif now == units[kind].wake:  # else an earlier wake-up took its place
+                self._wake(units[kind], now)
+        if self.scheduled < len(self.instructions):
+            raise RuntimeError("the schedule is stuck: instructions wait for each other")
+        timeline = self.timeline
+        timeline.finish = self._finish()
+        timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
+        timeline.table_loads = sum(len(core.tables) for core in self.cores)
+        timeline.spilled = max(core.buffers.spilled for core in self.cores)
+        return timeline
+
+    # Before the first instruction
+
+    def _wire(self) -> None:
+        self._prefetch_table()
+        for number, members in enumerate(self.program.joins):
+            for member in members:
+                self.joined_in.setdefault(member, []).append(number)
+        followers, missing = self.followers, self.missing
+        for one in self.instructions:
+            index = one.index
+            missing[index] = len(one.data) + len(one.order) + len(one.opens) + 1
+            for producer in one.data:
+                (followers[producer] if producer >= 0 else self.joins[~producer].followers).append(
+                    2 * index + 1
+                )
+            for producer in one.order:
+                (followers[producer] if producer >= 0 else self.joins[~producer].followers).append(
+                    2 * index
+                )
+            for allocation in one.opens:
+                self.opener[allocation.id] = index
+                self.cores[one.core].buffers.enter(allocation)
+        for core in self.cores:
+            for granted in core.buffers.grant():
+                self._granted(granted, 0.0, -1)
+        for one in self.instructions:
+            missing[one.index] -= 1
+            if not missing[one.index]:
+                self._enqueue(one)
+
+    def _prefetch_table(self) -> None:
+        """Each core loads its first table of activation functions before all else (TRACE)."""
+        left = set(self.cores)
+        for one in self.instructions if left else ():
+            core = self.cores[one.core]
+            if core in left and Engine.SCALAR in one.times:
+                left.remove(core)
+                core.tables.add(_table(one))
+                core.units[Engine.SCALAR].free = self.clockwork.table_load.value
+                if not left:
+                    break
+
+    # Readiness
+
+    def _granted(self, allocation: Allocation, now: float, by: int) -> None:
+        index = self.opener[allocation.id]
+        if by >= 0:
+            now += _HOPS[self.timeline.engine[by]][self.instructions[index].engine]
+            if now > self.ready[index]:
+                self.ready[index] = now
+                self.waited_for[index] = by
+                self.timeline.buffer[index] = True
+        self._less(index)
+
+    def _enqueue(self, one: LoweredInstruction) -> None:
+        """Give an instruction that waits for nothing any more to its engine."""
+        ready = self.ready[one.index]
+        core = self.cores[one.core]
+        engine = one.engine
+        if engine is Engine.DMA:
+            engine = GENERATOR if self._generates(one.transfer) else one.trigger
+        elif engine is Engine.UNKNOWN:
+            engine = core.sharing.choose(one, ready)
+        elif engine is Engine.VECTOR or engine is Engine.SCALAR:
+            core.sharing.add(engine, one, ready)
+        unit = core.units[engine]
+        heapq.heappush(unit.coming, (ready, one.index))
+        time = ready if ready > unit.free else unit.free
+        if time < unit.wake:
+            unit.wake = time
+            heapq.heappush(self.events, (time, unit.number, 0))
+
+    def _generates(self, transfer: Transfer | None) -> bool:
+        """Whether a DMA's descriptors are generated on the device."""
+        return self.dge and transfer is not None and transfer.generated
+
+    def _arm(self, unit: Unit, time: float) -> None:
+        if time < unit.wake:
+            unit.wake = time
+            heapq.heappush(self.events, (time, unit.number, 0))
+
+    # Issue
+
+    def _wake(self, unit: Unit, now: float) -> None:
+        unit.wake = NEVER
+        coming, ready = unit.coming, unit.ready
+        if now < unit.free:
+            self._arm(unit, unit.free)
+            return
+        while coming and coming[0][0] <= now:
+            heapq.heappush(ready, heapq.heappop(coming)[1])
+        if ready:
+            if unit.may_wait and not self._may_take(unit, ready[0], now):
+                return
+            self._issue(unit, self.instructions[heapq.heappop(ready)], now)
+        if ready:
+            self._arm(unit, unit.free)
+        elif coming:
+            self._arm(unit, max(coming[0][0], unit.free))
+
+    def _may_take(self, unit: Unit, index: int, now: float) -> bool:
+        """Whether the first in program order may go before others that are not ready.
+
+        On the Tensor Engine it overtakes few; a store goes once no load could be triggered (TRACE).
+        """
+        if unit.order is not None:
+            if index > unit.order.end:
+                if unit.coming:
+                    self._arm(unit, max(unit.coming[0][0], unit.free))
+                return False
+            unit.order.take(index)
+        elif self.instructions[index].is_store:
+            sync = self.cores[self.instructions[index].core].units[Engine.SYNC]
+            if sync.ready or sync.free > now:
+                self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
+                return False
+        return True
+
+    def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
+        timeline, index, engine = self.timeline, one.index, unit.engine
+        core = self.cores[one.core]
+        producer = engine
+        if one.transfer is not None:
+            producer = Engine.DMA
+            now, end, busy = self._issue_dma(core, one, one.transfer, now)
+        elif one.matmul is not None:
+            _, _, end, following = core.tensor.issue(now, one.matmul)
+            busy = following - now
+        else:
+            timed = one.times[engine]
+            if engine is Engine.SCALAR:
+                table = _table(one)
+                if table not in core.tables:
+                    core.tables.add(table)
+                    now += self.clockwork.table_load.value
+            end = now + timed.latency
+            busy = timed.interval
+        timeline.engine[index] = engine
+        timeline.start[index] = now
+        timeline.end[index] = end
+        timeline.busy[index] = busy
+        timeline.released_by[index] = unit.last
+        self.producers[index] = producer
+        unit.free = now + busy
+        unit.last = index
+        self._done(one, (index, producer, now, end))
+
+    def _issue_dma(
+        self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer, now: float
+    ) -> tuple[float, float, float]:
+        """Trigger a DMA: when that began, when it is done, and how long its engine took."""
+        figures = self.clockwork
+        queue = core.stores if one.is_store else core.loads
+        now = max(now, queue.slot())
+        busy = 0.0
+        trigger = now
+        if not one.merged:
+            if self._generates(transfer):
+                per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
+                busy = figures.generation.value + per_partition
+                trigger += busy
+            else:
+                busy = figures.trigger.value
+        begin, finish, end = core.dma.run(trigger, transfer)
+        self.timeline.transfer_start[one.index] = begin
+        self.timeline.transfer_end[one.index] = finish
+        queue.done.append(end)
+        if one.is_store:
+            self.stores.append(one.index)
+        return now, end, busy
+
+    def _done(self, one: LoweredInstruction, ended: Ended) -> None:
+        """Tell those that wait for it, and free the tensors that it was the last to use."""
+        missing = self.missing
+        for code in self.followers[one.index]:
+            self._follow(code, ended)
+            follower = code >> 1
+            missing[follower] -= 1
+            if not missing[follower]:
+                self._enqueue(self.instructions[follower])
+        if one.index in self.joined_in:
+            self._join(one.index, [ended])
+        use = (ended[3], one.index)
+        users, last_use = self.users, self.last_use
+        for tensor in one.tensors:
+            last = last_use.get(tensor)
+            if last is None or use > last:
+                last_use[tensor] = last = use
+            users[tensor] -= 1
+            if not users[tensor]:
+                self._unused(tensor, last[0])
+        self.scheduled += 1
+        if self.progress and self.scheduled % STEP == 0:
+            self.progress(self.scheduled, len(self.instructions))
+
+    def _less(self, index: int) -> None:
+        """One thing less that an instruction waits for."""
+        self.missing[index] -= 1
+        if not self.missing[index]:
+            self._enqueue(self.instructions[index])
+
+    def _follow(self, code: int, ended: Ended) -> None:
+        """Let an instruction wait until another one's result is there, or its operands are read."""
+        by, producer, start, end = ended
+        follower = code >> 1
+        consumer = self.instructions[follower]
+        earlier = self.waited_for[follower]
+        if producer is consumer.engine and producer is not Engine.DMA:
+            in_order = producer is Engine.TENSOR or not code & 1
+            ready = start if in_order else end + SAME_ENGINE.value
+        else:
+            target = consumer.trigger
+            ready = end + _HOPS[producer][target]
+            if earlier >= 0 and self.producers[earlier] not in (producer, target):
+                ready += _SECOND_WAITS[target]
+        if ready > self.ready[follower]:
+            self.ready[follower] = ready
+        elif earlier >= 0:
+            return
+        self.waited_for[follower] = by
+        self.timeline.buffer[follower] = False
+
+    def _join(self, member: int, last: list[Ended]) -> None:
+        """Tell the joins of which ``member`` is a part; those that are complete, their followers.
+
+        ``last`` are the last ones of what ended.
+        """
+        ended = [(member, last)]
+        while ended:
+            member, last = ended.pop()
+            for number in self.joined_in.get(member, ()):
+                join = self.joins[number]
+                for one in last:
+                    join.take(one)
+                join.missing -= 1
+                if join.missing:
+                    continue
+                latest = list(join.last.values())
+                for code in join.followers:
+                    for one in latest:
+                        self._follow(code, one)
+                    self._less(code >> 1)
+                ended.append((~number, latest))
+
+    # Places in memory
+
+    def _unused(self, tensor: int, since: float) -> None:
+        """Free a tensor's place, at once if nobody waits for one."""
+        core = self.cores[self.instructions[self.opener[tensor]].core]
+        if core.buffers.is_awaited(self.program.allocations[tensor]):
+            heapq.heappush(self.events, (since, FREE, tensor))
+        else:
+            self._resided(tensor, since)
+
+    def _resided(self, tensor: int, until: float) -> None:
+        self.timeline.residence[tensor] = self.timeline.start[self.opener[tensor]], until
+
+    def _free(self, tensor: int, now: float) -> None:
+        self._resided(tensor, now)
+        core = self.cores[self.instructions[self.opener[tensor]].core]
+        for granted in core.buffers.release(self.program.allocations[tensor]):
+            self._granted(granted, now, self.last_use[tensor][1])
+
+    # After the last instruction
+
+    def _finish(self) -> float:
+        """When the stores have been waited for, one after the other.
+
+        Profiles show a wait for each store, benchmarks show none: there it is taken to be as many
+        as can be under way.
+        """
+        timeline = self.timeline
+        end = max(timeline.end, default=0.0)
+        last = max((timeline.start[store] for store in self.stores), default=0.0)
+        wait = self.clockwork.final_wait.value
+        now = last + wait
+        figures = self.clockwork
+        waits = figures.outstanding if self.dge else int(figures.final_waits.value)
+        for done in sorted(timeline.end[store] for store in self.stores)[-waits:]:
+            now = max(now, done) + wait
+        return max(end, now)
+
+
+def _table(one: LoweredInstruction) -> str:
+    """The table of activation functions that it needs; copies are in every table."""
+    op = one.event.attributes.op if one.opcode == "activation" else None
+    return op or "copy"
