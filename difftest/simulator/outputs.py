@@ -60,7 +60,7 @@ def note_outputs(
     for tensor, (_, missing) in zip(returned, outputs, strict=True):
         allocation = tensor.storage.allocation
         if missing is not None and missing.any():
-            first = tuple(int(place) for place in np.argwhere(missing)[0])
+            first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
             allocation.output = Output(int(np.count_nonzero(missing)), first)
         elif allocation.output is None:
             allocation.output = Output()
