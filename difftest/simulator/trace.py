@@ -267,6 +267,9 @@ class Attributes(NamedTuple):
     """What a memset writes."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
+    reduce_cmd: str | None = None
+    """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
+    where it leaves them alone (``idle``)."""
 
 
 class Seen(Enum):

@@ -255,7 +255,7 @@ class _Reader:
 def _attributes(value: object, where: str) -> Attributes:
     fields = _object(value, where, (), Attributes._fields)
     given: dict[str, Any] = {}
-    for name in ("op", "dge_mode"):
+    for name in ("op", "dge_mode", "reduce_cmd"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
     for name in ("accumulate", "inferred"):

@@ -98,7 +98,7 @@ def every_field():
                     [tile[:, 1:6:2]],
                     [x],
                     ("dst", "data"),
-                    Attributes("add+max", True, "swdge", (0, 1), -0.25),
+                    Attributes("add+max", True, "swdge", (0, 1), -0.25, reduce_cmd="reduce"),
                     partial=(x,),
                 )
 
