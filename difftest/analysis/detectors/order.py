@@ -266,7 +266,16 @@ def _judged(
         return
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
-    yield _finding(REWRITTEN, Severity.ERROR if in_hbm else Severity.WARNING, loop, exact[0])
+    severity = Severity.ERROR if in_hbm else Severity.WARNING
+    found, later = _finding(REWRITTEN, severity, loop, exact[0]), exact[0].later
+    readers = [one for one in turns if not one.touch.writes]
+    reader = next((one for one in readers if one.number == later.number), readers[0])
+    yield replace(
+        found,
+        happened=f"{found.happened}; iteration {reader.value} reads it back",
+        locations=_locations(later.touch.event, reader.touch.event, loop),
+        evidence=(*found.evidence, reader.touch.event.number),
+    )
 
 
 def _used_on_the_way(turns: list[Turn]) -> Conflict | None:
