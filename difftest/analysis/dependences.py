@@ -122,7 +122,7 @@ class Dependences:
                 if history.writes:
                     data.update(history.writes)
                     if len(history.writes) > MOST:
-                        history.writes = [self._join(history.writes)]
+                        history.writes = [self.join(history.writes)]
             elif history.mark or history.apart:
                 written = history.accesses()[1]
                 data.update(self._found(written, tensor.watched or mark, forgets=False))
@@ -158,13 +158,13 @@ class Dependences:
         if reads:
             order.update(reads)
             if len(reads) > MOST:
-                history.reads = [self._join(reads)]
+                history.reads = [self.join(reads)]
                 if watched:
                     order.update(history.reads)
         if writes:
             order.update(writes)
             if len(writes) > MOST:
-                history.writes = [self._join(writes)]
+                history.writes = [self.join(writes)]
         if forgets:
             history.reads, history.writes = [], []
 
@@ -181,13 +181,14 @@ class Dependences:
         else:
             users = [user for access in shared for user in access.users]
         if len(users) > MOST:
-            _replace(accesses, shared, mark, self._join(users))
+            _replace(accesses, shared, mark, self.join(users))
             shared = accesses.sharing(mark) if forgets else []
         if forgets:
             accesses.forget([access for access in shared if mark.covers(access.mark)])
         return users
 
-    def _join(self, users: list[int]) -> int:
+    def join(self, users: list[int]) -> int:
+        """The number of a join of what ``users`` did."""
         self.joins.append(tuple(dict.fromkeys(users)))
         return ~(len(self.joins) - 1)
 

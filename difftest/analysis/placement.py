@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.analysis.holding import held_ranges
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Space, Trace
 
@@ -184,6 +185,19 @@ def place(
     return _laid_out(sizes, program, space, machine)
 
 
+def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:
+    """The same tensors, each with a place of its own for each part of its live range.
+
+    See :mod:`difftest.analysis.holding`.
+    """
+    allocations = [live.allocation for live in placement.lives]
+    held = held_ranges(trace, allocations)
+    owners = [one for one in allocations for _ in held[one.id]]
+    ranges = [part for one in allocations for part in held[one.id]]
+    sizes = _Sizes(owners, machine, ranges)
+    return _laid_out(sizes, placement.program, placement.space, machine)
+
+
 def _whole_banks(space: Space, machine: Machine) -> int:
     """Bytes of the banks of which each tensor is given whole ones, to be sure; 0 for none."""
     return machine.psum_bank_bytes if space is Space.PSUM else 0
@@ -231,19 +245,28 @@ _ORDERS: tuple[Callable[[Live], tuple[int, int]], ...] = (
 class _Sizes:
     """The sizes and live ranges of a program's tensors in one memory, as arrays."""
 
-    def __init__(self, allocations: Sequence[Allocation], machine: Machine) -> None:
+    def __init__(
+        self,
+        allocations: Sequence[Allocation],
+        machine: Machine,
+        ranges: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
         self.allocations = allocations
         self.step = machine.start_partition_step
         self.quadrants = machine.partitions // self.step
-        self.ranges = np.array([(one.first, one.last + 1) for one in allocations])
+        if ranges is None:
+            ranges = [(one.first, one.last) for one in allocations]
+        self.ranges = np.array(ranges)
+        self.ranges[:, 1] += 1
         self.size = np.array([_size(one) for one in allocations])
         self.wide = -(-np.array([one.partitions for one in allocations]) // self.step)
         self.fixed = [n for n, one in enumerate(allocations) if one.areas]
 
     def live(self, number: int) -> Live:
         """One of them."""
-        one = self.allocations[number]
-        return Live(one, one.first, one.last, int(self.size[number]), int(self.wide[number]))
+        first, end = self.ranges[number].tolist()
+        size, quadrants = int(self.size[number]), int(self.wide[number])
+        return Live(self.allocations[number], first, end - 1, size, quadrants)
 
     def lives(self) -> tuple[Live, ...]:
         """All of them."""

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.edges import Edge, edges_of
+from difftest.harness.edges import (
+    Edge,
+    case_of,
+    defaults_of,
+    edges_of,
+    plainest,
+    plainest_call,
+)
 from difftest.harness.failures import NotRejectedError
-from difftest.harness.filling import fillings_of, keeps_traces
+from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
 from difftest.harness.kernel_calls import run_kernel
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.reference_cost import foreseen
 from difftest.harness.report import edge_text
 from difftest.harness.runner import Runner, judge, make_call, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import OneSided, Verdict, is_failure
+from difftest.harness.verdict import Inconclusive, OneSided, Verdict, is_failure
+
+_DEVICE = "device"
+"""The backend on which such calls are not made."""
+
+
+def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
+    """Whether there are calls to make on one of the backends.
+
+    All that a spec without rejections or defaults has is a memory to fill.
+    """
+    simulators = [one for one in backends if one.name != _DEVICE]
+    promised = bool(spec.rejects or defaults_of(spec))
+    return spec.edges and any(
+        promised or (has_sizes(spec) and keeps_traces(one)) for one in simulators
+    )
 
 
 def check_edges(runner: Runner, spec: KernelSpec) -> None:
@@ -34,16 +60,51 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     """
     __tracebackhide__ = True
     for backend in runner.backends:
-        if backend.name == "device":
-            continue
-        for edge in edges_of(spec):
-            judge_edge(runner, spec, edge, backend, _run(runner, backend, spec, edge))
-        if keeps_traces(backend):
-            for filling in fillings_of(spec, functools.partial(run_recorded, runner, backend)):
-                edge, outcome = Edge(filling.case, filling.why), filling.outcome
-                if isinstance(outcome, Ran):  # once more, to be judged
-                    outcome = _run(runner, backend, spec, edge)
-                judge_edge(runner, spec, edge, backend, outcome)
+        if has_edges(spec, (backend,)):
+            _check_on(backend, runner, spec)
+
+
+def _check_on(backend: Backend, runner: Runner, spec: KernelSpec) -> None:
+    """First the plainest case: of a kernel that is wrong there, calls outside tell nothing."""
+    __tracebackhide__ = True
+    for edge in itertools.chain(plainest_call(spec), edges_of(spec)):
+        judge_edge(runner, spec, edge, backend, _run(runner, backend, spec, edge))
+    if keeps_traces(backend):
+        for filling in fillings_of(spec, functools.partial(run_recorded, runner, backend)):
+            _judge_filling(runner, spec, filling, backend)
+
+
+def _judge_filling(runner: Runner, spec: KernelSpec, filling: Filling, backend: Backend) -> None:
+    """One that ran runs once more, to be judged, if its reference can be waited for."""
+    __tracebackhide__ = True
+    edge, outcome = Edge(filling.case, filling.why), filling.outcome
+    if isinstance(outcome, Ran):
+        cost = foreseen(
+            functools.partial(_reference_call, spec, filling.name),
+            filling.case.values[filling.name],
+            filling.step,
+        )
+        if not cost.is_bearable:
+            verdict = Inconclusive(f"{filling.why}: the reference would take {cost}")
+            runner.tally.count(spec.name, backend.name, verdict)
+            return
+        outcome = _run(runner, backend, spec, edge)
+    judge_edge(runner, spec, edge, backend, outcome)
+
+
+def _reference_call(spec: KernelSpec, name: str, size: int) -> Callable[[], None]:
+    """The call of the reference on the plainest case of this size; of nothing without one."""
+    values = plainest(spec, {name: size})
+    case = None if values is None else case_of(spec, values)
+    if case is None:
+        return lambda: None
+    inputs = spec.inputs_of(case)
+
+    def call() -> None:
+        with contextlib.suppress(ReferenceRefusal, ReferenceDefect):
+            reference_of(spec, case, inputs)
+
+    return call
 
 
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
@@ -79,14 +140,22 @@ def judge_edge(
 
 
 def _verdict(spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
-    if not isinstance(outcome, Ran):
+    if isinstance(outcome, Ran):
+        own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
+        if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
+            dtypes = (one.dtype.name if one.dtype in own else None for one in outcome.outputs)
+            spec = replace(spec, output_dtype=tuple(dtypes))
+    elif not edge.inside:
         return judge((), outcome)
-    own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
-    if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
-        dtypes = (one.dtype.name if one.dtype in own else None for one in outcome.outputs)
-        spec = replace(spec, output_dtype=tuple(dtypes))
+    inputs = spec.inputs_of(edge.case, edge.shapes)
     try:
-        inputs = spec.inputs_of(edge.case, edge.shapes)
         return verdict_on(reference_of(spec, edge.case, inputs), outcome)
-    except (ReferenceDefect, ReferenceRefusal) as refusal:
-        return OneSided("reference", refusal)
+    except ReferenceRefusal as refusal:
+        if spec.rejects or edge.inside:
+            return verdict_on(refusal.error, outcome)
+        reason = f"its reference refuses it: {refusal.error}"
+    except ReferenceDefect as defect:
+        if spec.rejects or edge.inside:
+            return OneSided("reference", defect)
+        reason = str(defect).splitlines()[0]
+    return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")

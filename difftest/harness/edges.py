@@ -9,20 +9,21 @@ must be correct.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import Phase, find, settings
-from hypothesis.errors import HypothesisException
 
 from difftest.harness.case import Case
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import signature_of
+from difftest.harness.simplest import simplest
 from difftest.harness.spec import KernelSpec, Value, dimensions_of
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import data_of, end_of, values_of
 
 _FOREIGN = ("int32", "float32")
@@ -46,19 +47,12 @@ class Edge:
     inside: bool = False
 
 
-def has_edges(spec: KernelSpec) -> bool:
-    """Whether a spec has calls to make near its edges."""
-    return spec.edges and bool(spec.rejects or _defaults(spec))
-
-
 def edges_of(spec: KernelSpec) -> Iterator[Edge]:
     """The call with the kernel's defaults; and if the spec has rejections, all calls outside."""
-    defaults = _defaults(spec)
+    defaults = defaults_of(spec)
     if defaults:
-        values = plainest(spec, defaults)
-        if values is not None:
-            shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
-            yield Edge(case_of(spec, values), f"the defaults, {shown}", inside=True)
+        shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
+        yield from _edge(plainest(spec, defaults), spec, f"the defaults, {shown}", inside=True)
     base = plainest(spec, {})
     if not spec.rejects or base is None:
         return
@@ -67,24 +61,35 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
     yield from _other_dtypes(spec, base)
 
 
-def grown(spec: KernelSpec, fixed: Mapping[str, Value]) -> Case | None:
-    """The plainest case that has the fixed values; None if the domain has none."""
-    values = plainest(spec, fixed)
-    return None if values is None else case_of(spec, values)
+def plainest_call(spec: KernelSpec) -> Iterator[Edge]:
+    """The plainest case, which the domain has."""
+    yield from _edge(plainest(spec, {}), spec, "the plainest case", inside=True)
+
+
+def _edge(
+    values: Mapping[str, Any] | None,
+    spec: KernelSpec,
+    why: str,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dtypes: tuple[str, dict[str, str]] | None = None,
+    inside: bool = False,
+) -> Iterator[Edge]:
+    """The call of these values, if the spec has data for them."""
+    case = None if values is None else case_of(spec, values, *(dtypes or ()))
+    if case is not None:
+        yield Edge(case, why, shapes or {}, inside)
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
     """The plainest values of the domain that have the fixed ones; None if there are none."""
-    quick = settings(
-        max_examples=10, phases=[Phase.generate], database=None, deadline=None, derandomize=True
-    )
     try:
-        return find(values_of(spec, fixed), lambda values: True, settings=quick)
-    except (ValueError, ArithmeticError, HypothesisException):
-        return None  # a source of the domain has nothing for such a value of an earlier name
+        return simplest(lambda: values_of(spec, fixed))
+    except SpecError:  # a function of the domain has nothing for such a value
+        return None
 
 
-def _defaults(spec: KernelSpec) -> dict[str, Any]:
+def defaults_of(spec: KernelSpec) -> dict[str, Any]:
     """The defaults of those of the kernel's parameters that the domain draws."""
     signature = signature_of(spec.kernel)
     if signature is None:
@@ -103,13 +108,11 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
             continue
         for step in (value - 1, value + 1):
             if step >= 1:
-                yield Edge(case_of(spec, {**base, name: step}), f"{name}={step}")
+                yield from _edge({**base, name: step}, spec, f"{name}={step}")
         end = end_of(spec, name, base)
-        if end is None:
-            continue
-        beyond = plainest(spec, {name: end + 1})
-        if beyond is not None:
-            yield Edge(case_of(spec, beyond), f"{name}={end + 1}, just beyond {end}")
+        if end is not None:
+            beyond = plainest(spec, {name: end + 1})
+            yield from _edge(beyond, spec, f"{name}={end + 1}, just beyond {end}")
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -121,7 +124,8 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for axis, token in enumerate(dimensions_of(given).split()):
             if tokens.count(token) > 1 and not token.isdigit():
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
-                yield Edge(case_of(spec, base), f"{name} of shape {other}", {name: other})
+                why = f"{name} of shape {other}"
+                yield from _edge(base, spec, why, shapes={name: other})
 
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -136,8 +140,8 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for own in filter(None, dtypes):
             for other in spec.dtypes[:2]:
                 if own != other and (len(free) > 1 or own == foreign):
-                    case = case_of(spec, base, other, {name: own})
-                    yield Edge(case, f"{name} of {own} beside {other}")
+                    why = f"{name} of {own} beside {other}"
+                    yield from _edge(base, spec, why, dtypes=(other, {name: own}))
 
 
 def case_of(
@@ -145,20 +149,23 @@ def case_of(
     values: Mapping[str, Any],
     dtype: str | None = None,
     others: Mapping[str, str] | None = None,
-) -> Case:
+) -> Case | None:
     """A case of these values: random data, or the plainest of an input's own.
 
-    ``others`` has those inputs that have another dtype than the case.
+    ``others`` has those inputs that have another dtype than the case. None if an input's own data
+    are none for these values: a strategy of arrays has an end to what it can draw.
     """
     dtype = dtype or spec.dtypes[0]
-    dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
+    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
     dtypes |= others or {}
     data: dict[str, Recipe] = {}
     for seed, name in enumerate(spec.inputs):
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:
-            strategy = data_of(spec, name, values, mine)
-            data[name] = find(strategy, lambda recipe: True, settings=settings(database=None))
+            own = simplest(functools.partial(data_of, spec, name, values, mine))
+            if own is None:
+                return None
+            data[name] = own
         else:
             data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
     return Case(dict(values), dtype, data, dtypes)

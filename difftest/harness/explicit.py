@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
-
-from hypothesis import find, settings
 
 from difftest.harness.case import Case
 from difftest.harness.recipes import Random, Recipe, RecipeError, recipe_from_json
+from difftest.harness.simplest import simplest
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import data_of
@@ -81,13 +81,23 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
 
 
 def plain_case(spec: KernelSpec, values: Mapping[str, Any], dtype: str) -> Case:
-    """A case of these values: random data, or the simplest of an input's own."""
+    """A case of these values: random data, or the simplest of an input's own.
+
+    Raises
+    ------
+    SpecError : an input's own data are none for these values.
+    """
     dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
     data: dict[str, Recipe] = {}
     for seed, name in enumerate(spec.inputs):
         if spec.input(name).data is None:
             data[name] = Random(seed)
         else:
-            strategy = data_of(spec, name, values, dtypes.get(name, dtype))
-            data[name] = find(strategy, lambda recipe: True, settings=settings(database=None))
+            recipe = simplest(partial(data_of, spec, name, values, dtypes.get(name, dtype)))
+            if recipe is None:
+                raise SpecError(
+                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
+                    "example and each rejection"
+                )
+            data[name] = recipe
     return Case(values, dtype, data, dtypes)

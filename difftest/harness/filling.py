@@ -9,15 +9,17 @@ that fits and of the first that does not must be a refusal, or correct.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
-from difftest.harness.edges import grown, plainest
-from difftest.harness.spec import KernelSpec
+from difftest.harness.edges import case_of, plainest
+from difftest.harness.spec import KernelSpec, dimensions_of, is_choice
+from difftest.harness.strategies import source_of
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Space, Trace
 
@@ -28,8 +30,14 @@ MOST_WORK = 2**27
 INSTRUCTION = 2**12
 """Elements that NumPy computes in the time that an instruction takes beside."""
 _MEMORIES = (Space.SBUF, Space.PSUM)
+_LIMITS = tuple(limit_of(space, TRN2) for space in _MEMORIES) * 2
+"""Of each figure of :func:`footprint_of`."""
 _LOOKS = (1, 2, 4)
 """How many times its plainest value a name has, when it is seen whether the footprint grows."""
+_NEAR = 2
+"""Steps of a footprint from its limit, at most, of a memory that counts as full."""
+_STRIDE = 16
+"""How many times as far the next step down from what was refused goes."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +46,14 @@ class Filling:
 
     Attributes
     ----------
+    name, step : what has grown, and its plainest value, of which it is a multiple.
     why : the name, its value, and on which side of the limit it lies.
     outcome : of the backend.
     spilled : whether the tensors that live at one time exceed a memory, by its trace.
     """
 
+    name: str
+    step: int
     case: Case
     why: str
     outcome: Outcome
@@ -59,8 +70,7 @@ class _Look:
 
     @property
     def spilled(self) -> bool:
-        pairs = zip(self.footprint, _MEMORIES, strict=False)
-        return any(size > limit_of(space, TRN2) for size, space in pairs)
+        return any(size > limit for size, limit in zip(self.footprint, _LIMITS, strict=False))
 
     @property
     def fits(self) -> bool:
@@ -78,9 +88,16 @@ class _Look:
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
-    """Bytes of a partition of SBUF and of PSUM that no placement of the tensors can do without."""
+    """Bytes of a partition that no placement of the tensors can do without.
+
+    Those of SBUF and of PSUM that live together, and those of the largest tensor in each.
+    """
     found = needed(trace, TRN2)
-    return tuple(found.get(space, 0) for space in _MEMORIES)
+    largest = dict.fromkeys(_MEMORIES, 0)
+    for one in trace.allocations:
+        if one.space in largest:
+            largest[one.space] = max(largest[one.space], one.partition_bytes)
+    return (*(found.get(space, 0) for space in _MEMORIES), *largest.values())
 
 
 def work_of(trace: Trace) -> int:
@@ -99,17 +116,37 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
     run : runs a case and records its trace.
     """
     filled: set[int] = set()
-    for name, value in (plainest(spec, {}) or {}).items():
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            looks = _looks_at(spec, name, value, run)
-            memories = _growing(looks) - filled
-            found = _limit_of(looks) if memories else None
-            if found is not None:
-                filled |= memories
-                for look, side in zip(found, ("just under", "just over"), strict=True):
-                    size = f"{name}={look.case.values[name]}"
-                    why = f"{size}, {side} the limit"
-                    yield Filling(look.case, why, look.outcome, look.spilled)
+    for name, value in _sizes_of(spec):
+        looks = _looks_at(spec, name, value, run)
+        memories = _growing(looks) - filled
+        found = _limit_of(looks) if memories else None
+        if found is not None:
+            filled |= _full(looks.first[-1], found[0]) & memories
+            for look, side in zip(found, ("just under", "just over"), strict=True):
+                size = f"{name}={look.case.values[name]}"
+                why = f"{size}, {side} the limit"
+                yield Filling(name, value, look.case, why, look.outcome, look.spilled)
+
+
+def has_sizes(spec: KernelSpec) -> bool:
+    """Whether an array of the spec has a dimension that may grow: see :func:`_sizes_of`."""
+    arrays = (*spec.inputs.values(), *spec.outputs.values())
+    named = any(not token.isdigit() for given in arrays for token in dimensions_of(given).split())
+    is_open = any(not is_choice(source) for source in spec.domain.values())
+    return named and (is_open or bool(spec.rejects))
+
+
+def _sizes_of(spec: KernelSpec) -> Iterator[tuple[str, int]]:
+    """The names that can grow, each with its plainest value.
+
+    A list says which values there are. A spec without rejections promises nothing beyond it.
+    """
+    values = plainest(spec, {}) or {}
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            continue
+        if spec.rejects or not is_choice(source_of(spec, name, values)):
+            yield name, value
 
 
 class _Looks:
@@ -123,12 +160,11 @@ class _Looks:
 
     def at(self, count: int, work: float = 0) -> _Look | None:
         """The run with ``count`` times the value; None if there is none, or it is too large."""
-        case = grown(self.spec, {self.name: count * self.value})
-        if case is None:
+        values = plainest(self.spec, {self.name: count * self.value})
+        if values is None or elements_of(self.spec, values) > MOST_ELEMENTS or work > MOST_WORK:
             return None
-        if elements_of(self.spec, case) > MOST_ELEMENTS or work > MOST_WORK:
-            return None
-        return _Look(count, case, self.run(self.spec, case))
+        case = case_of(self.spec, values)
+        return None if case is None else _Look(count, case, self.run(self.spec, case))
 
 
 def _looks_at(
@@ -146,16 +182,28 @@ def _looks_at(
 
 
 def _growing(looks: _Looks) -> set[int]:
-    """The memories of which larger cases take more."""
+    """The memories of which larger cases take more, by their place in the footprint."""
     footprints = [look.footprint for look in looks.first]
-    return {place for place, sizes in enumerate(zip(*footprints, strict=True)) if len({*sizes}) > 1}
+    figures = enumerate(zip(*footprints, strict=True))
+    return {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
+
+
+def _full(small: _Look, under: _Look) -> set[int]:
+    """The memories that the next count overfills: a kernel's own limit may come long before."""
+    most = zip(small.footprint, under.footprint, _LIMITS, strict=True)
+    steps = under.count - small.count or 1
+    return {
+        place % len(_MEMORIES)
+        for place, (least, size, limit) in enumerate(most)
+        if size + _NEAR * (size - least) / steps > limit
+    }
 
 
 def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
     """The last multiple that fits, and the next; None if the limit is out of reach."""
     below, under = looks.first[-2:]
-    over = None
-    count = _guess(below, under)
+    over: _Look | None = None
+    count, step = _crossing(below, under), 1
     while over is None or over.count - under.count > 1:
         growth = (under.work - below.work) / (under.count - below.count)
         found = looks.at(count, under.work + growth * (count - under.count))
@@ -163,27 +211,36 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
             return None
         if found.fits:
             below, under = under, found
-            count = _guess(below, under) if over is None else (under.count + over.count) // 2
-        else:
-            near = over is None and found.count > under.count + 1
+            count = _crossing(below, under) if over is None else _middle(under, over)
+            step = 0 if over is not None else step
+        elif over is None and found.spilled:  # how much too large it is says where the limit was
             over = found
-            count = over.count - 1 if near else (under.count + over.count) // 2
+            count = _crossing(under, over)
+        else:  # the guess was a good one: the limit is not far below
+            over = found
+            count = max(over.count - step, under.count + 1) if step else _middle(under, over)
+            step *= _STRIDE
     return under, over
 
 
-def _guess(below: _Look, under: _Look) -> int:
-    """Where the first memory is full, if the footprint grows on as it did between two looks."""
-    steps = [1.0 * MOST_ELEMENTS]
-    for least, most, space in zip(below.footprint, under.footprint, _MEMORIES, strict=True):
-        growth = (most - least) / (under.count - below.count)
+def _middle(under: _Look, over: _Look) -> int:
+    return (under.count + over.count) // 2
+
+
+def _crossing(first: _Look, second: _Look) -> int:
+    """The first count that is too large, if what is needed grows on as between two looks."""
+    found = [1.0 * MOST_ELEMENTS]
+    for least, most, limit in zip(first.footprint, second.footprint, _LIMITS, strict=True):
+        growth = (most - least) / (second.count - first.count)
         if growth > 0:
-            steps.append((limit_of(space, TRN2) - most) / growth)
-    return under.count + max(1, int(min(steps)))
+            found.append(first.count + (limit - least) / growth)
+    guess = math.floor(min(found)) + 1
+    return max(guess, second.count + 1) if second.fits else min(guess, second.count - 1)
 
 
-def elements_of(spec: KernelSpec, case: Case) -> int:
+def elements_of(spec: KernelSpec, values: Mapping[str, Any]) -> int:
     """Of all arrays of a case together."""
-    return sum(math.prod(spec.shape(name, case.values)) for name in (*spec.inputs, *spec.outputs))
+    return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))
 
 
 def keeps_traces(backend: Backend) -> bool:

@@ -198,7 +198,7 @@ def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> s
     if not edge.inside:
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
         rows.append(("remedy", remedy))
-    what = "accept this call" if edge.inside else "refuse this call, or be correct"
+    what = "accept this call, and be correct" if edge.inside else "refuse this call, or be correct"
     return "\n".join([f"{spec.name} must {what}", *map(_row, rows)])
 
 

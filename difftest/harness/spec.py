@@ -118,9 +118,9 @@ class KernelSpec:
     output_dtype : of the outputs, or a tuple of one for each; None means the case's dtype.
     rejects, examples : explicit cases beside those drawn: the ones to refuse, and the ones to
         check, each a Case, or a value for each name of the domain (then once in each dtype).
-    edges : whether a spec that has ``rejects`` is asked for more: calls one step outside its
-        domain, one at a time, must be refused or come out correct. With or without ``rejects``, the
-        kernel is called once with its defaults.
+    edges : whether calls near the kernel's limits must be refused or come out correct: one step
+        outside the domain, one at a time, if it has ``rejects``; with SBUF and PSUM just full and
+        just overfull. And the kernel is called once with its defaults.
     exact : whether the embedded simulator runs each case without rounding too, so that a wrong
         algorithm is told from rounding (see docs/tolerance.md).
     reduction : roundings on the way to an element: a name of the domain, a number, or a function

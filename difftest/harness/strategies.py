@@ -189,7 +189,9 @@ def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
     return st.builds(Fill, filled, st.lists(override, max_size=3).map(tuple))
 
 
-def _values(name: str, source: Source, earlier: dict[str, Any]) -> SearchStrategy[Any]:
+def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
+    """Where the values of a name come from, given those of earlier names: no function any more."""
+    source = spec.domain[name]
     if is_function_of_the_domain(source):
         source = apply(source, earlier)  # type: ignore[arg-type]
         if not (isinstance(source, SearchStrategy) or is_choice(source)):
@@ -198,26 +200,29 @@ def _values(name: str, source: Source, earlier: dict[str, Any]) -> SearchStrateg
                 source,
                 "a Hypothesis strategy, or a sequence of values",
             )
-    if isinstance(source, SearchStrategy):
-        return source
-    return st.sampled_from(source)  # type: ignore[arg-type]
+    return source
+
+
+def _values(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> SearchStrategy[Any]:
+    source = source_of(spec, name, earlier)
+    return source if isinstance(source, SearchStrategy) else st.sampled_from(source)  # type: ignore[arg-type]
 
 
 @st.composite
 def values_of(draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any]) -> dict[str, Any]:
     """A value for each name of the domain, some of them fixed: the others fit them."""
     values: dict[str, Any] = {}
-    for name, source in spec.domain.items():
+    for name in spec.domain:
         if name in fixed:
             values[name] = fixed[name]
         else:
-            values[name] = draw(_values(name, source, values), label=name)
+            values[name] = draw(_values(spec, name, values), label=name)
     return values
 
 
 def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None:
     """The last size of a name whose source is :func:`sizes`; None of any other source."""
-    end = getattr(_values(name, spec.domain[name], dict(values)), _END, None)
+    end = getattr(_values(spec, name, values), _END, None)
     return end if isinstance(end, int) else None
 
 

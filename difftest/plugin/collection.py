@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from difftest.backends.base import Backend
     from difftest.harness.case import Case
     from difftest.harness.decorator import KernelTest
 
@@ -87,9 +88,11 @@ def kernel_test_of(function: object) -> KernelTest | None:
     return found if isinstance(found, KernelTest) else None
 
 
-def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]:
-    """Test functions for the spec's examples and rejections, one test id each."""
-    from difftest.harness.edges import has_edges
+def explicit_checks(
+    test: KernelTest, marks: list[pytest.Mark], backends: Iterable[Backend]
+) -> Iterator[Any]:
+    """Test functions for the spec's examples and rejections, one test id each, and its edges."""
+    from difftest.harness.edge_checks import has_edges
     from difftest.harness.explicit import explicit_cases
 
     cases = list(explicit_cases(test.spec))
@@ -99,7 +102,7 @@ def explicit_checks(test: KernelTest, marks: list[pytest.Mark]) -> Iterator[Any]
         labels = [rejection.label() for rejection in test.spec.rejects]
         parametrize = pytest.mark.parametrize("rejection", test.spec.rejects, ids=labels)
         yield _marked(test.check_rejection, [*marks, parametrize.mark])
-    if has_edges(test.spec):
+    if has_edges(test.spec, backends):
         parametrize = pytest.mark.parametrize("calls", ["edges"])
         yield _marked(test.check_edges, [*marks, parametrize.mark])
 

@@ -142,7 +142,8 @@ def pytest_pycollect_makeitem(
         return items
     if is_left_out:
         return []
-    for check in explicit_checks(test, list(getattr(obj, "pytestmark", ()))):
+    backends = session.runner.backends if session.runner else ()
+    for check in explicit_checks(test, list(getattr(obj, "pytestmark", ())), backends):
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
             item.obj = check  # pytest looks the function up by its name, which is the test's

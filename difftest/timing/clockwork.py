@@ -81,11 +81,17 @@ class Clockwork:
     """Partitions that one DMA engine serves (DMA: 128 over 16)."""
     outstanding: int = 16
     """DMAs under way in one queue (TRACE: a queue reuses 16 semaphores)."""
+    generates: bool = True
+    """Whether hardware makes descriptors; without it the GpSimd Engine makes those of DMAs whose
+    place is computed."""
     trigger: Figure
     """Static descriptors: from one trigger instruction to the next."""
     generation: Figure
     """Descriptors generated on the device: from one DMA to the next, one partition."""
     generation_per_partition: Figure
+    software_generation: Figure
+    """Descriptors that the GpSimd Engine makes: from one DMA to the next, one partition."""
+    software_per_partition: Figure
     dma_lead: Figure
     """Trigger to the first byte's turn on an idle engine."""
     dma_read: Figure
@@ -93,7 +99,7 @@ class Clockwork:
     dma_tail: Figure
     """Last byte to completion semaphore."""
     dma_minimum: Figure
-    """An engine's time for a DMA, however small."""
+    """From one DMA of an engine to the next, however small."""
     descriptor: Figure
     """An engine's time for a row (one contiguous run) apart from its bytes."""
     bandwidth: Figure
@@ -102,7 +108,9 @@ class Clockwork:
     """A row of at most ``element_bytes`` written to HBM: read, modify, write."""
     element_bytes: int = 8
     transpose_share: Figure
-    """Of copy bandwidth, what a DMA transpose reaches."""
+    """Of copy bandwidth, what a DMA transpose of two-byte elements reaches."""
+    transpose_share_fp32: Figure
+    """The same of four-byte ones."""
 
     # Tensor Engine
     row_share: Figure
@@ -110,6 +118,8 @@ class Clockwork:
     row_overhead: Figure
     """Cycles of a matmul on top of its rows, warm."""
     row_overhead_fp32: Figure
+    partial_slowdown: Figure
+    """By how much longer rows stream through a part of the PE array than through all of it."""
     drain: Figure
     """Last row to PSUM visible."""
     load_weights: dict[tuple[bool, bool], Figure]
@@ -147,9 +157,9 @@ _WEIGHTS = {
 _WEIGHTS_INTERVAL = {
     (False, False): assumed(62.0, "as strided ones: the traces show no more, and none for less"),
     (False, True): measured(
-        62.0,
-        "TRACE: fp16 matmuls of 14 rows, start to start 61 to 64; 3,240 of them beside 3,348 "
-        "loads of weights with an element stride of 18, 108 of which are of transposes",
+        64.0,
+        "TRACE: fp16 matmuls of 14 rows, start to start 61 to 64, the longest; 3,240 of them "
+        "beside 3,348 loads of weights with an element stride of 18, 108 of which transpose",
     ),
     (True, False): assumed(107.0, "128 rows at two cycles; the traces show no shorter one"),
     (True, True): measured(232.0, f"{_STRIDED}, fp32, start to start 225 to 240"),
@@ -174,6 +184,10 @@ TRN2 = Clockwork(
     generation_per_partition=measured(
         0.8, "WRITEUP: 0.58 to 0.61 us a DMA of 128 partitions; ARCH3 says about 0.6"
     ),
+    software_generation=measured(
+        600.0, "WRITEUP: gathers of 128 rows of 2 KiB reach 256 GB/s, 1.02 us each"
+    ),
+    software_per_partition=assumed(3.3, "what of these 1.02 us is not as of a DMA of hardware"),
     dma_lead=measured(950.0, "TRACE: 0.7 to 0.9 us to the first activity; stores in isolation"),
     dma_read=measured(790.0, "TRACE: loads in isolation take 1.9 to 2.2 us, stores 1.36"),
     dma_tail=measured(410.0, "TRACE: 0.3 to 0.45 us"),
@@ -182,9 +196,17 @@ TRN2 = Clockwork(
     bandwidth=measured(28.1, "TRACE: the same line; DMA documents 27.2 for an engine"),
     element_write=measured(100.0, "TRACE: 95 to 107 ns for each 2 to 4 bytes"),
     transpose_share=documented(0.9, "ARCH3: HBM to SBUF"),
+    transpose_share_fp32=assumed(
+        0.45,
+        "two passes of two bytes, which is what the hardware's generator takes; one report of "
+        "4096 x 4096 by load_transpose2d leaves 0.3 to 0.6",
+    ),
     row_share=measured(1.0, "TRACE: rows stream at the clock, warm"),
     row_overhead=measured(5.0, "TRACE: fp16, 420 and 444 rows"),
     row_overhead_fp32=measured(6.5, "TRACE: fp32, 420 and 512 rows"),
+    partial_slowdown=assumed(
+        1.15, "between ISA, where they take as long, and what was probed on trn1"
+    ),
     drain=measured(85.0, "TRACE: transposes one at a time"),
     load_weights=_WEIGHTS,
     weights_interval=_WEIGHTS_INTERVAL,
@@ -222,11 +244,18 @@ TRN1 = replace(
         Engine.SCALAR: documented(1.4, "ARCH2"),
         Engine.GPSIMD: documented(1.4, "ARCH2"),
     },
+    generates=False,
     generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
     generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
+    software_generation=measured(
+        1000.0, "PROBE: about 1 us a DMA whose place is computed; a gather of 128 rows 1.42 us"
+    ),
     descriptor=measured(20.0, "PROBE: 160 GB/s in rows of 512 bytes"),
     bandwidth=measured(16.8, "PROBE: 261 to 264 GB/s into 8 to 64 KiB a partition"),
     row_share=measured(0.875, "PROBE: 2.45 G columns a second of 2.8; a cap that profiles show"),
+    partial_slowdown=measured(
+        1.42, "PROBE: median of 1.21 to 1.92 with a row or a column, 8 columns, 64 rows"
+    ),
     weights_interval={
         **_AS_TRN2.weights_interval,
         (False, False): measured(40.0, "PROBE: bf16 transposes, other weights for each"),

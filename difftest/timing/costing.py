@@ -11,7 +11,7 @@ from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.costs import Cost, CostTable, free_elements
 from difftest.timing.tensor_engine import Matmul, matmul
-from difftest.timing.transfer import Transfer, transfer
+from difftest.timing.transfer import Transfer, source_of, transfer
 from difftest.timing.work import work
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
@@ -59,7 +59,7 @@ class Costing:
 
     def transfer(self, event: Event) -> Transfer:
         """What a DMA moves."""
-        target, source = event.writes[0], event.reads[0]
+        target, source = event.writes[0], source_of(event)
         on_chip = source if target.allocation.space.is_hbm else target
         partitions = footprint(on_chip)[:2]
         key = (_kind(event), source.whole, target.whole, partitions)

@@ -24,7 +24,7 @@ class DmaEngines:
         self._tail = clockwork.dma_tail.value
         self._read = clockwork.dma_read.value
         self._minimum = clockwork.dma_minimum.value
-        self._costs: dict[tuple[int, bool, bool], float] = {}
+        self._costs: dict[tuple[int, bool, int], float] = {}
 
     def row_time(self, transfer: Transfer) -> float:
         """An engine's time for one row of the transfer."""
@@ -34,7 +34,9 @@ class DmaEngines:
             figures = self.clockwork
             cost = figures.descriptor.value + transfer.row_bytes / figures.bandwidth.value
             if transfer.transposes:
-                cost /= figures.transpose_share.value
+                wide = transfer.transposes > 2
+                share = figures.transpose_share_fp32 if wide else figures.transpose_share
+                cost /= share.value
             if transfer.writes_hbm and transfer.row_bytes <= figures.element_bytes:
                 cost = figures.element_write.value
             self._costs[key] = cost
@@ -56,9 +58,8 @@ class DmaEngines:
             if start < ready:
                 start = ready
             time = rows * row
-            if time < self._minimum:
-                time = self._minimum
-            free[engine] = end = start + time
+            end = start + time
+            free[engine] = end if time > self._minimum else start + self._minimum
             if end > finish:
                 finish, begin = end, start
         if self.hbm is not None:

@@ -7,6 +7,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.costs import cost_table
 from difftest.timing.evidence import Evidence, Figure
+from difftest.timing.transfer import INDIRECT
 
 
 def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset[Evidence]:
@@ -16,7 +17,7 @@ def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return _classes(_dma(times, transposes=instruction == "dma_transpose"))
+        return _classes(_dma(times, instruction))
     if engine is Engine.TENSOR:
         return _classes(_tensor(times))
     rows = cost_table(machine).rows.values()
@@ -29,7 +30,7 @@ def _classes(figures: tuple[Figure, ...]) -> frozenset[Evidence]:
     return frozenset(figure.evidence for figure in figures)
 
 
-def _dma(times: Clockwork, *, transposes: bool) -> tuple[Figure, ...]:
+def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
     moved = (
         times.trigger,
         times.generation,
@@ -42,7 +43,11 @@ def _dma(times: Clockwork, *, transposes: bool) -> tuple[Figure, ...]:
         times.bandwidth,
         times.element_write,
     )
-    return (*moved, times.transpose_share) if transposes else moved
+    if instruction == "dma_transpose":
+        return (*moved, times.transpose_share, times.transpose_share_fp32)
+    if instruction in INDIRECT:
+        return (*moved, times.software_generation, times.software_per_partition)
+    return moved
 
 
 def _tensor(times: Clockwork) -> tuple[Figure, ...]:
@@ -51,6 +56,7 @@ def _tensor(times: Clockwork) -> tuple[Figure, ...]:
         times.row_share,
         times.row_overhead,
         times.row_overhead_fp32,
+        times.partial_slowdown,
         times.drain,
         *times.load_weights.values(),
         *times.weights_interval.values(),

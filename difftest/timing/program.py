@@ -5,6 +5,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 - the memset of a PSUM tile before an accumulation goes: the first matmul overwrites
 - a tile that is filled again has a place of its own each time (:mod:`difftest.timing.renaming`)
 - some copies and loads that only repeat others go (:mod:`difftest.timing.repeats`)
+- a loop that runs on the device is not unrolled: a barrier stands between its turns
 - the Tensor Engine's transposes multiply with an identity, which a DMA of its own loads
 - ``tensor_copy`` without an engine goes to the scalar or the vector engine
 - loads are triggered by the sync engine, stores by gpsimd; descriptors that are generated on the
@@ -22,7 +23,16 @@ import numpy as np
 
 from difftest.analysis.dependences import Dependences
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Iteration,
+    LoopKind,
+    Region,
+    Space,
+    Trace,
+)
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.costing import Costing, Timed
@@ -35,7 +45,9 @@ from difftest.timing.transfer import Transfer
 
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
-
+BARRIER = "core_barrier"
+"""What stands around each turn of a loop that runs on the device."""
+Turn = tuple[Iteration, ...]
 
 PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
 """What the model of the Tensor Engine knows."""
@@ -163,6 +175,10 @@ class _Builder:
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
         self.cores: dict[tuple[int, ...], int] = {}
+        self.turns: dict[int, Turn] = {}
+        """Core -> the turn of its device loops that it is in."""
+        self.barriers: dict[int, int] = {}
+        """Core -> the barrier that its instructions come after."""
         self.renames = False
         """Whether some regions are of other tiles than the kernel wrote."""
 
@@ -173,6 +189,8 @@ class _Builder:
             if event.opcode in PRODUCTS and event.attributes.accumulate
         }
         removed = 0
+        loops: tuple[Iteration, ...] = ()
+        turn: Turn = ()
         self.cores = cores_of(trace)
         self._load_identities(trace)
         self.renaming = Renaming(trace, self.compiler)
@@ -186,7 +204,12 @@ class _Builder:
             if _clears(event, accumulated) or event.number in self.repeated.events:
                 removed += 1
                 continue
-            self._add(event, self._core(event) if self.cores else 0)
+            core = self._core(event) if self.cores else 0
+            if event.loops is not loops:
+                loops, turn = event.loops, _turn(event)
+            if turn != self.turns.get(core, ()):
+                self._drain(core, turn)
+            self._add(event, core)
         self._close()
         return Program(
             self.machine,
@@ -219,6 +242,24 @@ class _Builder:
             load = Event(-1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.stack)
             self._add(load, core, implied=True)
 
+    def _drain(self, core: int, turn: Turn) -> None:
+        """Put a barrier before or after a turn of a loop that runs on the device.
+
+        All engines and DMAs of the core wait for each other there.
+        """
+        around = turn or self.turns[core]
+        self.turns[core] = turn
+        start = self.barriers.get(core, 0)
+        before = [one.index for one in self.instructions[start:] if one.core == core]
+        if not before:
+            return
+        place = around[-1].loop.location
+        event = Event(-1, BARRIER, Engine.GPSIMD, (), (), (place,) if place else ())
+        self._add(event, core, implied=True)
+        barrier = self.instructions[-1]
+        barrier.order = (self.dependences.join(before),)
+        self.barriers[core] = barrier.index
+
     def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
         index = len(self.instructions)
         opcode = event.opcode
@@ -232,7 +273,7 @@ class _Builder:
             writes = self.renaming.renamed(writes)
         if engine is Engine.DMA:
             moved = self.costing.transfer(event)
-            trigger = Engine.GPSIMD if moved.writes_hbm else Engine.SYNC
+            trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
             modelled = self.clockwork.descriptor.evidence
             merged = self.compiler.merged_loads and self._continues(event, moved, core)
         elif engine is Engine.TENSOR and opcode in PRODUCTS:
@@ -244,6 +285,8 @@ class _Builder:
         else:
             times = self.costing.of(event)
         data, order = self.dependences.of(index, reads, writes)
+        if self.barriers and core in self.barriers:
+            order.add(self.barriers[core])
         tensors, opens = self._touch(index, writes + reads)
         self.instructions.append(
             LoweredInstruction(
@@ -310,6 +353,11 @@ class _Builder:
             closes.setdefault(index, []).append(self.allocations[allocation])
         for index, allocations in closes.items():
             self.instructions[index].closes = tuple(allocations)
+
+
+def _turn(event: Event) -> Turn:
+    """The turns of the loops around it that run on the device."""
+    return tuple(one for one in event.loops if one.loop.kind is LoopKind.DYNAMIC)
 
 
 def _clears(event: Event, accumulated: set[int]) -> bool:

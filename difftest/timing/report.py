@@ -234,7 +234,7 @@ def unit(span: Span) -> str:
 
 
 def _place(one: LoweredInstruction) -> str:
-    if one.implied:
+    if one.implied and one.transfer is not None:
         return "(identity for transposes)"
     location = one.event.location
     return f"{location.file}:{location.line}" if location else "(unknown)"

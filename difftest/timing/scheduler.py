@@ -181,8 +181,10 @@ class Scheduler:
             heapq.heappush(self.events, (time, unit.number, 0))
 
     def _generates(self, transfer: Transfer | None) -> bool:
-        """Whether a DMA's descriptors are generated on the device."""
-        return self.dge and transfer is not None and transfer.generated
+        """Whether hardware generates a DMA's descriptors on the device."""
+        if not self.dge or transfer is None:
+            return False
+        return transfer.generated and not transfer.software
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
@@ -265,7 +267,11 @@ class Scheduler:
         busy = 0.0
         trigger = now
         if not one.merged:
-            if self._generates(transfer):
+            if transfer.software:
+                per_partition = figures.software_per_partition.value * (transfer.partitions - 1)
+                busy = figures.software_generation.value + per_partition
+                trigger += busy
+            elif self._generates(transfer):
                 per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
                 busy = figures.generation.value + per_partition
                 trigger += busy

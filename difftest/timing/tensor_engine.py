@@ -37,6 +37,8 @@ class Matmul(NamedTuple):
     double_row, 4 of MX operands (ARCH4)."""
     turns: bool = False
     """Whether it is a transpose."""
+    partial: bool = False
+    """Whether the stationary operand of a product fills a part of the PE array."""
 
 
 class Issued(NamedTuple):
@@ -62,7 +64,8 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     depth, columns = stationary.partitions, elements(stationary)
     if event.opcode == "nc_transpose":
         cycles = depth * (2 if four_byte else 1)
-        return Matmul(1, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)
+        passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then
+        return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)
     moving = event.reads[1]
     rows = elements(event.writes[0])  # in the mode double_row half as many as the operand's
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
@@ -74,6 +77,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         strided=strided,
         flops=2 * depth * columns * rows * (PACKED if packed else 1),
         width=width,
+        partial=depth < machine.partitions or columns < machine.partitions,
     )
 
 
@@ -142,6 +146,7 @@ class TensorEngine:
             interval = figures.turned_interval.value
         else:
             interval = figures.weights_interval[work.four_byte, work.strided].value
+        rows = work.rows * (figures.partial_slowdown.value if work.partial else 1.0)
         overhead = (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value
         first: tuple[float, float] | None = None
         stream = 0.0
@@ -149,9 +154,9 @@ class TensorEngine:
             begin = max(now, self._loading, self._shadow)
             stream = max(begin + load, self._streamed)
             slow = self.throttle.speed(stream)
-            cycles = work.rows * slow if slow > 1.0 else work.rows + overhead
+            cycles = rows * slow if slow > 1.0 else rows + overhead
             end = stream + cycles / self.clock
-            self.throttle.count(stream, end, work.rows)
+            self.throttle.count(stream, end, rows)
             self._loading = begin + interval
             self._shadow = stream - max(0.0, load - interval)
             self._streamed = end

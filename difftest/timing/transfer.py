@@ -16,6 +16,8 @@ from difftest.timing.clockwork import Clockwork
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 """Of a transpose whose descriptors the hardware generates (DMA)."""
 INDIRECT = frozenset({"dma_gather", "dma_scatter"})
+INDEX = "index"
+"""The role of an operand that says which elements of another one are meant."""
 
 
 class Transfer(NamedTuple):
@@ -30,9 +32,13 @@ class Transfer(NamedTuple):
     """(engine, its rows)."""
     reads_hbm: bool
     writes_hbm: bool
-    transposes: bool
+    transposes: int
+    """Bytes of the elements that it transposes on the way; 0 if it does not."""
     generated: bool
     """Whether the device makes its descriptors, where it makes any."""
+    software: bool = False
+    """Whether the GpSimd Engine makes them: places that an index tensor or a register names, where
+    nothing else can (DMA)."""
 
     @property
     def bytes(self) -> int:
@@ -41,11 +47,12 @@ class Transfer(NamedTuple):
 
 def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     """The transfer of a DMA event."""
-    target, source = event.writes[0], event.reads[0]
+    target, source = event.writes[0], source_of(event)
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
-    if event.opcode in INDIRECT:
+    if event.opcode in INDIRECT:  # of each index a run, which is whole on the other side
+        small = source if event.opcode == "dma_scatter" else target
         run = small.shape[-1]
     elif event.opcode == "dma_transpose":
         run = source.shape[-1] if source.whole else target.partitions
@@ -68,9 +75,25 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         busy=busy,
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
-        transposes=event.opcode == "dma_transpose",
+        transposes=source.dtype.itemsize if event.opcode == "dma_transpose" else 0,
         generated=_generated(event, source),
+        software=_in_software(event, clockwork),
     )
+
+
+def source_of(event: Event) -> Region:
+    """What a DMA moves: the first of what it reads that names no elements."""
+    first = event.reads[0]
+    if first.role != INDEX:
+        return first
+    return next(region for region in event.reads if region.role != INDEX)
+
+
+def _in_software(event: Event, clockwork: Clockwork) -> bool:
+    """Whether the GpSimd Engine makes the descriptors, in profiles and benchmarks alike."""
+    if event.opcode in INDIRECT or event.attributes.dge_mode == "swdge":
+        return True
+    return not clockwork.generates and any(region.role == INDEX for region in event.reads)
 
 
 def _generated(event: Event, source: Region) -> bool:

@@ -59,6 +59,7 @@ from reference_add import add as reference
     domain={{"m": sizes(1, 128), "n": sizes(1, 8)}},
     inputs={{"a": "m n", "b": "m n"}},
     dtypes=("float32", "float16"),
+    edges={edges},
     {more}
 )
 def test_add(case):
@@ -74,8 +75,15 @@ class Project:
         pytester.makepyfile(kernel=KERNEL, reference_add=REFERENCE)
         pytester.makeini("[pytest]\npythonpath = .\n")
 
-    def add_test(self, kernel: str = "add", more: str = "", name: str = "test_add") -> None:
-        self.pytester.makepyfile(**{name: TEST.format(kernel=kernel, more=more)})
+    def add_test(
+        self,
+        kernel: str = "add",
+        more: str = "",
+        name: str = "test_add",
+        *,
+        edges: bool = False,
+    ) -> None:
+        self.pytester.makepyfile(**{name: TEST.format(kernel=kernel, more=more, edges=edges)})
 
     def run(self, *arguments: str) -> pytest.RunResult:
         return self.pytester.runpytest_inprocess(*arguments)

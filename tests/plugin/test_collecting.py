@@ -102,7 +102,7 @@ MORE = """
 
 
 def test_examples_and_rejections_are_tests_of_their_own(project):
-    project.add_test(more=MORE)
+    project.add_test(more=MORE, edges=True)
     result = project.run("--simulate", "-v")
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(

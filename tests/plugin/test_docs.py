@@ -102,7 +102,7 @@ def test_several_kernels_on_the_page_about_tests_pass(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile(test_page=imports + code)
     result = pytester.runpytest_subprocess("--simulate")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)  # drawn, edges
     result.stdout.fnmatch_lines(["*on embedded: all bits agree in 3 of 3 cases"])
 
 

@@ -16,7 +16,6 @@ def counts(result):
 MORE = """
     rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 2048}],
-    edges=False,
 """
 
 

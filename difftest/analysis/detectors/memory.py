@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
-from difftest.analysis.placement import Live, Placement, crowded
+from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
 
@@ -24,10 +24,11 @@ def memory(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Memories in which no place was found for what is live at one time."""
     for placement in crowded(trace, machine):
         if not placement.fits:
-            yield _full(placement, machine)
+            yield _full(placement, parted(placement, trace, machine), machine)
 
 
-def _full(placement: Placement, machine: Machine) -> Finding:
+def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
+    """Of a memory that is too small; ``parts`` is how its tensors fit with several places each."""
     space, limit, peak = placement.space, placement.limit, placement.peak
     program = f" of program {placement.program}" if placement.program else ""
     too_many = placement.needed > limit
@@ -43,10 +44,15 @@ def _full(placement: Placement, machine: Machine) -> Finding:
         happened += (
             f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
         )
+    if parts.fits:
+        happened += (
+            f"; what is read later takes {parts.needed} at most, for some are written anew before "
+            "they are read again"
+        )
     spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
     return Finding(
         id=SBUF if space is Space.SBUF else PSUM,
-        severity=Severity.ERROR if too_many and space is Space.PSUM else Severity.WARNING,
+        severity=_severity(space, proven=too_many, mild=parts.fits),
         happened=f"{happened}; live at event {peak.event}: {_listed(peak.live)}",
         rule="a tensor has one place from its first write to its last use, whole groups of 32 "
         f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
@@ -56,6 +62,12 @@ def _full(placement: Placement, machine: Machine) -> Finding:
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
+
+
+def _severity(space: Space, *, proven: bool, mild: bool) -> Severity:
+    if space is Space.SBUF:
+        return Severity.NOTE if mild else Severity.WARNING
+    return Severity.ERROR if proven and not mild else Severity.WARNING
 
 
 def _listed(lives: tuple[Live, ...]) -> str:

@@ -16,14 +16,14 @@ from difftest.timing.advice.copies import (
 )
 from difftest.timing.advice.helpers import unused_helpers
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
-from difftest.timing.advice.memory import full_sbuf
+from difftest.timing.advice.memory import full_sbuf, reused_tensors
 from difftest.timing.advice.tensor import (
     empty_psum,
     strided_weights,
     transposed_again,
     wide_operands,
 )
-from difftest.timing.advice.waits import waits
+from difftest.timing.advice.waits import device_loops, waits
 from difftest.timing.advice.worth import Advice, Units, ranked
 from difftest.timing.schedule import Schedule
 
@@ -42,6 +42,8 @@ DETECTORS: tuple[Detector, ...] = (
     empty_psum,
     busy_copies,
     full_sbuf,
+    reused_tensors,
+    device_loops,
     waits,
 )
 

@@ -140,13 +140,15 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int], dict[int, int]]:
-    """The additions of a product to a sum of products, and tile -> the first tile of its sum.
+    """The additions of products and sums of them, and tile -> the first tile of its sum.
 
-    A product may have been copied out of PSUM before. Each sum may have a tile of its own.
+    A product may have been copied out of PSUM before. Each sum may have a tile of its own, and be
+    added to another one.
     """
     products: set[int] = set()
     zeros: set[int] = set()
     chains: dict[int, int] = {}
+    joined: dict[int, int] = {}
     sums: set[int] = set()
     for one in instructions:
         if not one.event.writes:
@@ -159,13 +161,22 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             products.add(target.id)
         elif one.opcode == "memset" and one.event.attributes.value == 0:
             zeros.add(target.id)
-        elif _adds(one) and target.space is Space.SBUF and products.intersection(sources):
+        elif _adds(one) and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
-            known = [chains[number] for number in others if number in chains]
-            if known or target.id in others or zeros.issuperset(others):
+            known = [_first(chains[number], joined) for number in others if number in chains]
+            alone = len(others) == len(sources) and len(known) < len(sources)
+            if not alone and (known or target.id in others or zeros.issuperset(others)):
                 sums.add(one.index)
-                chains[target.id] = known[0] if known else target.id
-    return sums, chains
+                chains[target.id] = first = known[0] if known else target.id
+                joined.update({chain: first for chain in known[1:] if chain != first})
+    return sums, {tile: _first(chain, joined) for tile, chain in chains.items()}
+
+
+def _first(chain: int, joined: dict[int, int]) -> int:
+    """The first tile of the sum that a sum has become a part of."""
+    while joined.get(chain, chain) != chain:
+        chain = joined[chain]
+    return chain
 
 
 def _adds(one: LoweredInstruction) -> bool:

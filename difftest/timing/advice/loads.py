@@ -11,6 +11,7 @@ from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.schedule import Schedule, Span
+from difftest.timing.transfer import source_of
 
 UNUSED = 0.25
 """From this part of what is loaded on, unused data are a finding."""
@@ -23,6 +24,8 @@ SMALL = 2048
 """Bytes a partition below which a DMA is small (DMA: at least 2 KiB, 4 KiB for the full rate)."""
 MANY = 16
 """So many DMAs of one line are many."""
+PIECE = 64
+"""Bytes of a row below which a tile moves piece by piece."""
 MASK_LIMIT = 1 << 27
 """Elements of a tensor of which it is noted one by one whether they are used."""
 
@@ -110,11 +113,11 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     for spans in by_line(_loads(schedule)).values():
         tensors: dict[int, list[Span]] = {}
         for span in spans:
-            source = span.instruction.event.reads[0].allocation
+            source = source_of(span.instruction.event).allocation
             tensors.setdefault(source.id, []).append(span)
         for group in tensors.values():
-            source = group[0].instruction.event.reads[0].allocation
-            regions = [span.instruction.event.reads[0] for span in group]
+            source = source_of(group[0].instruction.event).allocation
+            regions = [source_of(span.instruction.event) for span in group]
             loaded = sum(_bytes_of_source(region) for region in regions)
             distinct = _distinct(source, regions)
             if not distinct or loaded / distinct < AGAIN:
@@ -168,6 +171,16 @@ _FEWER_STORES = (
 )
 
 
+_WHOLE_LOADS = (
+    "load rows as they lie in HBM, and turn the tile on chip (nc_transpose) or take slices with a "
+    "stride of it: instructions read those at no cost"
+)
+_WHOLE_STORES = (
+    "turn the tile on chip (nc_transpose) or copy it in order, so that what leaves a partition "
+    "lies side by side in HBM too"
+)
+
+
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.clockwork
@@ -178,14 +191,17 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         rows = sum(transfer.rows for transfer in transfers)
         moved = sum(transfer.bytes for transfer in transfers)
         partitions = sum(transfer.partitions for transfer in transfers)
-        if len(spans) < MANY or (moved / rows >= SHORT and moved / partitions >= SMALL):
+        in_pieces = moved / rows < PIECE and rows >= MANY * partitions
+        short = moved / rows < SHORT or moved / partitions < SMALL
+        if not in_pieces and (len(spans) < MANY or not short):
             continue
         removed = Removed()
         for span in spans:
             removed.add(span)
         busy = removed.times
         worth = units.without({unit: max(0.0, time - moved / full) for unit, time in busy.items()})
-        stores = sum(span.instruction.is_store for span in spans)
+        stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
+        remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(
             spans,
             "small-dmas",
@@ -194,7 +210,7 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "
             f"{SMALL} bytes a partition",
-            remedy=_FEWER_STORES if 2 * stores > len(spans) else _FEWER_LOADS,
+            remedy=remedies[stores],
             moves_data=True,
         )
 

@@ -1,10 +1,10 @@
-"""Advice on SBUF: what fills it while loads wait."""
+"""Advice on memory: what fills SBUF while loads wait, and tensors filled again too soon."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Allocation, Space
 from difftest.timing.advice.worth import Advice, Units, advice_on
 from difftest.timing.critical_path import critical_path
 from difftest.timing.memory_usage import memory_usage
@@ -12,6 +12,8 @@ from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
 """Of the kernel's time: less is not worth a line."""
+FULL = 0.75
+"""The part of SBUF that is taken at its peak, from which on it is full."""
 SOON = 1000.0
 """Nanoseconds: what waits longer for its turn once it has a place waits for that."""
 
@@ -27,6 +29,8 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     usage = memory_usage(schedule, Space.SBUF)
     largest = usage.holders[0]
     share = usage.peak / usage.capacity
+    if share < FULL:
+        return  # places are given in program order: what waits is far ahead of its turn
     waiting = [span for span in schedule.spans if _waited_for_room(span)]
     yield advice_on(
         waiting,
@@ -39,6 +43,54 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         remedy="make the tiles of that line smaller, or load what each turn needs instead of all "
         "of it at once: twice what a turn uses is enough",
         moves_data=True,
+    )
+
+
+def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
+    """Tensors that are filled again while others still use them."""
+    late: dict[int, float] = {}
+    for stretch in critical_path(schedule.spans):
+        if (tensor := _shared(stretch.span, schedule.spans)) is not None:
+            late[tensor.id] = late.get(tensor.id, 0.0) + stretch.time
+    tensors = {one.id: one for one in schedule.program.allocations.values()}
+    for number, time in late.items():
+        if time < NOTABLE * schedule.end / 1e3:
+            continue
+        tensor = tensors[number]
+        waiting = [
+            span
+            for span in schedule.spans
+            if (one := _shared(span, schedule.spans)) is not None and one.id == number
+        ]
+        line = f" of line {tensor.location.line}" if tensor.location else ""
+        yield advice_on(
+            waiting,
+            "reused-tensor",
+            (time, time),
+            happened=f"{len(waiting):,} instructions fill {tensor.name or 'a tensor'}{line} again, "
+            "and wait until all who use what it held are done",
+            rule="the users of one tensor wait for each other; two tensors have two places",
+            remedy="make the tensor inside the loop, or two or more that are used in turn: what "
+            "fills the next one runs beside who reads the last one",
+        )
+
+
+def _shared(span: Span, spans: list[Span]) -> Allocation | None:
+    """The on-chip tensor that ``span`` waited for others to be done with; None if it is none."""
+    one, by = span.instruction, span.waited_for
+    if by < 0 or span.buffer or span.start - span.ready >= SOON or by in one.data:
+        return None
+    if by not in one.order and all(number >= 0 for number in one.order):  # nor in a join of them
+        return None
+    other = spans[by].instruction.event
+    users = {region.allocation.id for region in (*other.reads, *other.writes)}
+    return next(
+        (
+            region.allocation
+            for region in one.event.writes
+            if region.allocation.id in users and not region.allocation.space.is_hbm
+        ),
+        None,
     )
 
 

@@ -18,15 +18,19 @@ TENSOR = Engine.TENSOR.value
 
 
 def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """Transposes of data that were transposed before, and the copies around them."""
-    turned = [span for span in schedule.spans if span.instruction.opcode == "nc_transpose"]
+    """Transposes of data that were transposed before, and the copies around them.
+
+    A product with an identity of the kernel's own is one too, and as any product of the same two
+    operands it need not be made twice.
+    """
+    turned = [span for span in schedule.spans if _may_turn(span.instruction)]
     if not turned:
         return
     origins = Origins()
     tiles: dict[int, Hashable] = {}
     for one in schedule.program.instructions:
-        if one.opcode == "nc_transpose":
-            tiles[one.index] = origins.of(one.event.reads[0])
+        if _may_turn(one):
+            tiles[one.index] = tuple(map(origins.of, one.event.reads))
         origins.write(one)
     helpers = _copies_around(schedule)
     for spans in by_line(turned).values():
@@ -48,11 +52,26 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             spans,
             "transposed-again",
             worth,
-            happened=f"{len(spans):,} transposes of {len(seen):,} different tiles",
+            happened=f"{len(spans):,} {_called(spans)} of {len(seen):,} different tiles",
             rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
+
+
+def _may_turn(one: LoweredInstruction) -> bool:
+    """Whether it transposes, or multiplies by no more columns than a transpose would."""
+    if one.opcode == "nc_transpose":
+        return True
+    if one.opcode != "nc_matmul" or one.event.attributes.accumulate:
+        return False
+    stationary, moving = one.event.reads[:2]
+    return elements(moving) == moving.partitions == stationary.partitions
+
+
+def _called(spans: list[Span]) -> str:
+    turns = all(span.instruction.opcode == "nc_transpose" for span in spans)
+    return "transposes" if turns else "transposes or products with the same tile"
 
 
 def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
@@ -63,9 +82,9 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
         one = span.instruction
         if one.opcode == "tensor_copy":
             for producer in _apart(one):
-                if spans[producer].instruction.opcode == "nc_transpose":
+                if _may_turn(spans[producer].instruction):
                     found.setdefault(producer, []).append(span)
-        elif one.opcode == "nc_transpose":
+        elif _may_turn(one):
             for producer in _apart(one):
                 made = spans[producer].instruction
                 if made.opcode == "tensor_copy":

@@ -7,17 +7,28 @@ from itertools import pairwise
 
 from difftest.analysis.finding import Severity
 from difftest.simulator.trace import Engine, Location
-from difftest.timing.advice.worth import Advice, Units, numbers
+from difftest.timing.advice.worth import Advice, Units, advice_on, by_line, numbers
 from difftest.timing.report import unit
 from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
 """Of the kernel's time: shorter waits are not worth a line."""
+LIMIT = 0.8
+"""Of the kernel's time: who is as busy is the limit, whoever waits for it."""
+TURNS = 4
+"""Fewer barriers are not worth a line."""
 COMPUTE = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+_COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 
 def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
-    """The waits of the busiest compute engine, by the line of what it waited for."""
+    """The waits of the busiest compute engine, by the line of what it waited for.
+
+    None if DMA is the limit: a kernel cannot have that wait less.
+    """
+    limits = (time for unit, time in units.busy.items() if unit not in _COMPUTE)
+    if max(limits, default=0.0) >= LIMIT * schedule.end:
+        return
     busiest = max(COMPUTE, key=lambda engine: units.busy.get(engine.value, 0.0))
     mine = [s for s in schedule.spans if s.engine is busiest and s.instruction.transfer is None]
     mine.sort(key=lambda span: span.start)
@@ -38,10 +49,34 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             count=len(gaps),
             lost=time / 1e3,
             work=time / 1e3,
-            happened=f"the {busiest.value} engine, which works most, waits {len(gaps):,} times "
-            f"for {who} ({what})",
+            happened=f"the {busiest.value} engine, the busiest that computes, waits "
+            f"{len(gaps):,} times for {who} ({what})",
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",
+        )
+
+
+def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
+    """Loops on the device, whose turns do not overlap.
+
+    Without them the busiest unit would be the limit.
+    """
+    barriers = [s for s in schedule.spans if s.instruction.implied and not s.instruction.transfer]
+    busiest = max(units.busy.values(), default=0.0)
+    for spans in by_line(barriers).values():
+        share = len(spans) / len(barriers)
+        lost = share * max(0.0, schedule.end - busiest) / 1e3
+        if len(spans) < TURNS or lost < NOTABLE * schedule.end / 1e3:
+            continue
+        yield advice_on(
+            spans,
+            "device-loop",
+            (lost, lost),
+            happened=f"all engines wait for each other {len(spans):,} times, before and after each "
+            "turn of a loop that runs on the device",
+            rule="such a loop is not unrolled: no turn begins before the last one's DMAs are over",
+            remedy="do the work of several turns in each, loads first; or loop with Python's "
+            "range, which is unrolled",
         )
 
 

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from difftest.harness.edge_checks import check_edges
-from difftest.harness.edges import edges_of, has_edges
+from difftest.harness.edge_checks import check_edges, has_edges
+from difftest.harness.edges import case_of, edges_of
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
-from difftest.harness.spec import Rejection
+from difftest.harness.spec import Input, Rejection
 from difftest.harness.strategies import multiples, sizes
 from tests.unit.standin import PlainBackend, add, add_spec
 
@@ -68,7 +72,7 @@ def test_a_name_that_depends_keeps_its_value_and_the_contract_is_asked():
 
 def test_a_kernel_that_checks_its_contract_passes():
     counts = run(spec_of())
-    assert (counts.rejections, counts.cases) == (5, 1)
+    assert (counts.rejections, counts.cases) == (5, 2)
 
 
 def without_size(a, b):
@@ -130,15 +134,65 @@ def test_the_defaults_have_to_be_accepted():
     spec = add_spec(
         only_even, domain={"CHUNK": (1, 2, 4), "n": (4,)}, parameters=("CHUNK",), rejects=()
     )
-    with pytest.raises(NotRejectedError, match="must accept this call"):
+    with pytest.raises(NotRejectedError, match="must accept this call, and be correct"):
         run(spec)
 
 
 def test_without_rejections_or_defaults_nothing_is_asked():
-    assert not has_edges(add_spec())
+    backends = (PlainBackend(),)
+    assert not has_edges(add_spec(), backends)
     assert not list(edges_of(add_spec()))
-    assert not has_edges(spec_of(edges=False))
-    assert has_edges(spec_of())
+    assert not has_edges(spec_of(edges=False), backends)
+    assert has_edges(spec_of(), backends)
+
+
+def test_a_memory_can_be_filled_wherever_a_size_is_drawn_and_traces_are_kept():
+    embedded, device = PlainBackend("embedded"), PlainBackend("device")
+    drawn = add_spec(domain={"n": sizes(1, 8)})
+    assert has_edges(drawn, (device, embedded))
+    assert not has_edges(drawn, (device,))
+    assert not has_edges(replace(drawn, edges=False), (embedded,))
+    assert not has_edges(replace(drawn, inputs={"a": "8", "b": "8"}), (embedded,))
+    assert not has_edges(add_spec(), (embedded,))  # whose sizes are a list
+    assert not has_edges(spec_of(), (device,))  # where nothing of it runs
+
+
+def each_drawn(n):
+    return arrays(np.float32, n, elements=st.floats(-1, 1, width=32), fill=st.nothing())
+
+
+def test_an_input_whose_own_data_have_an_end_is_not_called_beyond():
+    """Hypothesis draws no array of so many elements, each for itself."""
+    own = Input("n", data=each_drawn)
+    spec = spec_of(inputs={"a": own, "b": own}, domain={"n": sizes(1, 2000)})
+    assert case_of(spec, {"n": 8}) is not None
+    assert case_of(spec, {"n": 2000}) is None
+    assert why(spec)[:2] == ["n=2", "a of shape (2,)"]
+
+
+def doubling(a, b):
+    return add(a, a)
+
+
+def test_of_a_kernel_that_is_wrong_inside_nothing_is_asked_outside():
+    with pytest.raises(NotRejectedError) as caught:
+        run(spec_of(doubling))
+    text = str(caught.value)
+    assert text.startswith("doubling must accept this call, and be correct\n")
+    assert "  call:        the plainest case\n" in text
+    assert "remedy" not in text
+
+
+def test_the_plainest_case_may_be_refused_by_kernel_and_reference():
+    def refuse(a, b):
+        raise AssertionError("none")
+
+    def refuse_too(a, b):
+        raise ValueError("none")
+
+    assert run(spec_of(refuse, reference=refuse_too)).both_rejected == 1
+    with pytest.raises(NotRejectedError, match="must accept this call"):
+        run(spec_of(refuse))
 
 
 def test_a_default_outside_the_domain_is_not_called():

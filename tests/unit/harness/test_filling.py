@@ -70,23 +70,37 @@ def in_psum(x):
     return out
 
 
-def spec_of(kernel, columns=None):
-    return KernelSpec(
-        kernel=kernel,
-        reference=lambda x: 2 * x.astype(np.float64),
-        domain={"n": sizes(1, 64) if columns is None else columns},
-        inputs={"x": "128 n"},
-        rejects=(Rejection({"n": 0}, "at least"),),
-    )
+@nki.jit
+def guarded_twice(x, y):
+    assert x.shape[1] <= 1000, f"at most 1000 columns, got {x.shape[1]}"
+    return double(x), double(y)
 
 
-def found(kernel, columns=None):
+def spec_of(kernel, columns=None, **changes):
+    fields = {
+        "kernel": kernel,
+        "reference": lambda x: 2 * x.astype(np.float64),
+        "domain": {"n": sizes(1, 64) if columns is None else columns},
+        "inputs": {"x": "128 n"},
+        "rejects": (Rejection({"n": 0}, "at least"),),
+    }
+    return KernelSpec(**{**fields, **changes})
+
+
+def found(kernel, columns=None, **changes):
+    return looked(spec_of(kernel, columns, **changes))[0]
+
+
+def looked(spec):
+    """What is found, and the cases that were run for it."""
     runner = Runner((EmbeddedSimulator(),))
+    runs = []
 
     def run(spec, case):
+        runs.append(case.values)
         return run_recorded(runner, runner.backends[0], spec, case)
 
-    return list(fillings_of(spec_of(kernel, columns), run))
+    return list(fillings_of(spec, run)), runs
 
 
 def test_sbuf_is_filled_to_just_under_and_just_over():
@@ -127,3 +141,77 @@ def test_a_correct_kernel_passes_on_both_sides():
     runner = Runner((EmbeddedSimulator(),))
     check_edges(runner, spec_of(double))
     assert runner.tally.rows["double", "embedded"].cases >= 2
+
+
+def test_a_limit_that_the_footprint_foretells_takes_few_runs():
+    for spec in (spec_of(double), spec_of(in_psum, multiples(128, at_most=512))):
+        fillings, runs = looked(spec)
+        assert len(fillings) == 2
+        assert len(runs) <= 8
+
+
+def test_a_limit_that_nothing_foretells_takes_as_many_runs_as_its_digits():
+    fillings, runs = looked(spec_of(guarded))
+    assert len(fillings) == 2
+    assert len(runs) <= 3 + 2 * WIDEST.bit_length()
+
+
+def test_a_spec_without_rejections_is_filled_too():
+    under, over = found(double, rejects=())
+    assert (under.case.values["n"], over.spilled) == (WIDEST, True)
+    with pytest.raises(NotRejectedError, match="wrong_if_wide must"):
+        check_edges(Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide, rejects=()))
+
+
+def test_a_list_is_left_only_where_a_contract_is_promised():
+    assert found(double, (1, 2, 4), rejects=()) == []
+    assert len(found(double, (1, 2, 4))) == 2
+
+
+def test_a_limit_of_the_kernels_own_fills_no_memory():
+    """So that another name is looked at."""
+    fillings = found(
+        guarded_twice,
+        domain={"n": sizes(1, 64), "m": sizes(1, 64)},
+        inputs={"x": "128 n", "y": "128 m"},
+        reference=lambda x, y: (2 * x.astype(np.float64), 2 * y.astype(np.float64)),
+        rejects=(),
+    )
+    assert [one.why for one in fillings] == [
+        "n=1000, just under the limit",
+        "n=1001, just over the limit",
+        f"m={WIDEST}, just under the limit",
+        f"m={WIDEST + 1}, just over the limit",
+    ]
+
+
+def no_wider_than_drawn(x):
+    if x.shape[1] > 64:
+        raise ValueError("at most 64 columns")
+    return 2 * x.astype(np.float64)
+
+
+def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
+    runner = Runner((EmbeddedSimulator(),))
+    check_edges(runner, spec_of(double, rejects=(), reference=no_wider_than_drawn))
+    assert runner.tally.rows["double", "embedded"].inconclusive == 2
+    (reason, *_) = runner.tally.reasons
+    assert "is beyond what is drawn: its reference refuses it: at most 64 columns" in str(reason)
+    with pytest.raises(NotRejectedError):
+        check_edges(runner, spec_of(double, reference=no_wider_than_drawn))
+
+
+def through_a_square(x):
+    """As ``np.eye(n)[indices]`` is: with 2.3 GiB where SBUF is full."""
+    n = x.shape[1]
+    return x.astype(np.float64) @ (2 * np.eye(n))
+
+
+def test_a_reference_that_would_take_gigabytes_is_not_called():
+    runner = Runner((EmbeddedSimulator(),))
+    check_edges(runner, spec_of(double, rejects=(), reference=through_a_square))
+    counts = runner.tally.rows["double", "embedded"]
+    assert (counts.inconclusive, counts.rejections) == (2, 0)
+    (under, over) = sorted(runner.tally.reasons)
+    assert f"n={WIDEST}, just under the limit: the reference would take about" in under
+    assert "GiB" in over

@@ -8,9 +8,9 @@ from difftest.timing.interval import Basis, Estimate, Foundation
 
 
 def estimate(total, low=0.9, high=1.2, **changes):
-    """Of a kernel of ``total`` us, all of which rests on one figure with this range."""
+    """Of a kernel of ``total`` us, of which all may be wrong together by this range."""
     figure = Basis("measured", "DMAs")
     logs = (-total * math.log(low), total * math.log(high))
-    ground = Foundation({figure: total}, {figure: logs}, busiest=0.0, streaming=0.0)
+    ground = Foundation({figure: total}, {}, busiest=0.0, streaming=0.0, whole=logs)
     parts = {"own": total, "fixed": 0.0, "unsure": 0.0, "random": 0.0} | changes
     return Estimate(ground, **parts)

@@ -13,30 +13,8 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.advice.worth import Advice, numbers, ranked
+from tests.unit.timing.advised import X, advice, loaded, stored
 from tests.unit.timing.shipped import shipped
-
-X = np.ones((128, 4096), np.float32)
-
-
-def advice(kernel, *arrays, **keywords):
-    """The findings on a kernel, by id; the first of each."""
-    timeline = predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
-    found = {}
-    for one in advise(timeline):
-        found.setdefault(one.id, one)
-    return found
-
-
-def stored(tile):
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def loaded(source, dtype=None):
-    tile = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
 
 
 def test_unused_data():
@@ -205,6 +183,36 @@ def test_what_is_added_to_one_product_is_no_sum_of_products():
     assert "sums-outside-psum" not in advice(summed, X, how="a residual")
 
 
+def test_a_tree_of_sums_of_products():
+    """Products that are copied out of PSUM, and added two by two."""
+
+    def tree(x, turns):
+        weights, moving = loaded(x[:, 0:128]), loaded(x[:, 0:512])
+        parts = [nisa.tensor_copy(nisa.nc_matmul(weights, moving)) for _ in range(8)]
+        while turns and len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [nisa.tensor_tensor(one, other, nl.add) for one, other in pairs]
+        return stored(parts[0])
+
+    found = advice(tree, X, turns=True)["sums-outside-psum"]
+    assert "7 products are added up in SBUF" in found.happened
+    assert "sums-outside-psum" not in advice(tree, X, turns=False)
+
+
+def test_transposes_by_a_product_with_an_identity_of_the_kernels_own():
+    def turned(x, same):
+        identity = loaded(x[:, 0:128])
+        outs = []
+        for turn in range(6):
+            tile = loaded(x[:, 128:256] if same else x[:, 128 * turn : 128 * turn + 128])
+            outs.append(stored(nisa.tensor_copy(nisa.nc_matmul(tile, identity))))
+        return outs[0]
+
+    found = advice(turned, X, same=True)["transposed-again"]
+    assert "6 transposes or products with the same tile of 1 different tiles" in found.happened
+    assert "transposed-again" not in advice(turned, X, same=False)
+
+
 def test_strided_weights():
     found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided-weights"]
     assert found.count == 16
@@ -257,24 +265,6 @@ def test_a_copied_slice_of_a_reloaded_tile_is_known_again():
     assert "transposed-again" not in advice(turned_slices, X, same=False)
 
 
-def blocks(x, columns):
-    """Blocks that are loaded, worked on for as long as a load takes, and stored."""
-    outs = []
-    for turn in range(6):
-        tile = loaded(x[turn])
-        result = nisa.tensor_scalar(tile, nl.multiply, 2.0)
-        outs.append(stored(result[:, 0:columns]))
-    return outs[0]
-
-
-def test_an_sbuf_that_is_full_and_blocks_loads():
-    found = advice(blocks, np.ones((6, 128, 24 * 1024), np.float32), columns=8)["full-sbuf"]
-    assert found.lost > 0
-    assert "loads wait until SBUF has a place for them" in found.happened
-    assert "test_advice.py" in found.happened
-    assert "full-sbuf" not in advice(blocks, np.ones((6, 128, 2048), np.float32), columns=8)
-
-
 def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
     def pieces(x, stores):
         if stores:
@@ -306,29 +296,28 @@ def test_float32_operands():
     assert "float32-operands" not in advice(product, X, dtype=nl.float32)
 
 
-def test_waiting_and_for_whom():
-    def alternating(x):
+def test_a_tile_that_leaves_element_by_element():
+    """Eight DMAs are few, but each has an element for a row: a transposing store."""
+
+    def turned(x, on_chip):
+        out = nl.ndarray((512, 128), x.dtype, buffer=nl.shared_hbm)
         tile = loaded(x[:, 0:512])
-        for _ in range(6):
-            tile = nisa.tensor_tensor(tile, tile, nl.add)
-            tile = nisa.activation(nl.exp, tile)
-        return stored(tile)
+        if not on_chip:
+            i, j = nl.mgrid[0:128, 0:512]
+            nisa.dma_copy(dst=out[j, i], src=tile)
+            return out
+        for part in range(4):
+            columns = slice(128 * part, 128 * part + 128)
+            nisa.dma_copy(
+                dst=out[columns], src=nisa.tensor_copy(nisa.nc_transpose(tile[:, columns]))
+            )
+        return out
 
-    found = advice(alternating, X * 0)["waiting"]
-    assert found.severity is Severity.NOTE
-    says = "the vector engine, which works most, waits 5 times for scalar (activation)"
-    assert says in found.happened
-
-
-def test_uneven_engines():
-    def scaled(x, engine):
-        tile = loaded(x[:, 0:2048])
-        outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]
-        return stored(outs[-1])
-
-    found = advice(scaled, X, engine=nisa.scalar_engine)["uneven-engines"]
-    assert "give a part of these to the vector engine" in found.remedy
-    assert "uneven-engines" not in advice(scaled, X, engine=nisa.unknown_engine)
+    found = advice(turned, X, on_chip=False)["small-dmas"]
+    assert "1 DMAs move 262,144 bytes each, 2,048 a partition, in rows of 4" in found.happened
+    assert "turn the tile on chip (nc_transpose)" in found.remedy
+    assert found.lost > 100
+    assert "small-dmas" not in advice(turned, X, on_chip=True)
 
 
 def test_the_evidence_is_the_instructions():

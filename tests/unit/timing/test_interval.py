@@ -54,6 +54,14 @@ def test_one_figure_errs_together_and_two_apart():
     assert ends([one, other]).high == pytest.approx(100 * 2 ** math.sqrt(0.5))
 
 
+def test_what_a_range_is_of_is_not_scaled():
+    """A bet of nine to one on a figure stays one, however wrong the model is."""
+    figure = Basis("assumed", "rand")
+    ground = Foundation({figure: 50.0}, {figure: (50 * math.log(2),) * 2}, 0.0, 0.0)
+    one = Estimate(ground, 50.0, 0.0, 0.0, 0.0)
+    assert one.interval(0.0) == one.interval(10.0) == pytest.approx((25.0, 100.0))
+
+
 def test_what_is_fixed_is_not_scaled():
     low, high = estimate(10.0, 1.0, 1.0, fixed=10.0, unsure=3.0).interval(10.0)
     assert (low, high) == pytest.approx((20 * math.exp(-0.15), 20 * math.exp(0.15)))

@@ -7,7 +7,15 @@ import pytest
 from difftest.timing import ranges
 from difftest.timing.costs import all_costs
 from difftest.timing.evidence import Evidence
-from difftest.timing.ranges import MEASURED, OTHER_MACHINE, own_ranges, range_of
+from difftest.timing.ranges import (
+    MEASURED,
+    OTHER_MACHINE,
+    SPILLED,
+    Range,
+    own_ranges,
+    range_of,
+    spilled,
+)
 
 ASSUMED = [cost for cost in all_costs() if cost.evidence is Evidence.ASSUMED]
 
@@ -43,3 +51,9 @@ def test_what_was_measured_has_the_narrowest_range():
     for other in (ranges.DOCUMENTED, ranges.ASSUMED, ranges.OTHER_MACHINE, ranges.CHOSEN):
         assert other.low < MEASURED.low
         assert other.high > MEASURED.high
+
+
+def test_a_little_that_does_not_fit_may_cost_a_little():
+    assert spilled(0.0) == Range(0.9, 1.0)
+    assert spilled(0.08).high == pytest.approx(1.32)
+    assert spilled(0.5) == spilled(0.9) == SPILLED

@@ -40,7 +40,7 @@ def test_an_instruction_takes_what_the_probe_shows(probe):
 
 def test_probes_of_which_no_cost_was_taken_judge_the_intervals():
     judged = [probed(probe).judged for probe in probes() if not probe.fitted]
-    assert len(judged) >= 10
+    assert len(judged) >= 7
     assert sum(one.inside for one in judged) >= 0.9 * len(judged)
     assert any(abs(one.predicted / one.measured - 1) > 0.2 for one in judged)
 

@@ -5,6 +5,7 @@ import pytest
 
 from difftest.simulator import TRN1, TRN2
 from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
@@ -49,6 +50,46 @@ def test_psum_tensors_that_cannot_share_banks():
         "no other can share all counts; live at event"
     ) in finding.happened
     assert found_in(held(16, 1024, nl.psum), []) == []
+
+
+def refilled(anew, buffer, count, size):
+    """Tensors that are filled for each of two turns, one after the other, and read once each.
+
+    ``anew`` fills all of one before it is read again, else a column, so that the rest is held.
+    """
+
+    def kernel():
+        out = nl.ndarray((2, 128, count), nl.float32, buffer=nl.shared_hbm)
+        tiles = [nl.ndarray((128, size // 4), nl.float32, buffer=buffer) for _ in range(count)]
+        for turn in range(2):
+            for number, tile in enumerate(tiles):
+                where = slice(None) if anew or not turn else slice(0, 1)
+                tile[:, where] = nisa.memset(tile[:, where].shape, 1.0, nl.float32)
+                nl.store(out[turn, :, number : number + 1], nl.copy(tile[:, 0:1]))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("anew", "buffer", "found"),
+    [
+        (True, nl.sbuf, [("sbuf-full", "note")]),
+        (False, nl.sbuf, [("sbuf-full", "warning")]),
+        (True, nl.psum, [("psum-full", "warning")]),
+        (False, nl.psum, [("psum-full", "error")]),
+    ],
+    ids=["sbuf-anew", "sbuf-held", "psum-anew", "psum-held"],
+)
+def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between(
+    anew, buffer, found
+):
+    """Whether a compiler uses their places meanwhile is not known; nki-library has such kernels."""
+    count, size = (5, 52_000) if buffer is nl.sbuf else (9, 1200)
+    kernel = refilled(anew, buffer, count, size)
+    got = findings_in(kernel, [])
+    assert [(one.id, one.severity.value) for one in got] == found
+    assert ("written anew before they are read again" in got[0].happened) is anew
 
 
 def placed(second, *, read_again):
