@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difftest.inspection.orders import DRAWS, IN_TURN, ORDERS, depends_on_order
+from difftest.inspection.orders import AT_RANDOM, DRAWS, IN_TURN, ORDERS, depends_on_order
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import random_numbers, record
@@ -72,10 +72,11 @@ def test_programs_of_a_grid_that_take_turns_see_what_the_others_write():
     with witnessing(kept.append):
         launch(kernel, [a], grid=(3,))
     (told,) = kept
-    outputs = {order: told.again(order)[0] for order in (*ORDERS, *IN_TURN)}
+    turns = IN_TURN + AT_RANDOM
+    outputs = {order: told.again(order)[0] for order in ORDERS + turns}
     assert all(np.array_equal(outputs[order], a) for order in ORDERS)
-    assert not any(np.array_equal(outputs[order], a) for order in IN_TURN)
-    assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in IN_TURN)
+    assert not any(np.array_equal(outputs[order], a) for order in turns)
+    assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in turns)
 
 
 def test_what_a_kernel_prints_is_not_printed_again(capsys):
