@@ -6,7 +6,7 @@ import pytest
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
-from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 with embedded():
     import nki
@@ -150,6 +150,20 @@ def test_a_kernel_that_does_all_of_the_work_twice_is_told_once():
     """However many tensors and lines it writes: nki-library's tests of collectives have four."""
     assert found_in(both(all_of_the_work(lambda: 1)), [X]) == [IGNORED]
     assert found_in(both(copied_onto_itself), [X]) == [IGNORED]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "doubted"),
+    [
+        (ignores_its_id, False),
+        (copied_onto_itself, True),
+        (all_of_the_work(lambda: 1), True),
+        (has_nothing_to_divide, True),
+    ],
+    ids=["writes-alone", "read-too", "read-back", "asks-for-its-number"],
+)
+def test_programs_that_only_write_the_same_need_no_run_in_another_order(kernel, doubted):
+    assert bool(detected_in(both(kernel), [X]).suspicions) is doubted
 
 
 def test_a_comment_silences_what_runs_in_other_orders_have_settled():
