@@ -44,21 +44,39 @@ def test_issue_673_a_run_that_ends_with_a_nan():
     assert finding.location.text == "nl.store(out, nl.divide(centred, spread))"
 
 
+def test_issue_1060_a_tensor_that_is_updated_in_place_is_counted_once():
+    """198,024 of 196,608 bytes a partition: 888 of a row, and twice 98,568 of one tensor."""
+
+    def kernel(x):
+        out = nl.ndarray((128, 24642), nl.float32, buffer=nl.shared_hbm)
+        position = nl.zeros((128, 24642), nl.float32, name="position_out")
+        position[:, 0:222] += nl.load(x)
+        nl.store(out, position)
+        return out
+
+    assert found_in(kernel, [normal(128, 222)], machine=TRN1) == []
+
+
 def test_issue_1060_who_is_live_when_sbuf_is_full():
-    """198,024 of 196,608 bytes a partition; the compiler's error named registers."""
+    """The compiler's error named the places that an instruction needs, and no line of the kernel.
+
+    Here two tensors, each of the size of that one.
+    """
 
     def kernel():
         out = nl.ndarray((128, 222), nl.float32, buffer=nl.shared_hbm)
         position = nl.zeros((128, 24642), nl.float32, name="position_out")
-        result = nl.zeros((128, 24642), nl.float32, name="res")
-        nl.store(out, nisa.tensor_tensor(position[:, 0:222], result[:, 0:222], nl.add))
+        other = nl.zeros((128, 24642), nl.float32, name="position_in")
+        nl.store(out, nisa.tensor_tensor(position[:, 0:222], other[:, 0:222], nl.add))
         return out
 
     (finding,) = findings_in(kernel, [], machine=TRN1)
     assert finding.id == "sbuf-full"
     assert "position_out [128, 24642] float32 in sbuf" in finding.happened
-    assert "res [128, 24642] float32 in sbuf" in finding.happened
+    assert "position_in [128, 24642] float32 in sbuf" in finding.happened
     assert "198024 bytes a partition of sbuf, which has 180224 (trn1)" in finding.happened
+    assert finding.location is not None
+    assert "nl.zeros((128, 24642)" in finding.location.text
     assert found_in(kernel, []) == []
 
 
