@@ -30,18 +30,22 @@ class Memory:
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
-        if self.unit == 1:
-            return allocation.partition_bytes
-        blocks = prod(allocation.shape[: allocation.partition_axis])
-        return -(-allocation.partition_bytes // (blocks * self.unit)) * self.unit * blocks
+        unit, size = self.unit, allocation.partition_bytes
+        if unit == 1:
+            return size
+        axis = allocation.partition_axis
+        blocks = prod(allocation.shape[:axis]) if axis else 1
+        return -(-size // (blocks * unit)) * unit * blocks
 
     def grant(self) -> list[Allocation]:
         """The next tensors, as many as fit."""
         granted = []
-        while self.waiting and self.size(self.waiting[0]) <= self.free:
-            allocation = self.waiting.popleft()
-            self.free -= self.size(allocation)
-            granted.append(allocation)
+        while self.waiting:
+            size = self.size(self.waiting[0])
+            if size > self.free:
+                break
+            self.free -= size
+            granted.append(self.waiting.popleft())
         return granted
 
     def release(self, allocation: Allocation) -> list[Allocation]:

@@ -257,11 +257,17 @@ def _half(progress: Progress | None, number: int) -> Progress | None:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without garbage collection: nothing here is garbage, and looking for it doubles the time."""
+    """Without garbage collection: nothing here is garbage, and looking for it doubles the time.
+
+    What was made meanwhile counts as old afterwards, or all of it would be looked at at once.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # else the program keeps something frozen
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -137,17 +137,26 @@ class TensorEngine:
         self._loading = 0.0
         """When the next load of weights may begin."""
         self._streamed = 0.0
+        self._drain = clockwork.drain.value
+        self._known: dict[Matmul, tuple[float, float, float, float]] = {}
+
+    def _look_up(self, work: Matmul) -> tuple[float, float, float, float]:
+        """How long its weights load, until the next can, its rows in cycles, and their overhead."""
+        figures = self.clockwork
+        interval = figures.weights_interval[work.four_byte, work.strided]
+        if work.turns and work.strided and not work.four_byte:
+            interval = figures.turned_interval
+        known = self._known[work] = (
+            figures.load_weights[work.four_byte, work.strided].value,
+            interval.value,
+            work.rows * (figures.partial_slowdown.value if work.partial else 1.0),
+            (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value,
+        )
+        return known
 
     def issue(self, now: float, work: Matmul) -> Issued:
         """Run ``work``, whose operands are ready at ``now``."""
-        figures = self.clockwork
-        load = figures.load_weights[work.four_byte, work.strided].value
-        if work.turns and work.strided and not work.four_byte:
-            interval = figures.turned_interval.value
-        else:
-            interval = figures.weights_interval[work.four_byte, work.strided].value
-        rows = work.rows * (figures.partial_slowdown.value if work.partial else 1.0)
-        overhead = (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value
+        load, interval, rows, overhead = self._known.get(work) or self._look_up(work)
         first: tuple[float, float] | None = None
         stream = 0.0
         for _ in range(work.passes):
@@ -165,5 +174,5 @@ class TensorEngine:
             first = first or (begin, stream)
         assert first is not None
         following = self._loading if self._loading > self._shadow else self._shadow
-        visible = self._streamed + figures.drain.value
+        visible = self._streamed + self._drain
         return tuple.__new__(Issued, (*first, visible, following))  # half the time of its own
