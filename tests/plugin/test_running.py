@@ -334,6 +334,39 @@ def test_state_that_is_kept_across_calls_is_told(project):
     )
 
 
+LARGE = """
+import numpy as np
+from difftest import Input, kernel_test
+from hypothesis import strategies as st
+from kernel import subtract
+
+X = np.linspace(0, 1, 128 * 256, dtype=np.float32).reshape(128, 256)
+
+
+@kernel_test(
+    kernel=subtract,
+    reference=lambda a, b: a.astype(float) + b,
+    domain={"rows": [128], "columns": [256]},
+    inputs=dict.fromkeys("ab", Input("rows columns", dtype="float32", data=st.just(X))),
+)
+def test_add(case):
+    case.check()
+"""
+
+
+def test_a_case_too_long_for_a_command_is_told_as_such(project):
+    """Data that are drawn as arrays travel in the case, and a line has its limits."""
+    project.pytester.makepyfile(test_body=LARGE)
+    result = project.run("--simulate", "-W", "default")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*disagrees with its reference",
+            "E*fresh run: * the line above does not start in a process of its own: *",
+        ]
+    )
+
+
 def test_a_failure_that_is_the_same_alone_says_no_more(project):
     project.add_test("subtract")
     assert "fresh run" not in project.run("--simulate").stdout.str()
