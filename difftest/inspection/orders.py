@@ -12,8 +12,15 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.ordering import Order
 from difftest.simulator.witness import Testimony
 
-ORDERS = (Order(reversed=True), Order(seed=0))
+ORDERS: tuple[Order, ...] = (Order(reversed=True), Order(seed=0))
 """The last iteration first, and one shuffle that is the same each time."""
+
+IN_TURN = (Order(interleaved=True),)
+"""Programs that take turns at each access to what they share: who writes something and reads it
+back gets what another program has written in between. Those of today's dialect do anyway."""
+
+AT_RANDOM = tuple(Order(seed=seed, interleaved=True) for seed in range(3))
+"""The same, whoever's turn it is."""
 
 
 DRAWS = frozenset({"rand", "rand2", "rng", "dropout"})
@@ -26,9 +33,13 @@ def depends_on_order(testimony: Testimony) -> bool:
     The kernel runs once more for each; what it prints then is not shown. Of a kernel that draws
     random numbers nothing can be told so.
     """
-    if any(event.opcode in DRAWS for event in testimony.trace.events):
+    trace = testimony.trace
+    if any(event.opcode in DRAWS for event in trace.events):
         return False
-    return any(_differs(testimony, order) for order in ORDERS)
+    orders = ORDERS
+    if len({event.program for event in trace.events}) > 1:
+        orders += AT_RANDOM if trace.dialect == "nki" else IN_TURN + AT_RANDOM
+    return any(_differs(testimony, order) for order in orders)
 
 
 def _differs(testimony: Testimony, order: Order) -> bool:

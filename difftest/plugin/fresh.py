@@ -41,6 +41,8 @@ def fresh_run(config: pytest.Config, failure: DifferentialFailure | HazardFailur
         )
     except subprocess.TimeoutExpired:
         return f"not over after {_PATIENCE:g} s in a process of its own"
+    except OSError as error:  # such as data drawn as arrays, which make a long line
+        return f"the line above does not start in a process of its own: {error.strerror}"
     if done.returncode == pytest.ExitCode.TESTS_FAILED:
         return ""
     if done.returncode == pytest.ExitCode.OK:

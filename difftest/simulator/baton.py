@@ -9,6 +9,7 @@ does the same, and programs that share nothing run one after the other.
 from __future__ import annotations
 
 import contextvars
+import random
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Baton:
     names : of the programs, for errors.
     handed_on : called with two programs' numbers when the second one goes on after the first.
     first : the program that begins, and runs as far as it can; by default they take turns.
+    seed : of the turns, if those are to be taken at random.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class Baton:
         names: Sequence[str],
         handed_on: Callable[[int, int], None],
         first: int | None = None,
+        seed: int | None = None,
     ) -> None:
         self.names = names
         self._takes_turns = first is None
+        self._random = None if seed is None else random.Random(seed)
         self._handed_on = handed_on
         self._changed = threading.Condition()
         self._turn = first or 0
@@ -110,10 +114,13 @@ class Baton:
             self._steps[me] = steps + self._ahead[me]
             if not self._takes_turns:
                 return
-            free = (n for n in self._steps if n not in self._arrivals and n not in self._ended)
-            behind = min(free, key=lambda number: (self._steps[number], number))
-            if behind != me:
-                self._pass_to(behind, me)
+            free = [n for n in self._steps if n not in self._arrivals and n not in self._ended]
+            if self._random is None:
+                chosen = min(free, key=lambda number: (self._steps[number], number))
+            else:
+                chosen = self._random.choice(free)
+            if chosen != me:
+                self._pass_to(chosen, me)
                 self._await_turn(me)
 
     def meet(

@@ -233,6 +233,7 @@ class Core:
         core._placed_hbm = {Space.SHARED_HBM: shared}
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
+        core.auto_alloc = self.auto_alloc
         core.program = program
         return core
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -94,7 +95,37 @@ class Arguments:
         return tensor
 
     def copy_back(self) -> None:
-        """Give the caller's arrays what the kernel wrote; one array may be several arguments."""
+        """Give the caller's arrays what the kernel wrote; one array may be several arguments.
+
+        Raises
+        ------
+        KernelError : it wrote different values to two arguments at one place of the caller's
+            memory. Nothing is given back then.
+        """
         changed = [one for one in self.copies if one[0].tobytes() != one[1].tobytes()]
+        arrays = [array for array, _ in changed]
+        pairs = itertools.combinations(arrays, 2)
+        if any(itertools.starmap(np.may_share_memory, pairs)):
+            _check_order(changed)
         for array, data in changed:
             array[...] = data
+
+
+def _check_order(changed: list[tuple[Array, Array]]) -> None:
+    """Raise if it matters in which order arrays that share memory get their values."""
+    before = [array.copy() for array, _ in changed]
+    ends: list[list[bytes]] = []
+    for order in (changed, changed[::-1]):
+        for array, data in order:
+            array[...] = data
+        ends.append([array.tobytes() for array, _ in changed])
+        for (array, _), old in zip(changed, before, strict=True):
+            array[...] = old
+    if ends[0] != ends[1]:
+        raise KernelError(
+            "a place in memory is one argument that the kernel writes to",
+            happened="the kernel wrote different values to two arguments that share memory",
+            received=f"{len(changed)} arrays that overlap, of shapes "
+            + ", ".join(str(list(array.shape)) for array, _ in changed),
+            remedy="pass a copy, or an array of its own, for one of them",
+        )

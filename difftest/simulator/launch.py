@@ -33,7 +33,7 @@ from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.ordering import FORWARD, Order
-from difftest.simulator.outputs import as_arrays, flatten
+from difftest.simulator.outputs import as_arrays, flatten, note_outputs
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tile import Tile
@@ -254,7 +254,7 @@ def run_kernel(
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(function, *call.args, **call.kwargs)
-        if side_by_side:
+        if side_by_side or (order.interleaved and math.prod(grid) > 1):
             if plain:
                 raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)
@@ -270,6 +270,8 @@ def run_kernel(
         if tensor is NkiTensor:
             warn_of_private(leaves)
         outputs = mode.outputs(leaves)
+        if not plain:
+            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
         made = None
         if core.shadow is not None:
             made = exact_run(core.shadow, leaves, arguments.written)

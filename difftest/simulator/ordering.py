@@ -17,10 +17,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Order:
-    """Forward, reversed, or shuffled with a seed."""
+    """Forward, reversed, or shuffled with a seed.
+
+    Attributes
+    ----------
+    interleaved : whether programs also take turns inside, at each access to what they share: those
+        of a classic grid, which otherwise run one after the other, step by step, and with a seed
+        all in an order that it chooses.
+    """
 
     reversed: bool = False
     seed: int | None = None
+    interleaved: bool = False
 
     def arranged(self, items: Sequence[T]) -> Sequence[T]:
         """The items in this order."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from difftest.simulator.dtypes import Array, to_bits
 from difftest.simulator.errors import KernelError, UnwrittenError
@@ -10,6 +13,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.carrying import check_returned
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Output
 
 
 def flatten(returned: Any) -> list[Any]:
@@ -36,6 +40,30 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
             elements = to_bits(elements, value.dtype)
         outputs.append((elements, missing))
     return tuple(outputs)
+
+
+def note_outputs(
+    returned: Iterable[Any],
+    outputs: Iterable[tuple[Array, Array | None]],
+    arguments: Iterable[Any],
+) -> None:
+    """Have the trace know which tensors leave the kernel, and what of them nothing wrote.
+
+    Parameters
+    ----------
+    returned, outputs : the tensors, and what :func:`as_arrays` gives for them.
+    arguments : those that the kernel may write to.
+    """
+    for tensor in arguments:
+        if tensor.storage.allocation.writes:
+            tensor.storage.allocation.output = Output()
+    for tensor, (_, missing) in zip(returned, outputs, strict=True):
+        allocation = tensor.storage.allocation
+        if missing is not None and missing.any():
+            first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
+            allocation.output = Output(int(np.count_nonzero(missing)), first)
+        elif allocation.output is None:
+            allocation.output = Output()
 
 
 def _never_written(value: Any) -> Array | None:

@@ -70,6 +70,15 @@ class Area(NamedTuple):
         return partitions and self.low <= other.low and other.high <= self.high
 
 
+class Output(NamedTuple):
+    """What a kernel gave back of a tensor that it returned, or of an argument that it wrote to."""
+
+    unwritten: int = 0
+    """Elements that nothing ever wrote."""
+    first: tuple[int, ...] = ()
+    """The first of them, if there are any, in the shape in which the kernel returned it."""
+
+
 @dataclass(eq=False, slots=True)
 class Allocation:
     """One tensor in one memory: what the trace knows of it when its data are gone."""
@@ -101,6 +110,8 @@ class Allocation:
     """Some of its regions have elements of another dtype (:attr:`Region.view`)."""
     loops: tuple[Iteration, ...] = ()
     """The loops in whose body it was made, outermost first."""
+    output: Output | None = None
+    """None of what stays inside the kernel."""
 
     partitions: int = field(init=False)
     partition_step: int = field(init=False)
@@ -256,6 +267,9 @@ class Attributes(NamedTuple):
     """What a memset writes."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
+    reduce_cmd: str | None = None
+    """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
+    where it leaves them alone (``idle``)."""
 
 
 class Seen(Enum):

@@ -20,6 +20,7 @@ from difftest.simulator.trace import (
     Event,
     Iteration,
     Loop,
+    Output,
     Region,
     Sight,
     Trace,
@@ -108,6 +109,7 @@ class _Tables:
             **({"places": one.places} if one.places else {}),
             **self._at(one.location),
             **({"loops": self.turns(one.loops)} if one.loops else {}),
+            **({} if one.output is None else {"output": _output(one.output)}),
             "first": one.first,
             "last": one.last,
             "reads": one.reads,
@@ -152,6 +154,10 @@ class _Tables:
 
     def _at(self, location: Location | None) -> dict[str, int]:
         return {} if location is None else {"location": self.locations.place(location)}
+
+
+def _output(output: Output) -> dict[str, Any]:
+    return output._asdict() if output.unwritten else {}
 
 
 def _region(region: Region) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from difftest.simulator.trace import (
     Loop,
     LoopKind,
     Origin,
+    Output,
     Region,
     Seen,
     Sight,
@@ -130,7 +131,8 @@ class _Reader:
     def _allocation(self, where: str, value: object) -> Allocation:
         counts = ("first", "last", "reads", "writes")
         needed = ("id", "space", "shape", "dtype", "partition_axis", *counts)
-        fields = _object(value, where, needed, ("name", "location", "address", "places", "loops"))
+        optional = ("name", "location", "address", "places", "loops", "output")
+        fields = _object(value, where, needed, optional)
         shape = _integers(fields["shape"], f"{where}.shape", low=1)
         counted = {name: _integer(fields[name], f"{where}.{name}", low=-1) for name in counts}
         axis = _axis(fields["partition_axis"], f"{where}.partition_axis", shape)
@@ -149,6 +151,7 @@ class _Reader:
             address=_address(fields, where),
             places=_places(fields, where, shape[:axis]),
             loops=self._turns(fields, where),
+            output=_output(fields, where),
         )
 
     def _event(self, where: str, value: object) -> Event:
@@ -252,7 +255,7 @@ class _Reader:
 def _attributes(value: object, where: str) -> Attributes:
     fields = _object(value, where, (), Attributes._fields)
     given: dict[str, Any] = {}
-    for name in ("op", "dge_mode"):
+    for name in ("op", "dge_mode", "reduce_cmd"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
     for name in ("accumulate", "inferred"):
@@ -283,6 +286,20 @@ def _address(fields: dict[str, Any], where: str) -> tuple[int, int] | None:
 def _place(value: object, where: str) -> tuple[int, int]:
     partition, byte = _list(value, where, length=2)
     return _integer(partition, where, low=0), _integer(byte, where, low=0)
+
+
+def _output(fields: dict[str, Any], where: str) -> Output | None:
+    """Of an allocation: none where it stays inside the kernel."""
+    if "output" not in fields:
+        return None
+    at, value = f"{where}.output", fields["output"]
+    members = _object(value, at, ("unwritten", "first") if value else ())
+    if not members:
+        return Output()
+    return Output(
+        _integer(members["unwritten"], f"{at}.unwritten", low=1),
+        _integers(members["first"], f"{at}.first", low=0),
+    )
 
 
 def _places(

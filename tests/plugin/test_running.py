@@ -97,6 +97,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
     rejects=[Rejection({"m": 3, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 4}],
 """,
+        edges=True,
     )
     result = project.run("--simulate")
     result.assert_outcomes(failed=5)
@@ -106,6 +107,8 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "subtract must refuse this case",
             "  case:        m=3, n=2",
             "  embedded:    accepted it",
+            "subtract must accept this call, and be correct",
+            "  call:        the plainest case",
         ]
     )
     assert result.stdout.str().count("subtract must refuse this case\n") == 1
@@ -146,9 +149,9 @@ def test_add(case):
     case.check()
 """
     result = run_body(project, body)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)  # drawn, edges
     said = "SpecError: domain['n']: what its function returned: received None; accepted: "
-    assert result.stdout.str().count(said) == 1
+    assert result.stdout.str().count(said) == 2
     assert "During handling" not in result.stdout.str()
 
 
@@ -328,6 +331,39 @@ def test_state_that_is_kept_across_calls_is_told(project):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["E*fresh run: * passes in a process of its own: the kernel, its reference or the test *"]
+    )
+
+
+LARGE = """
+import numpy as np
+from difftest import Input, kernel_test
+from hypothesis import strategies as st
+from kernel import subtract
+
+X = np.linspace(0, 1, 128 * 256, dtype=np.float32).reshape(128, 256)
+
+
+@kernel_test(
+    kernel=subtract,
+    reference=lambda a, b: a.astype(float) + b,
+    domain={"rows": [128], "columns": [256]},
+    inputs=dict.fromkeys("ab", Input("rows columns", dtype="float32", data=st.just(X))),
+)
+def test_add(case):
+    case.check()
+"""
+
+
+def test_a_case_too_long_for_a_command_is_told_as_such(project):
+    """Data that are drawn as arrays travel in the case, and a line has its limits."""
+    project.pytester.makepyfile(test_body=LARGE)
+    result = project.run("--simulate", "-W", "default")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*disagrees with its reference",
+            "E*fresh run: * the line above does not start in a process of its own: *",
+        ]
     )
 
 

@@ -36,10 +36,14 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         happened = f"tensors{program} that are live at one time take {placement.needed} bytes a "
     else:
         happened = (
-            f"no place was found in {limit} bytes for the live ranges{program}: the most that is "
-            f"live at one time is {placement.needed}, but laid out they reach {placement.reached} "
+            f"no place was found for the live ranges{program}: the most that is live at one time "
+            f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
         )
     happened += f"partition of {space.value}, which has {limit} ({machine.name})"
+    if too_many and sum(live.size for live in peak.live) <= limit:
+        happened += (
+            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
+        )
     if parts.fits:
         happened += (
             f"; what is read later takes {parts.needed} at most, for some are written anew before "

@@ -61,9 +61,8 @@ def share(sight: Sight) -> str:
 
 
 def is_output(event: Event) -> bool:
-    """Whether what an event writes to HBM is read by nobody in the kernel."""
-    target = event.writes[0].allocation
-    return target.space.is_hbm and target.reads == 0
+    """Whether what an event writes leaves the kernel."""
+    return event.writes[0].allocation.output is not None
 
 
 def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Loop, Space, Trace
+from difftest.simulator.trace import Event, Location, Loop, LoopKind, Space, Trace
 
 CARRIED = "affine-carried"
 REDUCTION = "affine-reduction"
@@ -68,6 +68,59 @@ def affine(trace: Trace, machine: Machine) -> Found:
                 if key not in said:
                     said.add(key)
                     yield found
+    if not unrolled:
+        yield from _registers(trace)
+
+
+def _registers(trace: Trace) -> Iterator[Finding]:
+    """Iterations that go on with what others left in the reduction registers of an engine.
+
+    Where all only add, and their sum leaves the registers after the loop, it is a reduction.
+    """
+    begun: dict[tuple[object, ...], Event] = {}
+    before: dict[tuple[object, ...], Event] = {}
+    said: set[tuple[Location, ...]] = set()
+    for event in trace.events:
+        command = event.attributes.reduce_cmd
+        if command is None:
+            continue
+        key = event.program, event.engine
+        if command not in ("reduce", "read"):
+            begun[key] = event
+        elif key in before and (depth := _affine_depth(before[key], event)) is not None:
+            finding = _of_registers(event, before[key], begun.get(key), depth)
+            if finding.locations not in said:
+                said.add(finding.locations)
+                yield finding
+        before[key] = event
+
+
+def _affine_depth(earlier: Event, later: Event) -> int | None:
+    """How many loops are around the ``affine_range`` of which the two are other iterations."""
+    for depth, (one, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
+        if one.loop.id != other.loop.id:
+            return None
+        if one.number != other.number:
+            return depth if one.loop.kind is LoopKind.AFFINE else None
+    return None
+
+
+def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
+    turn, earlier = event.loops[depth], before.loops[depth]
+    inside = begun is not None and any(one.loop.id == turn.loop.id for one in begun.loops)
+    shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
+    carried = inside or shown
+    where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
+    return Finding(
+        id=CARRIED if carried else REDUCTION,
+        severity=Severity.ERROR if carried else Severity.WARNING,
+        happened=f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
+        f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
+        rule=_RULE,
+        locations=_locations(event, before, turn.loop),
+        remedy=f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
+        evidence=(before.number, event.number),
+    )
 
 
 def _key(found: Finding | Suspicion) -> tuple[object, ...]:
@@ -213,7 +266,16 @@ def _judged(
         return
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
-    yield _finding(REWRITTEN, Severity.ERROR if in_hbm else Severity.WARNING, loop, exact[0])
+    severity = Severity.ERROR if in_hbm else Severity.WARNING
+    found, later = _finding(REWRITTEN, severity, loop, exact[0]), exact[0].later
+    readers = [one for one in turns if not one.touch.writes]
+    reader = next((one for one in readers if one.number == later.number), readers[0])
+    yield replace(
+        found,
+        happened=f"{found.happened}; iteration {reader.value} reads it back",
+        locations=_locations(later.touch.event, reader.touch.event, loop),
+        evidence=(*found.evidence, reader.touch.event.number),
+    )
 
 
 def _used_on_the_way(turns: list[Turn]) -> Conflict | None:

@@ -3,20 +3,20 @@
 Where programs meet (a barrier, a sendrecv) they divide their events into epochs: what one did
 before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
 barrier orders what touches its own tensor, for it blocks one engine and no other
-(``nisa.core_barrier`` at v2.32.0).
+(``nisa.core_barrier`` at v2.32.0), and what dependences tie to that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.analysis.detectors.canvas import Canvas, first_of
+from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
+from difftest.analysis.detectors.meetings import MEETINGS, Chains
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
@@ -30,11 +30,7 @@ OTHER_BARRIER = "program-other-barrier"
 TRIP_COUNTS = "program-trip-counts"
 ADDRESSES = "program-other-address"
 
-MEETINGS = ("core_barrier", "sendrecv")
-"""Instructions at which programs wait for each other."""
-
 _NOBODY = -1
-Chosen = NDArray[np.bool_]
 _RULE = (
     "programs of a grid run at once, or in any order: what one writes, another may touch only "
     "after a barrier on that tensor"
@@ -85,14 +81,14 @@ def _told_once(found: Found) -> Found:
 
 
 def _all_races(trace: Trace) -> Found:
-    epochs = _epochs(trace)
+    epochs, chains = _epochs(trace), Chains(trace)
     for accesses in survey_of(trace).accesses.values():
         allocation = accesses[0].region.allocation
         if allocation.space is not Space.SHARED_HBM:
             continue
         touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
         if len({touch.event.program for touch in touches}) > 1:
-            yield from _races(touches, allocation, epochs, divided=trace.divided)
+            yield from _races(touches, allocation, epochs, chains, divided=trace.divided)
 
 
 def _epochs(trace: Trace) -> _Epochs:
@@ -125,7 +121,7 @@ class Race(NamedTuple):
     second: Touch
     element: tuple[int, ...]
     own: bool = False
-    """Of a read: whether its program had written all that the other one writes of it, too."""
+    """Of a read: whether its program has written the element too, since they met last."""
 
     @property
     def exact(self) -> bool:
@@ -134,64 +130,105 @@ class Race(NamedTuple):
 
 
 def _races(
-    touches: list[Touch], allocation: Allocation, epochs: _Epochs, *, divided: bool
+    touches: list[Touch], allocation: Allocation, epochs: _Epochs, chains: Chains, *, divided: bool
 ) -> Found:
+    """One race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
     canvas = Canvas(allocation, [touch.region for touch in touches])
-    for race in _in_one_epoch(canvas, touches, {t: epochs.any[t.event.number] for t in touches}):
-        said.add((race.first.event.location, race.second.event.location))
-        yield _judged(race, divided=divided)
-    own = {touch: epochs.of(touch.event, allocation) for touch in touches}
-    for race in _in_one_epoch(canvas, touches, own):
-        lines = race.first.event.location, race.second.event.location
-        if lines not in said and race.exact:
-            yield _finding(OTHER_BARRIER, Severity.WARNING, race)
+    told: set[tuple[object, ...]] = set()
+    for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
+        for race in _Epoch(canvas, inside).races():
+            lines = race.first.event.location, race.second.event.location
+            if (race.kind, *lines, race.exact, race.own) not in told:
+                told.add((race.kind, *lines, race.exact, race.own))
+                said.add(lines)
+                yield _judged(race, divided=divided)
+    for inside in _grouped(touches, lambda touch: epochs.of(touch.event, allocation)):
+        if any(_Epoch(canvas, inside).races()):
+            yield from _behind_other_barriers(canvas, inside, chains, said)
 
 
-def _in_one_epoch(
-    canvas: Canvas, touches: list[Touch], epochs: Mapping[Touch, int]
-) -> Iterator[Race]:
-    """One race of each kind for each pair of source lines, of those in one epoch."""
+def _behind_other_barriers(
+    canvas: Canvas, touches: list[Touch], chains: Chains, said: set[tuple[object, ...]]
+) -> Iterator[Finding]:
+    """Accesses of two programs that met, but not at a barrier that orders these.
+
+    ``said`` are the pairs of lines of which something is said already.
+    """
+    for write in (touch for touch in touches if touch.writes and touch.region.whole):
+        cells = canvas.blank(0)
+        canvas.view(cells, write.region)[...] = 1
+        for touch in touches:
+            lines = write.event.location, touch.event.location
+            known = lines in said or lines[::-1] in said or not touch.region.whole
+            if known or touch.event.program == write.event.program:
+                continue
+            common = canvas.view(cells, touch.region) == 1
+            if common.any() and not chains.order(write.event, touch.event):
+                said.add(lines)
+                kind = "written" if touch.writes else "read"
+                element = canvas.element(touch.region, common)
+                yield _finding(OTHER_BARRIER, Severity.WARNING, Race(kind, write, touch, element))
+
+
+def _grouped(touches: list[Touch], epoch: Callable[[Touch], int]) -> Iterable[list[Touch]]:
+    """The touches of each epoch in which there are several programs."""
     together: dict[int, list[Touch]] = {}
     for touch in touches:
-        together.setdefault(epochs[touch], []).append(touch)
-    said: set[tuple[object, ...]] = set()
-    for inside in together.values():
-        writes = [touch for touch in inside if touch.writes]
-        reads = [touch for touch in inside if not touch.writes]
-        if not writes or len({touch.event.program for touch in inside}) < 2:
-            continue
-        numbers: dict[tuple[int, ...], int] = {}
-        for touch in inside:
-            numbers.setdefault(touch.event.program, len(numbers))
-        program = np.array([numbers[t.event.program] for t in writes] + [_NOBODY], np.int32)
-        cells = canvas.blank(_NOBODY)
-        for place, touch in enumerate((*writes, *reads)):
-            view = canvas.view(cells, touch.region)
-            others = program[view]
-            wrong = (others != numbers[touch.event.program]) & (others != _NOBODY)
-            if wrong.any():
-                other = writes[int(view[first_of(wrong)])]
-                kind = "written" if touch.writes else "read"
-                race = Race(kind, other, touch, canvas.element(touch.region, wrong))
-                key = kind, other.event.location, touch.event.location, race.exact
-                if key not in said:
-                    said.add(key)
-                    own = not touch.writes and _wrote(canvas, touches, touch, wrong)
-                    yield race._replace(own=own)
-            if touch.writes:
-                view[...] = place
+        together.setdefault(epoch(touch), []).append(touch)
+    return (one for one in together.values() if len({t.event.program for t in one}) > 1)
 
 
-def _wrote(canvas: Canvas, touches: list[Touch], reader: Touch, where: Chosen) -> bool:
-    """Whether the program of a read had written those of its elements itself before."""
-    cells = canvas.blank(0)
-    for touch in touches:
-        event = touch.event
-        mine = event.program == reader.event.program and event.number < reader.event.number
-        if mine and touch.writes and touch.region.whole:
-            canvas.view(cells, touch.region)[...] = 1
-    return bool(canvas.view(cells, reader.region)[where].all())
+class _Epoch:
+    """The accesses of several programs to one tensor, of which nothing orders any two."""
+
+    def __init__(self, canvas: Canvas, touches: list[Touch]) -> None:
+        self.canvas = canvas
+        self.writes = [touch for touch in touches if touch.writes]
+        self.by_program: dict[tuple[int, ...], list[Touch]] = {}
+        for touch in touches:
+            self.by_program.setdefault(touch.event.program, []).append(touch)
+        self.number = {program: number for number, program in enumerate(self.by_program)}
+        programs = [self.number[touch.event.program] for touch in self.writes]
+        self.program = np.array([*programs, _NOBODY], np.int32)
+        """By the place of a write, whose it is; of nobody, nobody's."""
+
+    def races(self) -> Iterator[Race]:
+        """Two programs' writes of an element, then reads of what another program writes."""
+        last, before = self.canvas.blank(_NOBODY), self.canvas.blank(_NOBODY)
+        """The place in ``writes`` of each cell's last one, and of the last one of another program
+        than that."""
+        for place, touch in enumerate(self.writes):
+            under = self.canvas.view(last, touch.region)
+            foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
+            yield from self._race("written", touch, np.where(foreign, under, _NOBODY))
+            other = self.canvas.view(before, touch.region)
+            other[...] = np.where(foreign, under, other)
+            under[...] = place
+        for program, touches in self.by_program.items():
+            mine = self.program[last] == self.number[program]
+            yield from self._reads(touches, np.where(mine, before, last))
+
+    def _reads(self, touches: list[Touch], foreign: Cells) -> Iterator[Race]:
+        """A program's reads of what others write: ``foreign`` has the last write of each cell."""
+        if not (foreign != _NOBODY).any():
+            return
+        own = self.canvas.blank(0)
+        for touch in touches:
+            written = self.canvas.view(own, touch.region)
+            if not touch.writes:
+                others = self.canvas.view(foreign, touch.region)
+                yield from self._race("read", touch, np.where(written, _NOBODY, others))
+                yield from self._race("read", touch, np.where(written, others, _NOBODY), own=True)
+            elif touch.region.whole:
+                written[...] = 1
+
+    def _race(self, kind: str, touch: Touch, others: Cells, *, own: bool = False) -> Iterator[Race]:
+        """A touch of cells of which some are another program's: ``others`` has its writes."""
+        wrong = others != _NOBODY
+        if wrong.any():
+            first = self.writes[int(others[first_of(wrong)])]
+            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own)
 
 
 def _statement(touch: Touch) -> tuple[object, ...]:
@@ -204,8 +241,8 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
     if race.kind == "read":
         found = _finding(RACE, Severity.ERROR, race)
-        # Who reads what it wrote itself may get the same from the other one, where each program
-        # does all of the work. The writes are told of in any case.
+        # Who reads what it wrote itself gets the same from the other one where each program does
+        # all of the work. The writes are told of in any case.
         return Suspicion(found) if race.own else found
     if not divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)

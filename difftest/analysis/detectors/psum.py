@@ -6,7 +6,8 @@ the trace is whether it adds, and whether the kernel said so or left it to the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,9 @@ def psum(trace: Trace, machine: Machine) -> Found:
         readers: list[Iterator[Finding]] = []
         if any(touch.event.attributes.accumulate for touch in touches):
             readers.append(_foreign(touches, machine, modern=modern))
-            if modern:
-                readers.append(_chains(touches, machine))
+            seen = modern and machine.nc_version == SEEN_ON
+            for block in _blocks(touches):
+                readers.append(_chains(block, machine, seen=seen))
         if not modern:
             readers.append(_additions(touches))
         elif any(touch.event.attributes.inferred for touch in touches):
@@ -69,8 +71,21 @@ def _is_product(touch: Touch) -> bool:
     return touch.event.opcode in MATMULS and touch.region.role == "dst"
 
 
-def _chains(touches: list[Touch], machine: Machine) -> Iterator[Finding]:
-    """Two chains of several steps in one bank of one tensor, neither read before both are there."""
+def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
+    """The touches of each block of a tensor, which lie in PSUM as tensors of their own do."""
+    allocation = touches[0].region.allocation
+    size = math.prod(allocation.shape[allocation.partition_axis :])
+    blocks: dict[int, list[Touch]] = {}
+    for touch in touches:
+        blocks.setdefault(touch.region.offset // size, []).append(touch)
+    return blocks.values()
+
+
+def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[Finding]:
+    """Two chains of several steps in one bank of one tensor, neither read before both are there.
+
+    ``seen`` says whether they were seen to go wrong on this machine, in this dialect.
+    """
     chains: dict[Footprint, _Chain] = {}
     size = touches[0].region.allocation.dtype.itemsize
     for touch in touches:
@@ -93,11 +108,11 @@ def _chains(touches: list[Touch], machine: Machine) -> Iterator[Finding]:
             if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
                 yield finding_of(
                     CHAINS,
-                    Severity.WARNING if machine.nc_version == SEEN_ON else Severity.NOTE,
+                    Severity.WARNING if seen else Severity.NOTE,
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
                     "of several accumulation chains in one PSUM tensor all but the last were seen "
-                    "to lose their first product (NeuronCore-v2, SDK 2.32)",
+                    "to lose their first product (NeuronCore-v2, today's dialect, SDK 2.32)",
                     "give each chain a PSUM tensor of its own, or read one before the next begins",
                     touch.event,
                     other.first,

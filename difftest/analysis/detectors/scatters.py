@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.detector import Found
-from difftest.analysis.detectors.programs import MEETINGS
+from difftest.analysis.detectors.meetings import MEETINGS
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, finding_of
 from difftest.analysis.footprint import footprint

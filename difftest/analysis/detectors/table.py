@@ -252,6 +252,13 @@ DETECTORS: tuple[Detector, ...] = (
         reader=uninitialised.uninitialised,
     ),
     Detector(
+        id=uninitialised.UNWRITTEN,
+        severity=Severity.WARNING,
+        title="the kernel returns a tensor of which it wrote a part",
+        group=_UNINITIALISED,
+        reader=uninitialised.unwritten,
+    ),
+    Detector(
         id=numbers.NAN_MADE,
         severity=Severity.WARNING,
         title="an instruction makes a NaN of numbers, and it reaches an output",

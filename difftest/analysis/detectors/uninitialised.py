@@ -6,6 +6,7 @@ The simulator follows what masks left out, element by element
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from difftest.simulator.trace import Origin, Seen, Trace
 
 OUTPUT = "uninitialised-output"
 INDEX = "uninitialised-index"
+UNWRITTEN = "output-unwritten"
 
 
 def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -56,6 +58,23 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
             noted,
             sight.origin,
         )
+
+
+def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Outputs of which the kernel wrote a part."""
+    for one in trace.allocations:
+        if one.output is not None and one.output.unwritten:
+            output, of = one.output, math.prod(one.shape)
+            yield Finding(
+                id=UNWRITTEN,
+                severity=Severity.WARNING,
+                happened=f"the kernel never wrote {output.unwritten} of {of} elements of {one}, "
+                f"which it returns; the first is {list(output.first)}",
+                rule="what a kernel does not write of its outputs is whatever lay in the memory",
+                locations=each_line(one.location),
+                remedy="write the rest: the tail of a dimension that is no multiple of a tile, or "
+                "a default; or return a tensor of the size that is written",
+            )
 
 
 def _finding(

@@ -75,10 +75,16 @@ def check(
     _check_result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
-    call.attributes = Attributes(**instruction.facts(call))
+    call.attributes = Attributes(**instruction.facts(call), reduce_cmd=_reduce_cmd(call))
     call.reads_dst = instruction.reads_dst(call)
     _foresee_event(call, operands, dst, others)
     return call
+
+
+def _reduce_cmd(call: Call) -> str | None:
+    """What the instruction does with its engine's reduction registers; None for nothing."""
+    command: Any = call.options.get("reduce_cmd")
+    return None if command is None or command.name == "IDLE" else str(command.name).lower()
 
 
 def _foresee_event(

@@ -41,6 +41,7 @@ from difftest.simulator.instructions.rules import (
     one_dtype,
     same_elements,
 )
+from difftest.simulator.instructions.undefined_moves import resolved
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile
@@ -87,7 +88,7 @@ def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
-    arrays, inside = src.resolve(skip=False, where=where)
+    arrays, inside = resolved(src, skip=False, where=where)
     src.check_written(arrays, inside)
     picked = src.elements()[tuple(np.where(inside, array, 0) for array in arrays)]
     values = from_bits(picked, src.dtype) if src.holds_bits else picked
@@ -118,7 +119,7 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
-    arrays, inside = dst.resolve(skip=False, where=where)
+    arrays, inside = resolved(dst, skip=False, where=where)
     values = through_engine(call, src.engine_values(inside), src.dtype)
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)

@@ -37,6 +37,7 @@ from difftest.simulator.instructions.record import (
     Walk,
     instruction,
 )
+from difftest.simulator.instructions.undefined_moves import resolved
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
@@ -167,7 +168,7 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
     check_destination(dst)
-    arrays, inside = src.resolve(skip=_skips(call), where=where)
+    arrays, inside = resolved(src, skip=_skips(call), where=where)
     src.check_written(arrays, inside)
     shaped = inside.reshape(dst.shape)
     found = src.elements()[tuple(a[inside] for a in arrays)]
@@ -200,7 +201,7 @@ def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
 
 def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
-    arrays, inside = src.resolve(skip=skip, where=where)
+    arrays, inside = resolved(src, skip=skip, where=where)
     src.check_written(arrays, inside)
     held = src.elements()
     values = np.zeros(src.shape, held.dtype)
@@ -230,7 +231,7 @@ def dma_scatter(
     """
     base = dst.base
     check_destination(base)
-    arrays, inside = dst.resolve(skip=_skips(call), where=where)
+    arrays, inside = resolved(dst, skip=_skips(call), where=where)
     if isinstance(src, IndirectTile):
         gathered, there = _gathered(src, skip=_skips(call), where=where)
         inside = inside & there.reshape(dst.shape)

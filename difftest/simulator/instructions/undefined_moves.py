@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import BOOL, Array
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.record import Call, Reach, Unboxed
@@ -61,6 +62,37 @@ def undefined_places(access: IndirectTile) -> Array | None:
             spread = _spread_index(missing, access.shape)
             found = spread if found is None else found | spread
     return found
+
+
+def resolved(
+    access: IndirectTile, *, skip: bool, where: Array | None
+) -> tuple[tuple[Array, ...], Array]:
+    """As :meth:`IndirectTile.resolve`, whose error says so where nothing wrote the index.
+
+    Raises
+    ------
+    OutOfBoundsError : an index is out of bounds, and those are not skipped.
+    """
+    try:
+        return access.resolve(skip=skip, where=where)
+    except OutOfBoundsError as error:
+        unwritten = undefined_places(access)
+        if unwritten is None:
+            raise
+        kept = None if where is None else where.reshape(access.shape)
+        outside = ~access.locate(kept)[1] & unwritten
+        if not (outside if kept is None else outside & kept).any():
+            raise
+        whence = (tile.storage.undefined_from for tile in access.index_tiles)
+        origin = next((one for one in whence if one is not None), None)
+        raise OutOfBoundsError(
+            "an index that nothing wrote is whatever lay in the memory",
+            happened="an index that nothing wrote left its tensor",
+            received=error.received + (f"; it comes from {origin}" if origin else ""),
+            limit=error.limit,
+            remedy="mask the access as the load of the indices was masked, or fill them first",
+            location=error.location,
+        ) from None
 
 
 def _follows(tile: Tile) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difftest.inspection.orders import DRAWS, depends_on_order
+from difftest.inspection.orders import AT_RANDOM, DRAWS, IN_TURN, ORDERS, depends_on_order
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import random_numbers, record
@@ -54,6 +54,29 @@ def test_a_kernel_that_ends_in_one_order_alone_depends_on_it():
         return out
 
     assert depends(kernel, np.ones((128, 4), np.float32))
+
+
+def test_programs_of_a_grid_that_take_turns_see_what_the_others_write():
+    """One after the other, in whatever order, each reads back what it has written itself."""
+
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        scratch = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+        own = nl.ds(nl.program_id(0), 1)
+        nl.store(scratch, nl.load(a[:, own]))
+        nl.store(out[:, own], nl.load(scratch))
+        return out
+
+    a = np.arange(3 * 128, dtype=np.float32).reshape(128, 3)
+    kept = []
+    with witnessing(kept.append):
+        launch(kernel, [a], grid=(3,))
+    (told,) = kept
+    turns = IN_TURN + AT_RANDOM
+    outputs = {order: told.again(order)[0] for order in ORDERS + turns}
+    assert all(np.array_equal(outputs[order], a) for order in ORDERS)
+    assert not any(np.array_equal(outputs[order], a) for order in turns)
+    assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in turns)
 
 
 def test_what_a_kernel_prints_is_not_printed_again(capsys):

@@ -24,6 +24,7 @@ from difftest.simulator.trace import (
     Attributes,
     Event,
     Origin,
+    Output,
     Region,
     Seen,
     Sight,
@@ -97,7 +98,7 @@ def every_field():
                     [tile[:, 1:6:2]],
                     [x],
                     ("dst", "data"),
-                    Attributes("add+max", True, "swdge", (0, 1), -0.25),
+                    Attributes("add+max", True, "swdge", (0, 1), -0.25, reduce_cmd="reduce"),
                     partial=(x,),
                 )
 
@@ -233,3 +234,19 @@ def test_the_documentation_lists_each_member():
     named += [*event["seen"][0], *event["seen"][1], *event["seen"][1]["origin"]]
     for name in [*named, *(name for region in regions for name in region)]:
         assert f"`{name}`" in page, name
+
+
+def test_what_a_kernel_leaves_of_an_output_comes_back():
+    def kernel(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out[0:3], nl.load(x[0:3]))
+        return out, whole(x)
+
+    def whole(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out
+
+    trace = launch(kernel, [np.ones((4, 6), np.float32)]).trace
+    outputs = [one.output for one in read_back(trace).allocations if one.output is not None]
+    assert outputs == [Output(6, (3, 0)), Output()]

@@ -47,18 +47,18 @@ def test_the_good_trace_is_one():
         ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
-        ('{"format": "difftest trace"}', "version: received null; accepted: 2; record the kernel"),
+        ('{"format": "difftest trace"}', "version: received null; accepted: 3; record the kernel"),
     ],
 )
 def test_another_document(text, message):
     assert refusal(text).startswith(message)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2", True, 2.0, None])
+@pytest.mark.parametrize("version", [0, 1, 2, "3", True, 3.0, None])
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
-        f"version: received {json.dumps(version)}; accepted: 2; "
+        f"version: received {json.dumps(version)}; accepted: 3; "
         "record the kernel again with this difftest"
     )
 
@@ -110,6 +110,13 @@ SEEN = (*EVENT, "seen", 0)
             "allocations[0].places: received [[0, 0], [0, 0]]; accepted: a list of 1",
         ),
         ((*ALLOCATION, "places"), [[0]], "allocations[0].places: received [0]; accepted: a list"),
+        ((*ALLOCATION, "output"), [], "allocations[0].output: received []; accepted: an object"),
+        ((*ALLOCATION, "output"), {"first": [0]}, 'allocations[0].output: received ["first"]'),
+        (
+            (*ALLOCATION, "output"),
+            {"unwritten": 0, "first": [0]},
+            "allocations[0].output.unwritten: received 0; accepted: a whole number from 1 on",
+        ),
         ((*ALLOCATION, "reads"), -2, "allocations[0].reads: received -2; accepted"),
         ((*ALLOCATION, "reads"), GONE, "allocations[0]: received ["),
         (EVENT, [], "events[1]: received []; accepted: an object"),

@@ -27,10 +27,12 @@ def run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
     names = [f"program {', '.join(map(str, one.program))}" for one in cores]
-    first = None
-    if core.order is not FORWARD:
-        first = core.order.arranged(range(len(cores)))[0]
-    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first)
+    order, first, seed = core.order, None, None
+    if order.interleaved:
+        seed = order.seed
+    elif order is not FORWARD:
+        first = order.arranged(range(len(cores)))[0]
+    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first, seed)
     cores[first or 0].follow(core)
     for seat, one in enumerate(cores):
         one.baton, one.seat = baton, seat

@@ -45,7 +45,10 @@ def test_psum_tensors_that_cannot_share_banks():
     assert found_in(held(8, 1200, nl.psum), []) == []
     (finding,) = findings_in(held(9, 1200, nl.psum), [])
     assert (finding.id, finding.severity.value) == ("psum-full", "error")
-    assert "take 18432 bytes a partition of psum, which has 16384 (trn2)" in finding.happened
+    assert (
+        "take 18432 bytes a partition of psum, which has 16384 (trn2); of a bank (2048 bytes) that "
+        "no other can share all counts; live at event"
+    ) in finding.happened
     assert found_in(held(16, 1024, nl.psum), []) == []
 
 

@@ -248,8 +248,28 @@ def shared_tile(buffer):
 )
 def test_one_tensor_that_each_iteration_fills_and_reads(buffer, severity):
     """The compiler can give each iteration a tile of its own, and no memory in HBM."""
-    found = found_in(shared_tile(buffer), [normal(128, 512)])
-    assert found == [("affine-rewritten", severity)]
+    kernel = shared_tile(buffer)
+    (finding,) = findings_in(kernel, [normal(128, 512)])
+    assert (finding.id, finding.severity.value) == ("affine-rewritten", severity)
+    assert finding.happened.endswith("which iteration 0 wrote too; iteration 1 reads it back")
+    write = 5 if buffer is nl.sbuf else 8
+    first = kernel.__code__.co_firstlineno
+    assert [line.line - first for line in finding.locations] == [write, write + 1, 3]
+
+
+def test_a_tile_that_one_iteration_alone_reads_back():
+    def kernel(a):
+        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
+        shared = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+        for i in nl.affine_range(3):
+            shared[...] = nl.load(a[:, part(i)])
+            if i == 0:
+                nl.store(out, shared)
+        return out
+
+    (finding,) = findings_in(kernel, [normal(128, 512)])
+    assert finding.id == "affine-rewritten"
+    assert finding.happened.endswith("; iteration 0 reads it back")
 
 
 @pytest.mark.parametrize(

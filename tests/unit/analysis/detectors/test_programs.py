@@ -92,6 +92,49 @@ def all_of_the_work(value):
     return kernel
 
 
+def both_add(zeroed):
+    """Each program adds its half of x to one output; who ``zeroed`` it first, behind a barrier."""
+
+    def kernel(x):
+        out = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.shared_hbm)
+        mine = nl.program_id(0)
+        if zeroed in (mine, "both"):
+            zero(out)
+        if zeroed != "both":
+            nisa.core_barrier(data=out, cores=(0, 1))
+        nisa.dma_compute(dst=out, srcs=[out, x[:, part(mine)]], scales=[1.0, 1.0], reduce_op=nl.add)
+        return out
+
+    return kernel
+
+
+def one_adds(x):
+    out = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        zero(out)
+    nisa.core_barrier(data=out, cores=(0, 1))
+    if nl.program_id(0) == 1:
+        nisa.dma_compute(dst=out, srcs=[out, x[:, part(1)]], scales=[1.0, 1.0], reduce_op=nl.add)
+    return out
+
+
+def scratch_used_twice(distance):
+    """Both programs do all of the work, by way of scratch that they fill twice."""
+
+    def kernel(x):
+        out = shared(x)
+        scratch = nl.ndarray((128, HALF + distance), dtype=x.dtype, buffer=nl.shared_hbm)
+        for half in range(2):
+            at = slice(half * distance, half * distance + HALF)
+            tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[:, part(half)])
+            nisa.dma_copy(dst=scratch[:, at], src=tile)
+            nisa.dma_copy(dst=out[:, part(half)], src=scratch[:, at])
+        return out
+
+    return kernel
+
+
 def copied_onto_itself(x):
     """As AWS's elementwise addition of dynamic shapes ends, on both cores (nki-library 2.29)."""
     out = ignores_its_id(x)
@@ -116,6 +159,35 @@ def swap(barrier):
     return kernel
 
 
+def exchanged(rounds, boxes, *, waits=True):
+    """Each round, each program stores what it has, and adds what the other one has stored.
+
+    With two boxes in turn a barrier a round is enough, if what is stored next ``waits`` for what
+    was read: it has to be read before the other program can come to the barrier after.
+    """
+
+    def kernel(x):
+        out = shared(x)
+        box = [
+            nl.ndarray((2, 128, HALF), dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(boxes)
+        ]
+        mine = nl.program_id(0)
+        own, total = [nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf) for _ in "ab"]
+        nisa.dma_copy(dst=own, src=x[:, part(mine)])
+        nisa.tensor_copy(dst=total, src=own)
+        for turn in range(rounds):
+            place = box[turn % len(box)]
+            nisa.dma_copy(dst=place[mine], src=total if waits else own)
+            nisa.core_barrier(data=place, cores=(0, 1))
+            theirs = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=theirs, src=place[1 - mine])
+            nisa.tensor_tensor(dst=total, data1=total, data2=theirs, op=nl.add)
+        nisa.dma_copy(dst=out[:, part(mine)], src=total)
+        return out
+
+    return kernel
+
+
 X = normal(128, 2 * HALF)
 IGNORED = "program-id-ignored", "warning"
 
@@ -131,6 +203,15 @@ IGNORED = "program-id-ignored", "warning"
         (copied_onto_itself, [IGNORED]),
         (all_of_the_work(lambda: 1), [("program-id-ignored", "warning")]),
         (all_of_the_work(lambda: nl.program_id(0)), [("program-race", "error")]),
+        (both_add(0), [("program-race", "error"), ("program-written-twice", "note")]),
+        (both_add("both"), [("program-race", "error")]),
+        (one_adds, []),
+        (scratch_used_twice(0), [("program-race", "error")]),
+        (scratch_used_twice(HALF), [("program-id-ignored", "warning")]),
+        (exchanged(4, 2), []),
+        (exchanged(2, 2, waits=False), []),
+        (exchanged(3, 2, waits=False), [("program-other-barrier", "warning")]),
+        (exchanged(2, 1), [("program-race", "error")]),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
@@ -139,6 +220,8 @@ IGNORED = "program-id-ignored", "warning"
         *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
         "has-nothing-to-divide",
         *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
+        *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
+        *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )
@@ -283,6 +366,35 @@ def spread(index):
 )
 def test_a_classic_grid(index, found):
     assert found_in(spread(index), [normal(128, 4 * HALF)], grid=(4,)) == found
+
+
+def by_way_of_hbm(buffer, *, divided=True):
+    """Each program stores its part to HBM and reads it back; ``buffer`` is of the scratch."""
+
+    def kernel(a):
+        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
+        scratch = old_nl.ndarray((128, HALF), dtype=a.dtype, buffer=buffer)
+        program = old_nl.program_id(0) if divided else 0
+        own = old_nl.ds(HALF * program, HALF)
+        old_nl.store(scratch, old_nl.load(a[:, own]))
+        old_nl.store(out[:, own], old_nl.load(scratch))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (by_way_of_hbm(old_nl.shared_hbm), [("program-race", "error")]),
+        (by_way_of_hbm(old_nl.private_hbm), []),
+        (by_way_of_hbm(old_nl.shared_hbm, divided=False), [IGNORED]),
+    ],
+    ids=["shared", "private", "shared-and-all-of-the-work"],
+)
+def test_scratch_that_each_program_of_a_classic_grid_reads_back(kernel, found):
+    """One after the other none sees what another writes; side by side they do."""
+    assert list(dict.fromkeys(found_in(kernel, [normal(128, 2 * HALF)], grid=(2,)))) == found
 
 
 def test_programs_that_scatter_to_rows_of_their_own():

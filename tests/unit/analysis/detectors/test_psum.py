@@ -2,7 +2,7 @@
 
 import pytest
 
-from difftest.simulator import TRN1, TRN3
+from difftest.simulator import TRN1, TRN2, TRN3
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
@@ -92,6 +92,33 @@ def test_interleaved_chains_name_both_lines():
     (first, *_) = findings_in(kernel, [X])
     assert first.id == "psum-chains"
     assert "columns 0 and 64 of a bank" in first.happened
+
+
+@pytest.mark.parametrize("machine", [TRN1, TRN2], ids=["trn1", "trn2"])
+@pytest.mark.parametrize(
+    ("shape", "block", "found"),
+    [
+        ((128, 2, 64), lambda k: (slice(None), k), [("psum-chains", "note")]),
+        ((2, old_nl.par_dim(128), 64), lambda k: (k,), []),
+    ],
+    ids=["columns", "blocks"],
+)
+def test_chains_of_the_classic_dialect(shape, block, found, machine):
+    """Of its compiler nothing is on record, and blocks are tensors of their own."""
+
+    def kernel(a):
+        out = old_nl.ndarray((128, 128), dtype=a.dtype, buffer=old_nl.shared_hbm)
+        total = old_nl.zeros(shape, dtype=old_nl.float32, buffer=old_nl.psum)
+        for step in old_nl.affine_range(2):
+            tile = old_nl.load(a[:, old_nl.ds(64 * step, 64)])
+            for k in range(2):
+                place = total[block(k)]
+                place += old_nl.matmul(old_nl.load(a), tile, transpose_x=True)
+        for k in range(2):
+            old_nl.store(out[:, 64 * k : 64 * k + 64], old_nl.copy(total[block(k)]))
+        return out
+
+    assert found_in(kernel, [normal(128, 128)], machine=machine) == found
 
 
 def twice(accumulate, reads):

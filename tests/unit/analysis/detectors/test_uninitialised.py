@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from difftest.simulator import launch
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
+from difftest.simulator.frontend.classic import typing as nt
+from tests.unit.analysis.detectors.kernels import all_findings_in, findings_in, found_in, normal
 
 ROWS, COLUMNS, KEPT = 8, 16, 10
 DTYPES = [np.float32, np.int32, np.uint8]
@@ -238,6 +240,22 @@ def test_the_finding_of_an_index_names_them_too():
     assert "it comes from [5:8, 0:1] of tensor" in finding.happened
 
 
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        (4, "an index that nothing wrote left its tensor"),
+        (900, r"an index held in a tile left its tensor: \[900, 0\]"),
+    ],
+    ids=["unwritten", "written-and-wrong"],
+)
+def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message):
+    """The poison of int32 is a row that no table has."""
+    rows = np.int32([0, 1, 2, 3, last])[:, None]
+    with pytest.raises(OutOfBoundsError, match=message) as caught:
+        launch(gather(last == 900), [normal(200, 4), rows])
+    assert ("it comes from [5:8, 0:1] of tensor" in caught.value.received) == (last == 4)
+
+
 # -- through indices, registers, and masks that are no box -----------------------------------------
 
 
@@ -361,3 +379,61 @@ def test_a_mask_that_is_no_box(reduces, below, found):
 
     got = found_in(kernel, [normal(ROWS, KEPT)])
     assert got == [("uninitialised-output", "warning")] * found
+
+
+def stored_rows(count, *, twice=False):
+    def kernel(x):
+        out = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        other = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[0:count], nl.load(x[0:count]))
+        nl.store(other, nl.load(x))
+        return (out[0:count], other) if twice else (out, other)
+
+    return kernel
+
+
+def test_an_output_of_which_a_part_is_never_written():
+    (finding,) = all_findings_in(stored_rows(6), [normal(8, 4)])
+    assert (finding.id, finding.severity.value) == ("output-unwritten", "warning")
+    assert "never wrote 8 of 32 elements of tensor 1 [8, 4] float32" in finding.happened
+    assert "the first is [6, 0]" in finding.happened
+    assert "out = nl.ndarray" in finding.location.text
+
+
+@pytest.mark.parametrize("kernel", [stored_rows(8), stored_rows(6, twice=True)])
+def test_outputs_that_are_written_whole(kernel):
+    assert all_findings_in(kernel, [normal(8, 4)]) == []
+
+
+def test_an_argument_written_in_part_holds_what_it_held():
+    def kernel(x, y: nt.mutable_tensor):
+        nl.store(y[0:3], nl.load(x[0:3]))
+        return y
+
+    assert all_findings_in(kernel, [normal(8, 4), normal(8, 4)]) == []
+
+
+def test_an_output_that_the_kernel_reads_too_is_one():
+    """What nothing wrote goes to an output whose other part is read back."""
+
+    def kernel(x):
+        out = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        row, column = nl.mgrid[0:8, 0:8]
+        nl.store(out, nl.load(x[row, column], mask=column < 4))
+        half = nl.load(out[:, 0:4])
+        nl.store(out[:, 0:4], nl.multiply(half, 2.0))
+        return out
+
+    assert ("uninitialised-output", "warning") in found_in(kernel, [normal(8, 4)])
+
+
+def test_what_stays_in_the_kernel_is_no_output():
+    def kernel(x):
+        out = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        unused = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.private_hbm)
+        row, column = nl.mgrid[0:8, 0:8]
+        nl.store(unused, nl.load(x[row, column], mask=column < 4))
+        nl.store(out, nl.load(x))
+        return out
+
+    assert all_findings_in(kernel, [normal(8, 4)]) == []

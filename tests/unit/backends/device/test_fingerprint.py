@@ -104,6 +104,16 @@ def test_a_patched_global_shows(load, monkeypatch):
     assert fingerprint(call, {"neuronx-cc": "2.21"}) != before
 
 
+def test_a_value_that_the_kernel_closes_over_shows():
+    def scaled(factor):
+        def kernel(a):
+            return a * factor
+
+        return fingerprint(KernelCall(kernel=kernel, inputs=(np.ones(3),)), {})
+
+    assert scaled(2) == scaled(2) != scaled(3)
+
+
 def test_state_that_cannot_be_read_is_not_guessed():
     state = types.SimpleNamespace(size=3)
 
