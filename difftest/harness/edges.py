@@ -82,11 +82,18 @@ def _edge(
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
-    """The plainest values of the domain that have the fixed ones; None if there are none."""
+    """The plainest values of the domain that have the fixed ones; None if there are none.
+
+    Raises
+    ------
+    SpecError : a function of the domain is wrong, whatever is fixed.
+    """
     try:
         return simplest(lambda: values_of(spec, fixed))
-    except SpecError:  # a function of the domain has nothing for such a value
-        return None
+    except SpecError:
+        if fixed:  # it has nothing for such a value
+            return None
+        raise
 
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:

@@ -104,13 +104,13 @@ class Clockwork:
     """An engine's time for a row (one contiguous run) apart from its bytes."""
     bandwidth: Figure
     """Bytes a nanosecond of one DMA engine inside a row."""
+    long_rate: Figure
+    """The same over rows of any length, the time of the row apart: no more is ever reached."""
     element_write: Figure
     """A row of at most ``element_bytes`` written to HBM: read, modify, write."""
     element_bytes: int = 8
     transpose_share: Figure
-    """Of copy bandwidth, what a DMA transpose of two-byte elements reaches."""
-    transpose_share_fp32: Figure
-    """The same of four-byte ones."""
+    """Of copy bandwidth, what a DMA transpose reaches."""
 
     # Tensor Engine
     row_share: Figure
@@ -194,13 +194,9 @@ TRN2 = Clockwork(
     dma_minimum=measured(200.0, "TRACE: queued DMAs of any size"),
     descriptor=measured(9.0, "TRACE: a line through rows of 27, 448, 512 and 4000 bytes"),
     bandwidth=measured(28.1, "TRACE: the same line; DMA documents 27.2 for an engine"),
+    long_rate=measured(26.5, "TRACE: rows of 4000 and 8000 bytes; DMA documents 27.2 at most"),
     element_write=measured(100.0, "TRACE: 95 to 107 ns for each 2 to 4 bytes"),
     transpose_share=documented(0.9, "ARCH3: HBM to SBUF"),
-    transpose_share_fp32=assumed(
-        0.45,
-        "two passes of two bytes, which is what the hardware's generator takes; one report of "
-        "4096 x 4096 by load_transpose2d leaves 0.3 to 0.6",
-    ),
     row_share=measured(1.0, "TRACE: rows stream at the clock, warm"),
     row_overhead=measured(5.0, "TRACE: fp16, 420 and 444 rows"),
     row_overhead_fp32=measured(6.5, "TRACE: fp32, 420 and 512 rows"),
@@ -252,6 +248,7 @@ TRN1 = replace(
     ),
     descriptor=measured(20.0, "PROBE: 160 GB/s in rows of 512 bytes"),
     bandwidth=measured(16.8, "PROBE: 261 to 264 GB/s into 8 to 64 KiB a partition"),
+    long_rate=measured(16.5, "PROBE: the same, no more into 64 KiB than into 8"),
     row_share=measured(0.875, "PROBE: 2.45 G columns a second of 2.8; a cap that profiles show"),
     partial_slowdown=measured(
         1.42, "PROBE: median of 1.21 to 1.92 with a row or a column, 8 columns, 64 rows"
@@ -273,6 +270,7 @@ TRN3 = replace(
         Engine.GPSIMD: documented(1.2, "ARCH4"),
     },
     bandwidth=documented(33.0, "DMA: effective, of one engine"),
+    long_rate=documented(33.0, "DMA: effective, of one engine"),
     hbm_bandwidth=documented(528.0, "DMA: 16 engines of 33"),
     shared_hbm=assumed(1056.0, "what both cores' DMA engines reach: no limit of HBM is taken"),
 )

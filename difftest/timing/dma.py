@@ -24,7 +24,7 @@ class DmaEngines:
         self._tail = clockwork.dma_tail.value
         self._read = clockwork.dma_read.value
         self._minimum = clockwork.dma_minimum.value
-        self._costs: dict[tuple[int, bool, int], float] = {}
+        self._costs: dict[tuple[int, bool, bool], float] = {}
 
     def row_time(self, transfer: Transfer) -> float:
         """An engine's time for one row of the transfer."""
@@ -32,15 +32,22 @@ class DmaEngines:
         cost = self._costs.get(key)
         if cost is None:
             figures = self.clockwork
-            cost = figures.descriptor.value + transfer.row_bytes / figures.bandwidth.value
+            size = transfer.row_bytes
+            cost = max(
+                figures.descriptor.value + size / figures.bandwidth.value,
+                size / figures.long_rate.value,
+            )
             if transfer.transposes:
-                wide = transfer.transposes > 2
-                share = figures.transpose_share_fp32 if wide else figures.transpose_share
-                cost /= share.value
+                cost /= figures.transpose_share.value
             if transfer.writes_hbm and transfer.row_bytes <= figures.element_bytes:
                 cost = figures.element_write.value
             self._costs[key] = cost
         return cost
+
+    def moving_time(self, transfer: Transfer) -> float:
+        """How long the transfer keeps the busiest of its engines."""
+        rows = max(count for _, count in transfer.busy)
+        return max(self._minimum, rows * self.row_time(transfer))
 
     def run(self, trigger: float, transfer: Transfer) -> tuple[float, float, float]:
         """Run a DMA triggered at ``trigger``.

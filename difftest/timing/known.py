@@ -41,10 +41,11 @@ def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
         times.dma_minimum,
         times.descriptor,
         times.bandwidth,
+        times.long_rate,
         times.element_write,
     )
     if instruction == "dma_transpose":
-        return (*moved, times.transpose_share, times.transpose_share_fp32)
+        return (*moved, times.transpose_share)
     if instruction in INDIRECT:
         return (*moved, times.software_generation, times.software_per_partition)
     return moved

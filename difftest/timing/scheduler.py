@@ -168,7 +168,7 @@ class Scheduler:
         core = self.cores[one.core]
         engine = one.engine
         if engine is Engine.DMA:
-            engine = GENERATOR if self._generates(one.transfer) else one.trigger
+            engine = GENERATOR if self._takes_turns(one.transfer) else one.trigger
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
         elif engine is Engine.VECTOR or engine is Engine.SCALAR:
@@ -185,6 +185,15 @@ class Scheduler:
         if not self.dge or transfer is None:
             return False
         return transfer.generated and not transfer.software
+
+    def _takes_turns(self, transfer: Transfer | None) -> bool:
+        """Whether a DMA waits in the generator's queue: what it generates, and transposes.
+
+        Transposes whose descriptors were laid down keep that queue for as long as they move data.
+        """
+        if not self.dge or transfer is None or transfer.software:
+            return False
+        return transfer.generated or transfer.transposes
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
@@ -275,6 +284,8 @@ class Scheduler:
                 per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
                 busy = figures.generation.value + per_partition
                 trigger += busy
+            elif self._takes_turns(transfer):
+                busy = core.dma.moving_time(transfer)
             else:
                 busy = figures.trigger.value
         begin, finish, end = core.dma.run(trigger, transfer)

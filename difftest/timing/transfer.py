@@ -32,8 +32,7 @@ class Transfer(NamedTuple):
     """(engine, its rows)."""
     reads_hbm: bool
     writes_hbm: bool
-    transposes: int
-    """Bytes of the elements that it transposes on the way; 0 if it does not."""
+    transposes: bool
     generated: bool
     """Whether the device makes its descriptors, where it makes any."""
     software: bool = False
@@ -75,7 +74,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         busy=busy,
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
-        transposes=source.dtype.itemsize if event.opcode == "dma_transpose" else 0,
+        transposes=event.opcode == "dma_transpose",
         generated=_generated(event, source),
         software=_in_software(event, clockwork),
     )

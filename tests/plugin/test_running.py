@@ -97,6 +97,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
     rejects=[Rejection({"m": 3, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 4}],
 """,
+        edges=True,
     )
     result = project.run("--simulate")
     result.assert_outcomes(failed=5)
@@ -106,6 +107,8 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "subtract must refuse this case",
             "  case:        m=3, n=2",
             "  embedded:    accepted it",
+            "subtract must accept this call, and be correct",
+            "  call:        the plainest case",
         ]
     )
     assert result.stdout.str().count("subtract must refuse this case\n") == 1
@@ -146,9 +149,9 @@ def test_add(case):
     case.check()
 """
     result = run_body(project, body)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)  # drawn, edges
     said = "SpecError: domain['n']: what its function returned: received None; accepted: "
-    assert result.stdout.str().count(said) == 1
+    assert result.stdout.str().count(said) == 2
     assert "During handling" not in result.stdout.str()
 
 

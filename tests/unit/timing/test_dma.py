@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.timing.clockwork import TRN2
+from difftest.timing.clockwork import TRN1, TRN2
 from difftest.timing.dma import DmaEngines
 from difftest.timing.transfer import Transfer
 
@@ -27,6 +27,17 @@ def test_a_store_alone_has_no_read_latency():
     """Measured: 1.36 us + bytes of an engine / 26.5 bytes a ns, 2.574 us for this one."""
     _, _, done = DmaEngines(TRN2).run(0.0, tile(4000, writes_hbm=True))
     assert done == pytest.approx(950 + 1210.8 + 410, abs=0.05)
+
+
+def test_long_rows_are_no_faster_than_those_that_were_measured():
+    """Measured: 8000 bytes at 26.5 a ns, as 4000; a store of 128 such rows takes 3.78 us."""
+    engines = DmaEngines(TRN2)
+    assert 8000 / engines.row_time(tile(8000)) == pytest.approx(26.5)
+    assert 60_000 / engines.row_time(tile(60_000)) == pytest.approx(26.5)
+    assert engines.run(0.0, tile(8000, writes_hbm=True))[2] == pytest.approx(3780, rel=0.005)
+    older = DmaEngines(TRN1)
+    for size in (8192, 65536):
+        assert 16 * size / older.row_time(tile(size)) == pytest.approx(262.5, rel=0.02)
 
 
 def test_queued_dmas_follow_each_other_without_the_lead():

@@ -16,7 +16,7 @@ MEASURED, DOCUMENTED, ASSUMED = Evidence
         ("tensor_copy", Engine.GPSIMD, {ASSUMED}),
         ("iota", Engine.GPSIMD, {DOCUMENTED}),
         ("dma_copy", Engine.DMA, {MEASURED}),
-        ("dma_transpose", Engine.DMA, {MEASURED, DOCUMENTED, ASSUMED}),
+        ("dma_transpose", Engine.DMA, {MEASURED, DOCUMENTED}),
         ("dma_gather", Engine.DMA, {MEASURED, ASSUMED}),
         ("nc_matmul", Engine.TENSOR, {MEASURED, DOCUMENTED, ASSUMED}),
         ("topk", Engine.GPSIMD, {DOCUMENTED}),
