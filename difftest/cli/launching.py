@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
+from difftest.backends.dialect import function_of
 from difftest.cli.collecting import with_spec
 from difftest.cli.loading import load_kernel
 from difftest.harness.explicit import CaseError, case_from_json
+from difftest.harness.frames import entries, is_own, place_of
 from difftest.harness.spec import KernelSpec
 from difftest.simulator import (
     MACHINES,
@@ -231,7 +233,7 @@ def launched(
 
     Raises
     ------
-    click.ClickException : it refuses its arguments.
+    click.ClickException : it refuses its arguments, or its own Python raises an error.
     """
     target = machine if machine else _own_machine(kernel)
     try:
@@ -244,6 +246,15 @@ def launched(
     except (NkiError, AssertionError) as error:
         hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
         raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
+    except Exception as error:
+        function = function_of(kernel) or kernel
+        if not is_own(entries(error)[0], function):  # a bug of the simulator's, or of a library's
+            raise
+        raise click.ClickException(
+            f"the kernel's own Python broke down: {type(error).__name__}: {error}\n"
+            f"  where:    {place_of(error, function)}\n"
+            "  remedy:   correct it, or give other shapes and arguments"
+        ) from None
     return result.trace, target, kernel
 
 

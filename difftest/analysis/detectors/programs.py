@@ -144,7 +144,8 @@ def _races(
                 said.add(lines)
                 yield _judged(race, divided=divided)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, allocation)):
-        if any(_Epoch(canvas, inside).races()):
+        met = {epochs.any[touch.event.number] for touch in inside}
+        if len(met) > 1 and any(_Epoch(canvas, inside).races()):
             yield from _behind_other_barriers(canvas, inside, chains, said)
 
 

@@ -184,6 +184,21 @@ def indexing(tmp_path, monkeypatch):
     return lambda kernel, *more: run(f"check_indices:{kernel}", *OPERANDS, *more)
 
 
+def test_an_error_in_the_kernels_own_python_is_one_message(kernel):
+    name, *_ = kernel("check_shape", REDUCTION | {"result": "tile[a.shape[2]]"})
+    result = run(name, "--shape", "128,256")
+    assert result.exit_code == 1
+    assert "Error: the kernel's own Python broke down: IndexError: tuple index out" in result.output
+    assert "check_shape.py:12: nl.store(out, tile[a.shape[2]])" in result.output
+
+
+def test_an_error_of_the_simulators_is_not_the_kernels(kernel, monkeypatch):
+    arguments = kernel("check_broken", REDUCTION)
+    monkeypatch.setattr("difftest.simulator.core.kernel_location", None)
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
+
+
 def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
     result = indexing("gather")
     assert result.exit_code == 1
