@@ -137,7 +137,7 @@ class Allocation:
     def areas(self) -> tuple[Area, ...]:
         """All that the kernel placed of it: its blocks, each place once, or itself."""
         if not self.places:
-            return () if self.area is None else (self.area,)
+            return () if self.address is None or self.area is None else (self.area,)
         rows, size = self.partitions, self.partition_bytes // len(self.places)
         return tuple(
             Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
