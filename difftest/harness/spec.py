@@ -343,6 +343,7 @@ def _check_dtypes(spec: KernelSpec) -> None:
         *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
         ("accumulation", [spec.accumulation]),
         ("rejects.dtype", [one.dtype for one in spec.rejects if one.dtype is not None]),
+        ("rejects.dtypes", [name for one in spec.rejects for name in one.dtypes.values()]),
     ):
         for name in names:
             if name not in known:

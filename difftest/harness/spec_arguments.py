@@ -40,6 +40,9 @@ def check_kinds(arguments: Mapping[str, Any]) -> None:
     for name in ("kernel", "reference"):
         if not callable(arguments[name]):
             raise refused(name, arguments[name], "a function")
+    for name in ("edges", "exact", "exact_integers", "nonfinite"):
+        if not isinstance(arguments[name], bool):
+            raise refused(name, arguments[name], "True or False")
     if not (arguments["magnitude"] is None or callable(arguments["magnitude"])):
         raise refused("magnitude", arguments["magnitude"], "a function, or None")
     reduction = arguments["reduction"]

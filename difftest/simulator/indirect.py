@@ -69,6 +69,11 @@ class IndirectTile:
         """The tiles that hold indices: an instruction reads them too."""
         raise NotImplementedError
 
+    @property
+    def reach(self) -> Tile:
+        """The part of the base that indices can name, whatever they are."""
+        return self.base
+
     def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Index arrays for every dimension of the base, and which elements they keep in bounds.
 

@@ -105,7 +105,7 @@ def _generated(event: Event, source: Region) -> bool:
     if event.opcode != "dma_transpose" or mode == "swdge":
         return mode != "none"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
-    return whole and source.dtype.itemsize == 2 and mode != "none"
+    return source.whole and whole and source.dtype.itemsize == 2 and mode != "none"
 
 
 @lru_cache(maxsize=4096)

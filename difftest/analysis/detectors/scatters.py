@@ -14,6 +14,7 @@ from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.meetings import MEETINGS
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, finding_of
+from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -151,28 +152,34 @@ def _after_writes(trace: Trace) -> Iterator[Finding]:
     for touches in survey.accesses.values():
         if not touches[0].region.allocation.space.is_hbm:
             continue
-        plain: Touch | None = None
+        plain: list[Touch] = []
         for touch in touches:
             event = touch.event
             if event.opcode in MEETINGS:
-                plain = None
+                plain.clear()
             elif not touch.writes:
                 continue
             elif not _adds(event, touch.region):
                 if touch.region.whole:
-                    plain = touch
-            elif plain is not None:
+                    plain.append(touch)
+            elif before := _last_reached(plain, touch.region):
                 yield finding_of(
                     AFTER_WRITE,
                     Severity.WARNING,
-                    f"{_named(event)} adds to what {plain.event.opcode} wrote just before",
+                    f"{_named(event)} adds to what {before.event.opcode} wrote just before",
                     "a plain write and a scatter that adds run on other queues: of 128 or 510 rows "
                     "one was seen to be lost (trn1, trn2)",
                     "clear the tensor in another kernel, or let the first scatter overwrite",
                     event,
-                    plain.event,
+                    before.event,
                 )
                 break
+
+
+def _last_reached(plain: list[Touch], region: Region) -> Touch | None:
+    """The last of some writes that a scatter can reach."""
+    mark = footprint(region)
+    return next((one for one in reversed(plain) if footprint(one.region).overlaps(mark)), None)
 
 
 def _adds(event: Event, region: Region) -> bool:

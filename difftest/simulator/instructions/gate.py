@@ -254,7 +254,7 @@ def _record(
 ) -> None:
     """Tell the launch what was read and written, where that is more than tiles and one result."""
     instruction = call.instruction
-    target = dst.base if isinstance(dst, IndirectTile) else dst
+    target = dst.reach if isinstance(dst, IndirectTile) else dst
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
@@ -264,9 +264,10 @@ def _record(
             reads.append(operand)
             read.append(role.name)
         elif isinstance(operand, IndirectTile):
-            reads += (operand.base, *operand.index_tiles)
+            reached = operand.reach
+            reads += (reached, *operand.index_tiles)
             read += (role.name, *("index" for _ in operand.index_tiles))
-            partial.append(operand.base)
+            partial.append(reached)
     if call.reads_dst:
         reads.append(target)
         read.append("dst")

@@ -163,6 +163,12 @@ VALUES = "TILE, M, K"
             {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", dtype="half"),)},
             "rejects.dtype: received 'half'; accepted: bfloat16, bool",
         ),
+        (
+            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, "M", dtypes={"rhs": "half"}),)},
+            "rejects.dtypes: received 'half'; accepted: bfloat16, bool",
+        ),
+        ({"edges": "no"}, "edges: received 'no'; accepted: True or False"),
+        ({"exact": None}, "exact: received None; accepted: True or False"),
         ({"rejects": [{}]}, "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'"),
         (
             {"rejects": Rejection({}, "x")},

@@ -73,6 +73,20 @@ class IndexedTile(IndirectTile):
         tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
         return tuple(tile for tile in tiles if isinstance(tile, Tile))
 
+    @property
+    def reach(self) -> Tile:
+        """Whole axes where a tile holds the index, else from its lowest value to its highest.
+
+        On chip, and where an index leaves the tensor, all of the base.
+        """
+        ends = [_ends(item, size) for item, size in zip(self.items, self.base.shape, strict=True)]
+        inside = all(
+            0 <= low < high <= size for (low, high), size in zip(ends, self.base.shape, strict=True)
+        )
+        if not self.in_hbm or not inside:
+            return self.base
+        return self.base[tuple(slice(low, high) for low, high in ends)]
+
     def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Index arrays for every dimension, and which elements they keep in bounds.
 
@@ -83,6 +97,16 @@ class IndexedTile(IndirectTile):
         for array, size in zip(arrays, self.base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
         return tuple(arrays), inside
+
+
+def _ends(item: Any, size: int) -> tuple[int, int]:
+    """The first index of an axis that an item can name, and the one after the last."""
+    if isinstance(item, (Tile, DynamicIndex)):
+        return 0, size
+    if not isinstance(item, Index):
+        return int(item), int(item) + 1
+    low, high = Pattern(item.start, item.shape, item.steps).extent()
+    return low, high + 1
 
 
 def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | MaskedOperand | None:

@@ -67,7 +67,7 @@ class DynamicView(IndirectTile):
     ) -> None:
         dtype = owner.dtype if rows.dtype is None else rows.dtype
         size = owner.storage.size * owner.storage.dtype.itemsize // dtype.itemsize
-        super().__init__(_flat(owner, size, dtype), layout.shape)
+        super().__init__(_part(owner, Pattern(0, (size,), (1,)), dtype), layout.shape)
         self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
         self.whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
@@ -113,6 +113,19 @@ class DynamicView(IndirectTile):
 
     def signature(self) -> tuple[object, ...]:
         return ("dynamic", self.base.signature(), self.shape)
+
+    @property
+    def reach(self) -> Tile:
+        """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
+        offset, unit = self.layout.offset, self.rows.unit
+        moved = slice(None) if self.whole else slice(1, None)
+        inner = Pattern(offset, self.layout.shape[moved], self.layout.strides[moved])
+        low, high = inner.extent()
+        if not self.in_hbm or unit <= 0 or low < 0 or high >= self.base.size:
+            return self.base
+        count = min(self.rows.size, (self.base.size - 1 - high) // unit + 1)
+        pattern = Pattern(offset, (count, *inner.shape), (unit, *inner.strides))
+        return _part(self.owner, pattern, self.dtype)
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -286,11 +299,11 @@ class DynamicView(IndirectTile):
         return self.owner.ap(*args, **kwargs)
 
 
-def _flat(owner: NkiTensor, size: int, dtype: DType) -> NkiTensor:
-    """The whole storage, one element after the other; on chip partition after partition."""
+def _part(owner: NkiTensor, pattern: Pattern, dtype: DType) -> NkiTensor:
+    """Elements of the storage as ``dtype``, in a row; on chip partition after partition."""
     if dtype == owner.storage.dtype:
-        return type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0)
-    return type(owner)(owner.storage, Pattern(0, (size,), (1,)), 0, owner._held_as(dtype))
+        return type(owner)(owner.storage, pattern, 0)
+    return type(owner)(owner.storage, pattern, 0, owner._held_as(dtype))
 
 
 # -- how they come to be ---------------------------------------------------------------------------

@@ -292,6 +292,26 @@ def test_sendrecv_orders_what_each_core_sends():
     assert found_in(both(kernel), [X]) == []
 
 
+@pytest.mark.parametrize(("apart", "doubted"), [(True, False), (False, True)])
+def test_cores_that_scatter_to_columns_of_their_own_are_apart(apart, doubted):
+    """As nki-library's moe_cte does, to output[:, core, :]."""
+
+    def kernel(x, rows):
+        out = nl.ndarray((16, 2, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        mine = nl.program_id(0)
+        at = nl.ndarray((4, 1), dtype=rows.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=at, src=rows)
+        tile = nl.ndarray((4, 8), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        first = 8 * mine if apart else mine
+        dst = out.ap([[16, 4], [1, 8]], offset=first, vector_offset=at, indirect_dim=0)
+        nisa.dma_copy(dst=dst, src=tile)
+        return out
+
+    arrays = [normal(4, 8), np.int32([[3], [1], [4], [9]])]
+    assert bool(detected_in(both(kernel), arrays).suspicions) is doubted
+
+
 def trips(loop, count):
     def kernel(x):
         out = shared(x)

@@ -5,6 +5,8 @@ import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nisa32
+from difftest.simulator.frontend.nki import language as nl32
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 ROWS, COLUMNS = 8, 16
@@ -89,3 +91,54 @@ def test_rows_that_overlap_by_a_part_meet():
     apart, meeting = np.int32([[0], [16]]), np.int32([[0], [8]])
     assert found_in(kernel, [A, apart]) == []
     assert found_in(kernel, [A, meeting]) == [("scatter-twice", "warning")]
+
+
+# -- what a scatter can reach
+
+
+def added_beside(column):
+    """A plain write of eight columns, then a scatter that adds to the first eight."""
+
+    def kernel(a, rows, out):
+        line, place = nl.mgrid[0:8, 0:8]
+        nl.store(out[:, column : column + 8], nl.zeros((32, 8), a.dtype, buffer=nl.sbuf))
+        at, tile = nl.load(rows), nl.load(a)
+        nl.atomic_rmw(out[at[line, 0], place], value=tile, op=np.add)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(("column", "found"), [(8, []), (7, ["scatter-after-write"])])
+def test_a_scatter_that_cannot_reach_what_was_written_is_ordered(column, found):
+    rows = np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
+    got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])
+    assert [id for id, _ in got] == found
+
+
+def added_to_a_half(half, offset):
+    """A plain write of one half of each row, then a scatter that adds to what begins there."""
+
+    def kernel(x, rows, out):
+        tile = nl32.ndarray((4, 8), dtype=x.dtype, buffer=nl32.sbuf)
+        nisa32.dma_copy(dst=tile, src=x)
+        for row in range(4):
+            nisa32.dma_copy(dst=out[4 * row : 4 * row + 4, half, :], src=tile)
+        at = nl32.ndarray((4, 1), dtype=rows.dtype, buffer=nl32.sbuf)
+        nisa32.dma_copy(dst=at, src=rows)
+        target = out.ap([[16, 4], [1, 8]], offset=offset, vector_offset=at, indirect_dim=0)
+        nisa32.dma_compute(dst=target, srcs=[target, tile], reduce_op=nl32.add, unique_indices=True)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("half", "offset", "found"),
+    [(0, 8, []), (1, 0, []), (1, 8, ["scatter-after-write"]), (0, 7, ["scatter-after-write"])],
+)
+def test_a_scatter_by_a_pattern_reaches_its_columns_of_each_row(half, offset, found):
+    """As output[:, core] of nki-library's moe_cte, of which each core has a half."""
+    arrays = [normal(4, 8), np.int32([[3], [1], [4], [9]]), normal(16, 2, 8)]
+    got = found_in(added_to_a_half(half, offset), arrays)
+    assert [id for id, _ in got] == found
