@@ -7,19 +7,24 @@ import io
 
 import numpy as np
 
+from difftest.analysis.detectors.survey import survey_of
 from difftest.simulator import NkiError
 from difftest.simulator.dtypes import Array
 from difftest.simulator.ordering import Order
+from difftest.simulator.trace import Trace
 from difftest.simulator.witness import Testimony
 
-ORDERS: tuple[Order, ...] = (Order(reversed=True), Order(seed=0))
-"""The last iteration first, and one shuffle that is the same each time."""
+REVERSED = Order(reversed=True)
+"""The last iteration and the last program first."""
 
-IN_TURN = (Order(interleaved=True),)
+SHUFFLED = Order(seed=0)
+"""Iterations in an order that is the same each time."""
+
+IN_TURN = Order(interleaved=True)
 """Programs that take turns at each access to what they share: who writes something and reads it
 back gets what another program has written in between. Those of today's dialect do anyway."""
 
-AT_RANDOM = tuple(Order(seed=seed, interleaved=True) for seed in range(3))
+AT_RANDOM = Order(seed=0, interleaved=True)
 """The same, whoever's turn it is."""
 
 
@@ -36,10 +41,18 @@ def depends_on_order(testimony: Testimony) -> bool:
     trace = testimony.trace
     if any(event.opcode in DRAWS for event in trace.events):
         return False
-    orders = ORDERS
-    if len({event.program for event in trace.events}) > 1:
-        orders += AT_RANDOM if trace.dialect == "nki" else IN_TURN + AT_RANDOM
-    return any(_differs(testimony, order) for order in orders)
+    return any(_differs(testimony, order) for order in orders_of(trace))
+
+
+def orders_of(trace: Trace) -> list[Order]:
+    """The orders that may tell something: each costs as much as the launch itself."""
+    programs = len({event.program for event in trace.events})
+    orders = [REVERSED]
+    if programs > 2 or survey_of(trace).has_affine:  # two are reversed or not
+        orders.append(SHUFFLED)
+    if programs > 1:
+        orders += [AT_RANDOM] if trace.dialect == "nki" else [IN_TURN, AT_RANDOM]
+    return orders
 
 
 def _differs(testimony: Testimony, order: Order) -> bool:

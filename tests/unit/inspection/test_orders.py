@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from difftest.inspection.orders import AT_RANDOM, DRAWS, IN_TURN, ORDERS, depends_on_order
+from difftest.inspection.orders import (
+    AT_RANDOM,
+    DRAWS,
+    IN_TURN,
+    REVERSED,
+    SHUFFLED,
+    depends_on_order,
+    orders_of,
+)
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import random_numbers, record
@@ -72,11 +80,35 @@ def test_programs_of_a_grid_that_take_turns_see_what_the_others_write():
     with witnessing(kept.append):
         launch(kernel, [a], grid=(3,))
     (told,) = kept
-    turns = IN_TURN + AT_RANDOM
-    outputs = {order: told.again(order)[0] for order in ORDERS + turns}
-    assert all(np.array_equal(outputs[order], a) for order in ORDERS)
-    assert not any(np.array_equal(outputs[order], a) for order in turns)
-    assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in turns)
+    orders = orders_of(told.trace)
+    assert orders == [REVERSED, SHUFFLED, IN_TURN, AT_RANDOM]
+    outputs = {order: told.again(order)[0] for order in orders}
+    assert [np.array_equal(outputs[order], a) for order in orders] == [True, True, False, False]
+    assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in orders)
+
+
+@pytest.mark.parametrize(
+    ("loop", "programs", "orders"),
+    [
+        (range, 1, [REVERSED]),
+        (nl.affine_range, 1, [REVERSED, SHUFFLED]),
+        (range, 2, [REVERSED, IN_TURN, AT_RANDOM]),
+        (nl.affine_range, 2, [REVERSED, SHUFFLED, IN_TURN, AT_RANDOM]),
+    ],
+    ids=["nothing", "iterations", "two-programs", "both"],
+)
+def test_no_order_is_asked_for_that_cannot_tell_more(loop, programs, orders):
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.program_id(0)
+        for _ in loop(2):
+            nl.store(out, nl.load(a))
+        return out
+
+    kept = []
+    with witnessing(kept.append):
+        launch(kernel, [np.ones((128, 4), np.float32)], grid=(programs,))
+    assert orders_of(kept[0].trace) == orders
 
 
 def test_what_a_kernel_prints_is_not_printed_again(capsys):
