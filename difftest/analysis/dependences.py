@@ -96,6 +96,7 @@ class Dependences:
     def __init__(self, *, by_tensor: bool = False) -> None:
         self.by_tensor = by_tensor
         self.joins: list[tuple[int, ...]] = []
+        self.widened = False
         self._tensors: dict[int, _Tensor] = {}
         self._placed: dict[Space, _History] = {}
         """Tensors with addresses can overlap: they have their memory's history."""
@@ -125,6 +126,7 @@ class Dependences:
                         history.writes = [self.join(history.writes)]
             elif history.mark or history.apart:
                 written = history.accesses()[1]
+                self.widened |= tensor.watched is not None
                 data.update(self._found(written, tensor.watched or mark, forgets=False))
             touched.append((history, mark, False))
         for region in writes:
@@ -137,6 +139,7 @@ class Dependences:
             elif history.mark or history.apart:
                 apart = history.accesses()
                 if tensor.watched:
+                    self.widened = True
                     order.update(self._found(apart[0], tensor.watched, forgets=False))
                 for accesses in apart:
                     order.update(self._found(accesses, mark, forgets=region.whole))
@@ -160,6 +163,7 @@ class Dependences:
             if len(reads) > MOST:
                 history.reads = [self.join(reads)]
                 if watched:
+                    self.widened = True
                     order.update(history.reads)
         if writes:
             order.update(writes)

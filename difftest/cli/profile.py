@@ -83,6 +83,8 @@ def profile(
             )
         except UnknownCostError as error:
             raise click.ClickException(str(error)) from None
+        progress.update(task, description="asking for other compilers", total=None)
+        _ = prediction.compiled  # kept: the interval is made from it
     found = [*advise(prediction.schedule), *unused_helpers(function)]
     show(prediction, found, trace, target)
     _write(prediction, found, run.title, trace_file, picture, json_file)

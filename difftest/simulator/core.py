@@ -25,6 +25,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
 from difftest.simulator.overlaps import PlacedTensors
+from difftest.simulator.recording import mark_in_part, region_of
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -428,32 +429,45 @@ class Core:
         self.steps += 1
         if moved is not None:
             moved.storage.allocation.moves += 1
+        record = self.record
+        written: list[Region] = []
+        read: list[Region] = []
+        place = len(writes)
         for tile in reads:
             allocation = tile.storage.allocation
             allocation.reads += 1
             allocation.last = number
+            if record:
+                read.append(region_of(tile, roles[place]))
+                place += 1
+        place = 0
         for tile in writes:
             allocation = tile.storage.allocation
             allocation.writes += 1
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
+            if record:
+                written.append(region_of(tile, roles[place]))
+                place += 1
         seen: tuple[Sight, ...] = ()
         if self.sights:
             seen = tuple(self.sights)
             self.sights.clear()
-        if not self.record:
+        if not record:
             return
         if moved is not None:
             self.moved[number] = moved.storage.allocation
-        count = len(writes)
+        if partial:
+            mark_in_part(written, writes, partial)
+            mark_in_part(read, reads, partial)
         self.trace.events.append(
             Event(
                 number,
                 opcode,
                 engine,
-                _regions(writes, roles[:count], partial),
-                _regions(reads, roles[count:], partial),
+                tuple(written),
+                tuple(read),
                 kernel_stack(self.caller),
                 self.loops,
                 self.program,
@@ -467,33 +481,3 @@ class Core:
         if self.record:
             event = self.trace.events[-1]
             event.attributes = event.attributes._replace(**attributes)
-
-
-_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each operand
-
-
-def _regions(
-    tiles: Sequence[Tile], roles: Sequence[str], partial: Sequence[Tile]
-) -> tuple[Region, ...]:
-    regions = [
-        _make(
-            Region,
-            (
-                (storage := tile.storage).allocation,
-                (pattern := tile.pattern)[0],
-                pattern[1],
-                pattern[2],
-                tile.partition_axis,
-                role,
-                True,
-                None if (dtype := tile.dtype) is storage.dtype else dtype,
-            ),
-        )
-        for tile, role in zip(tiles, roles, strict=True)
-    ]
-    if partial:
-        for touched in partial:
-            for number, tile in enumerate(tiles):
-                if tile is touched:
-                    regions[number] = regions[number]._replace(whole=False)
-    return tuple(regions)

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, Location, ShapeError, warn
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.objects import is_record
+
+
+class SharedArgumentWarning(UserWarning):
+    """Two arguments are one place in memory, and the kernel wrote different values to them."""
 
 
 class Arguments:
@@ -33,6 +37,8 @@ class Arguments:
         self.known = known
         """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = inspect.signature(function).parameters
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
         self.by_reference = by_reference
         self.copies: list[tuple[Array, Array]] = []
         self.written: list[tuple[Array, Any]] = []
@@ -95,24 +101,25 @@ class Arguments:
         return tensor
 
     def copy_back(self) -> None:
-        """Give the caller's arrays what the kernel wrote; one array may be several arguments.
+        """Give the caller's arrays what the kernel wrote, in the order of the arguments.
 
-        Raises
-        ------
-        KernelError : it wrote different values to two arguments at one place of the caller's
-            memory. Nothing is given back then.
+        One array may be several of them. Where it matters which of them is last, a warning says so.
         """
         changed = [one for one in self.copies if one[0].tobytes() != one[1].tobytes()]
-        arrays = [array for array, _ in changed]
-        pairs = itertools.combinations(arrays, 2)
-        if any(itertools.starmap(np.may_share_memory, pairs)):
-            _check_order(changed)
+        pairs = itertools.combinations([array for array, _ in changed], 2)
+        if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(changed):
+            shapes = ", ".join(str(list(array.shape)) for array, _ in changed)
+            text = (
+                "the kernel wrote different values to two arguments that share memory: those of "
+                f"the last one stay ({shapes}). Pass a copy for one of them"
+            )
+            warn(SharedArgumentWarning(text), self.location)
         for array, data in changed:
             array[...] = data
 
 
-def _check_order(changed: list[tuple[Array, Array]]) -> None:
-    """Raise if it matters in which order arrays that share memory get their values."""
+def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
+    """Whether arrays that share memory end otherwise if the last one gets its values first."""
     before = [array.copy() for array, _ in changed]
     ends: list[list[bytes]] = []
     for order in (changed, changed[::-1]):
@@ -121,11 +128,4 @@ def _check_order(changed: list[tuple[Array, Array]]) -> None:
         ends.append([array.tobytes() for array, _ in changed])
         for (array, _), old in zip(changed, before, strict=True):
             array[...] = old
-    if ends[0] != ends[1]:
-        raise KernelError(
-            "a place in memory is one argument that the kernel writes to",
-            happened="the kernel wrote different values to two arguments that share memory",
-            received=f"{len(changed)} arrays that overlap, of shapes "
-            + ", ".join(str(list(array.shape)) for array, _ in changed),
-            remedy="pass a copy, or an array of its own, for one of them",
-        )
+    return ends[0] != ends[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from difftest.timing.schedule import Span
+from difftest.timing.schedule import Schedule, Span
 
 
 class Stretch(NamedTuple):
@@ -17,29 +17,32 @@ class Stretch(NamedTuple):
     """The instruction that began when this stretch was over; None for the last one."""
 
 
-def critical_path(spans: list[Span]) -> list[Stretch]:
+def critical_path(schedule: Schedule) -> list[Stretch]:
     """From the first to the last instruction of the chain that ends last.
 
     Each instruction waited for the one before it: for its result, its buffer, or its turn on the
     engine. Their times add up to the time of the last one's end.
     """
-    last = max(spans, key=lambda s: (s.end, s.instruction.index))
+    ends = schedule.timeline.end
+    until = max(ends)
+    span: Span | None = schedule.span(len(ends) - 1 - ends[::-1].index(until))
     chain: list[Stretch] = []
-    until, following = last.end, None
-    span: Span | None = last
+    following: Span | None = None
     while span is not None:
-        previous = began_after(span, spans)
+        before = began_after(span)
+        previous = None if before < 0 else schedule.span(before)
         since = min(span.start, until) if previous is not None else 0.0
         chain.append(Stretch(span, (until - since) / 1e3, following))
         until, following, span = since, span, previous
     return chain[::-1]
 
 
-def began_after(span: Span, spans: list[Span]) -> Span | None:
-    """The instruction that ``span`` began after: its engine's previous one, or its operands'."""
-    if waited_for_engine(span):
-        return spans[span.released_by]
-    return spans[span.waited_for] if span.waited_for >= 0 else None
+def began_after(span: Span) -> int:
+    """The instruction that ``span`` began after: its engine's previous one, or its operands'.
+
+    -1 if it began at once.
+    """
+    return span.released_by if waited_for_engine(span) else span.waited_for
 
 
 def waited_for_engine(span: Span) -> bool:

@@ -149,7 +149,7 @@ def foundation(schedule: Schedule) -> Foundation:
         less, more = less - time * math.log(within.low), more + time * math.log(within.high)
         ranges[figure] = less, more
 
-    path = critical_path(schedule.spans)
+    path = critical_path(schedule)
     for stretch in path:
         figure, within = _rests_on(stretch, schedule)
         add(figure, stretch.time, within)
@@ -224,15 +224,16 @@ def _busiest(schedule: Schedule) -> float:
     """What is hidden now may be the limit if it costs more than is assumed."""
     busy: dict[tuple[int, Engine], float] = {}
     known: dict[int, float] = {}
-    for span in schedule.spans:
-        one = span.instruction
-        if one.transfer is None and one.matmul is None:
-            timed = one.times[span.engine]
+    when = schedule.timeline
+    instructions = schedule.program.instructions
+    for one, engine, time in zip(instructions, when.engine, when.busy, strict=True):
+        if one.times:
+            timed = one.times[engine]
             key = id(timed.cost)
             if key not in known:
                 known[key] = range_of(timed.cost).high if timed.cost else ASSUMED.high
-            unit = one.core, span.engine
-            busy[unit] = busy.get(unit, 0.0) + span.busy * known[key]
+            unit = one.core, engine
+            busy[unit] = busy.get(unit, 0.0) + time * known[key]
     return max(busy.values(), default=0.0) / 1e3
 
 

@@ -24,13 +24,13 @@ from difftest.timing.interval import (
     compiler_caution,
     foundation,
 )
-from difftest.timing.program import Program, Progress, lower
+from difftest.timing.program import Program, Progress, lower, recompile
 from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
 SMALL = 2_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""
 EXTREMES = (0.0, 0.999)
-MANY = 100_000
+MANY = 1_000_000
 """Beyond so many instructions no other compiler's time is predicted beside the likely one's."""
 
 
@@ -128,8 +128,9 @@ class Prediction:
     def compiled(self) -> Interval:
         """The kernel's own part as the fastest and the slowest compiler would have it.
 
-        Each takes a prediction of its own. Of very many instructions it is not asked: the
-        prediction's own time is both.
+        Where they decide as the likely one does, its program and its timeline are theirs; where
+        not, what instructions cost is taken over. Of very many instructions it is not asked, for
+        the memory that it takes: the prediction's own time is both.
         """
         if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
             return Interval(self.middle, self.middle)
@@ -240,7 +241,9 @@ def predict(
 
     def recompiled(other: Compiler) -> float:
         with _no_collection():
-            return schedule(lower(trace, machine, None, other), dge=dge).end / 1e3
+            program = recompile(lowered, trace, other)
+            same = middle.stands_for(program)
+            return (middle if same else schedule(program, dge=dge)).end / 1e3
 
     return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled)
 

@@ -15,9 +15,11 @@ What the compiler does to a trace on the way, as the device traces show it:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +40,7 @@ from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.costing import Costing, Timed
 from difftest.timing.costs import cost_table
 from difftest.timing.evidence import Evidence
-from difftest.timing.renaming import Renaming, in_other_tiles
+from difftest.timing.renaming import Renaming, in_other_tiles, refills
 from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import Transfer
@@ -98,6 +100,17 @@ class LoweredInstruction:
         return self.event.opcode
 
 
+class Decisions(NamedTuple):
+    """What a compiler does to a trace that changes who waits for whom."""
+
+    begins: dict[int, list[int]]
+    """Position of an event -> the tensors that get another place with it."""
+    repeated: set[int]
+    """Numbers of the events that are left out, for they only repeat others."""
+    twins: dict[int, Allocation]
+    """A tile that is not made -> the one that has the same contents."""
+
+
 @dataclass(eq=False)
 class Program:
     """The instructions of one launch, in program order."""
@@ -116,6 +129,9 @@ class Program:
     """Physical cores that run it side by side."""
     compiler: Compiler = LIKELY
     """What was taken of the compiler."""
+    decisions: Decisions = Decisions({}, set(), {})  # noqa: RUF009
+    widened: bool = False
+    """Whether an instruction waits for others that touch other elements of a tensor."""
 
     @property
     def hbm_rate(self) -> float:
@@ -148,7 +164,53 @@ def lower(
     compiler: Compiler = LIKELY,
 ) -> Program:
     """The program that ``trace`` is on ``machine``; ``progress`` is told how far it is."""
-    return _Builder(machine, compiler, trace.dialect).build(trace, progress)
+    repeated = Repeated(trace, machine, compiler)
+    decisions = Decisions(refills(trace, compiler), repeated.events, repeated.twins)
+    return _Builder(machine, compiler, trace, decisions).build(progress)
+
+
+def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
+    """The program that another compiler makes of the trace that ``program`` is.
+
+    What instructions cost is the same; and where the compilers decide alike, so is who waits for
+    whom.
+    """
+    had, was = program.decisions, program.compiler
+    repeated = Repeated(trace, program.machine, compiler)
+    begins = had.begins if compiler.renames == was.renames else refills(trace, compiler)
+    decisions = Decisions(begins, repeated.events, repeated.twins)
+    if decisions == had and (compiler.by_tensor == was.by_tensor or not program.widened):
+        instructions = program.instructions
+        if compiler.merged_loads != was.merged_loads:
+            instructions = _merged(instructions, merges=compiler.merged_loads)
+        return replace(program, instructions=instructions, compiler=compiler)
+    known = {one.event.number: one for one in program.instructions if not one.implied}
+    return _Builder(program.machine, compiler, trace, decisions, known).build(None)
+
+
+def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[LoweredInstruction]:
+    """The instructions with loads triggered together, or each; the same list if nothing changes."""
+    before: LoweredInstruction | None = None
+    found: list[LoweredInstruction] = []
+    changed = False
+    for one in instructions:
+        merged = merges and one.transfer is not None and _continues(before, one)
+        before = one
+        if merged != one.merged:
+            one, changed = replace(one, merged=merged), True
+        found.append(one)
+    return found if changed else instructions
+
+
+def _continues(before: LoweredInstruction | None, one: LoweredInstruction) -> bool:
+    """Whether a load goes on where the one before it left off: from one tensor to one tile."""
+    if before is None or before.transfer is None or before.core != one.core or one.is_store:
+        return False
+    ends = [
+        tuple(region.allocation.id for region in (*event.writes, *event.reads))
+        for event in (before.event, one.event)
+    ]
+    return ends[0] == ends[1]
 
 
 def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
@@ -162,46 +224,57 @@ def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
 
 
 class _Builder:
-    def __init__(self, machine: Machine, compiler: Compiler, dialect: str) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        compiler: Compiler,
+        trace: Trace,
+        decisions: Decisions,
+        known: Mapping[int, LoweredInstruction] = MappingProxyType({}),
+    ) -> None:
         self.machine = machine
         self.compiler = compiler
+        self.trace = trace
+        self.decisions = decisions
+        self.known = known
+        """Number of an event -> an instruction that costs the same."""
         self.clockwork = clockwork(machine)
         self.costing = Costing(cost_table(machine), self.clockwork)
-        self.dependences = Dependences(by_tensor=compiler.by_tensor and dialect == TODAYS)
+        by_tensor = compiler.by_tensor and trace.dialect == TODAYS
+        self.dependences = Dependences(by_tensor=by_tensor)
+        self.renaming = Renaming(trace, decisions.begins)
+        self.renames = bool(decisions.begins or decisions.twins)
+        """Whether some regions are of other tiles than the kernel wrote."""
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
         self.last: dict[int, int] = {}
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
-        self.cores: dict[tuple[int, ...], int] = {}
+        self.cores = cores_of(trace)
         self.turns: dict[int, Turn] = {}
         """Core -> the turn of its device loops that it is in."""
         self.barriers: dict[int, int] = {}
         """Core -> the barrier that its instructions come after."""
-        self.renames = False
-        """Whether some regions are of other tiles than the kernel wrote."""
 
-    def build(self, trace: Trace, progress: Progress | None) -> Program:
+    def build(self, progress: Progress | None) -> Program:
+        events = self.trace.events
         accumulated = {
             event.writes[0].allocation.id
-            for event in trace.events
+            for event in events
             if event.opcode in PRODUCTS and event.attributes.accumulate
         }
         removed = 0
+        repeated = self.decisions.repeated
         loops: tuple[Iteration, ...] = ()
         turn: Turn = ()
-        self.cores = cores_of(trace)
-        self._load_identities(trace)
-        self.renaming = Renaming(trace, self.compiler)
-        self.repeated = Repeated(trace, self.machine, self.compiler)
-        self.renames = bool(self.renaming.begins or self.repeated.twins)
-        for number, event in enumerate(trace.events):
+        self._load_identities()
+        for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
-                progress(number + 1, len(trace.events))
+                progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            if _clears(event, accumulated) or event.number in self.repeated.events:
+            if _clears(event, accumulated) or event.number in repeated:
                 removed += 1
                 continue
             core = self._core(event) if self.cores else 0
@@ -221,14 +294,16 @@ class _Builder:
             self.dependences.joins,
             1 + max(self.cores.values(), default=0),
             self.compiler,
+            self.decisions,
+            self.dependences.widened,
         )
 
     def _core(self, event: Event) -> int:
         return self.cores.get(event.program, 0)
 
-    def _load_identities(self, trace: Trace) -> None:
+    def _load_identities(self) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""
-        for event in trace.events:
+        for event in self.trace.events:
             if event.opcode != "nc_transpose" or event.engine is not Engine.TENSOR:
                 continue
             dtype, core = event.reads[0].dtype, self._core(event)
@@ -262,63 +337,62 @@ class _Builder:
 
     def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
         index = len(self.instructions)
-        opcode = event.opcode
         engine = trigger = event.engine
         reads, writes = event.reads, event.writes
-        times: dict[Engine, Timed] = {}
-        product = moved = None
-        modelled, merged = Evidence.ASSUMED, False
         if self.renames and not implied:
-            reads = in_other_tiles(self.renaming.renamed(reads), self.repeated.twins)
+            reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
             writes = self.renaming.renamed(writes)
-        if engine is Engine.DMA:
-            moved = self.costing.transfer(event)
-            trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
-            modelled = self.clockwork.descriptor.evidence
-            merged = self.compiler.merged_loads and self._continues(event, moved, core)
-        elif engine is Engine.TENSOR and opcode in PRODUCTS:
-            product = self.costing.product(event, self.machine)
-            modelled = self.clockwork.row_overhead.evidence
-            if opcode == "nc_transpose":
-                identity = self.identities[core, event.reads[0].dtype.name]
-                reads = (*reads, _whole(identity))
+        known = self.known.get(event.number)
+        if known is not None:
+            times, product, moved, modelled = (
+                known.times,
+                known.matmul,
+                known.transfer,
+                known.modelled,
+            )
         else:
-            times = self.costing.of(event)
+            times, product, moved, modelled = self._cost(event)
+        if moved is not None:
+            trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
+        if product is not None and event.opcode == "nc_transpose":
+            identity = self.identities[core, event.reads[0].dtype.name]
+            reads = (*reads, _whole(identity))
         data, order = self.dependences.of(index, reads, writes)
         if self.barriers and core in self.barriers:
             order.add(self.barriers[core])
         tensors, opens = self._touch(index, writes + reads)
-        self.instructions.append(
-            LoweredInstruction(
-                index,
-                event,
-                engine,
-                times,
-                product,
-                moved,
-                modelled,
-                tuple(data) if len(data) < 2 else tuple(sorted(data)),
-                tuple(order) if len(order) < 2 else tuple(sorted(order)),
-                tensors,
-                opens,
-                (),
-                implied,
-                merged,
-                core,
-                trigger,
-            )
+        one = LoweredInstruction(
+            index,
+            event,
+            engine,
+            times,
+            product,
+            moved,
+            modelled,
+            tuple(data) if len(data) < 2 else tuple(sorted(data)),
+            tuple(order) if len(order) < 2 else tuple(sorted(order)),
+            tensors,
+            opens,
+            (),
+            implied,
+            False,
+            core,
+            trigger,
         )
+        if self.compiler.merged_loads and moved is not None:
+            one.merged = _continues(self.instructions[-1] if self.instructions else None, one)
+        self.instructions.append(one)
 
-    def _continues(self, event: Event, moved: Transfer, core: int) -> bool:
-        """Whether a load goes on where the one before it left off: from one tensor to one tile."""
-        before = self.instructions[-1] if self.instructions else None
-        if before is None or before.transfer is None or before.core != core or moved.writes_hbm:
-            return False
-        ends = [
-            tuple(region.allocation.id for region in (*each.writes, *each.reads))
-            for each in (before.event, event)
-        ]
-        return ends[0] == ends[1]
+    def _cost(
+        self, event: Event
+    ) -> tuple[dict[Engine, Timed], Matmul | None, Transfer | None, Evidence]:
+        """Times by engine, or what the Tensor Engine or DMA have to do, and what that rests on."""
+        if event.engine is Engine.DMA:
+            return {}, None, self.costing.transfer(event), self.clockwork.descriptor.evidence
+        if event.engine is Engine.TENSOR and event.opcode in PRODUCTS:
+            product = self.costing.product(event, self.machine)
+            return {}, product, None, self.clockwork.row_overhead.evidence
+        return self.costing.of(event), None, None, Evidence.ASSUMED
 
     def _touch(
         self, index: int, regions: tuple[Region, ...]

@@ -28,22 +28,32 @@ Use = tuple[int, Region, bool]
 """(position of the event in the trace, what it touches, whether it writes it)."""
 
 
-class Renaming:
-    """Which tile each region is of, asked event by event in program order."""
+def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
+    """Position of an event -> the tensors that are other tiles from it on."""
+    found: dict[int, list[int]] = {}
+    if compiler.renames and trace.dialect != "nki":
+        for allocation, uses in _filled_again(trace.events):
+            for position in _deaths(uses):
+                found.setdefault(position, []).append(allocation)
+    return found
 
-    def __init__(self, trace: Trace, compiler: Compiler = LIKELY) -> None:
-        self.begins: dict[int, list[int]] = {}
-        """Position of an event -> the tensors that begin anew with it."""
+
+class Renaming:
+    """Which tile each region is of, asked event by event in program order.
+
+    Parameters
+    ----------
+    begins : what :func:`refills` found in ``trace``.
+    """
+
+    def __init__(self, trace: Trace, begins: dict[int, list[int]]) -> None:
+        self._begins = begins
         self._current: dict[int, Allocation] = {}
         self._next = 1 + max((one.id for one in trace.allocations), default=0)
-        if compiler.renames and trace.dialect != "nki":
-            for allocation, uses in _filled_again(trace.events):
-                for position in _deaths(uses):
-                    self.begins.setdefault(position, []).append(allocation)
 
     def enter(self, position: int, event: Event) -> None:
         """Begin the tiles that begin with the event at ``position``, before it is looked at."""
-        for number in self.begins.get(position, ()):
+        for number in self._begins.get(position, ()):
             old = next(r.allocation for r in event.writes if r.allocation.id == number)
             self._current[number] = replace(old, id=self._next)
             self._next += 1

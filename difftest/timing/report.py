@@ -201,7 +201,7 @@ class Report:
 
         Their times add up to the time of the last one's end.
         """
-        path = critical_path(self.prediction.schedule.spans)
+        path = critical_path(self.prediction.schedule)
         return [(one.span.instruction.index, one.time) for one in path]
 
     def evidence(self) -> dict[str, float]:

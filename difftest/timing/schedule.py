@@ -74,6 +74,15 @@ class Schedule:
         """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
         return self.timeline.spilled
 
+    def stands_for(self, other: Program) -> bool:
+        """Whether it is the timeline of a recompiled program too, so that none has to be made."""
+        if other.instructions is not self.program.instructions:
+            return False
+        may, might = self.program.compiler.lookahead, other.compiler.lookahead
+        if might < may:
+            return self.timeline.overtaken <= might
+        return might == may or not self.timeline.held
+
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:
         """On-chip allocation -> when its first instruction began and its last one ended.
@@ -86,24 +95,24 @@ class Schedule:
     @cached_property
     def spans(self) -> list[Span]:
         """By instruction."""
+        return [self.span(index) for index in range(len(self.program.instructions))]
+
+    def span(self, index: int) -> Span:
+        """When one instruction ran."""
         one = self.timeline
-        return [
-            Span(*columns)
-            for columns in zip(
-                self.program.instructions,
-                one.engine,
-                one.start,
-                one.end,
-                one.busy,
-                one.ready,
-                one.waited_for,
-                one.buffer,
-                one.transfer_start,
-                one.transfer_end,
-                one.released_by,
-                strict=True,
-            )
-        ]
+        return Span(
+            self.program.instructions[index],
+            one.engine[index],
+            one.start[index],
+            one.end[index],
+            one.busy[index],
+            one.ready[index],
+            one.waited_for[index],
+            one.buffer[index],
+            one.transfer_start[index],
+            one.transfer_end[index],
+            one.released_by[index],
+        )
 
 
 def schedule(

@@ -106,6 +106,8 @@ class Scheduler:
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(len(core.tables) for core in self.cores)
         timeline.spilled = max(core.buffers.spilled for core in self.cores)
+        timeline.overtaken = max(core.window.overtaken for core in self.cores)
+        timeline.held = any(core.window.held for core in self.cores)
         return timeline
 
     # Before the first instruction
@@ -225,11 +227,10 @@ class Scheduler:
         On the Tensor Engine it overtakes few; a store goes once no load could be triggered (TRACE).
         """
         if unit.order is not None:
-            if index > unit.order.end:
+            if not unit.order.takes(index):
                 if unit.coming:
                     self._arm(unit, max(unit.coming[0][0], unit.free))
                 return False
-            unit.order.take(index)
         elif self.instructions[index].is_store:
             sync = self.cores[self.instructions[index].core].units[Engine.SYNC]
             if sync.ready or sync.free > now:

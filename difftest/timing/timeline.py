@@ -18,6 +18,8 @@ class Timeline:
         "end",
         "engine",
         "finish",
+        "held",
+        "overtaken",
         "ready",
         "released_by",
         "residence",
@@ -52,6 +54,10 @@ class Timeline:
         """The last store's semaphore has been waited for."""
         self.cold_time = 0.0
         """Time that the Tensor Engine streamed at half speed."""
+        self.overtaken = 0
+        """The most instructions that one of the Tensor Engine has overtaken."""
+        self.held = False
+        """Whether one of them had to wait because it would have overtaken too many."""
         self.table_loads = 0
         self.spilled = 0
         """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""

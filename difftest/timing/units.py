@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from difftest.simulator.trace import Engine
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, hop
@@ -37,21 +39,28 @@ class Window:
     def __init__(self, instructions: list[int], lookahead: int) -> None:
         self.instructions = instructions
         self.lookahead = lookahead
+        self.overtaken = 0
+        """The most that one has overtaken."""
+        self.held = False
+        """Whether one had to wait because it would have overtaken more."""
         self._done: set[int] = set()
         self._oldest = 0
 
-    @property
-    def end(self) -> int:
-        """The last instruction that may be taken now."""
-        instructions = self.instructions
-        while instructions[self._oldest] in self._done:
-            self._done.remove(instructions[self._oldest])
+    def takes(self, index: int) -> bool:
+        """Take an instruction, if it may go now."""
+        instructions, done = self.instructions, self._done
+        while instructions[self._oldest] in done:
+            done.remove(instructions[self._oldest])
             self._oldest += 1
-        return instructions[min(self._oldest + self.lookahead, len(instructions) - 1)]
-
-    def take(self, index: int) -> None:
-        """Count one as done."""
-        self._done.add(index)
+        oldest = self._oldest
+        if index != instructions[oldest]:
+            if index > instructions[min(oldest + self.lookahead, len(instructions) - 1)]:
+                self.held = True
+                return False
+            ahead = bisect_left(instructions, index, oldest) - oldest
+            self.overtaken = max(self.overtaken, ahead)
+        done.add(index)
+        return True
 
 
 class Unit:
@@ -104,7 +113,7 @@ class PhysicalCore:
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
         self.tensor = TensorEngine(figures, phase)
-        self.units[Engine.TENSOR].order = Window(
+        self.window = self.units[Engine.TENSOR].order = Window(
             [
                 one.index
                 for one in program.instructions

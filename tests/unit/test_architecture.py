@@ -152,6 +152,7 @@ LAYERS = (
     "brackets",
     "walk",
     "baton",
+    "recording",
     "core",
     "indexing",
     "views",

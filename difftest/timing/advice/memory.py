@@ -20,9 +20,7 @@ SOON = 1000.0
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
-    late = [
-        (one.span, one.time) for one in critical_path(schedule.spans) if _waited_for_room(one.span)
-    ]
+    late = [(one.span, one.time) for one in critical_path(schedule) if _waited_for_room(one.span)]
     time = sum(time for _, time in late)
     if time < NOTABLE * schedule.end / 1e3:
         return
@@ -49,7 +47,7 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Tensors that are filled again while others still use them."""
     late: dict[int, float] = {}
-    for stretch in critical_path(schedule.spans):
+    for stretch in critical_path(schedule):
         if (tensor := _shared(stretch.span, schedule.spans)) is not None:
             late[tensor.id] = late.get(tensor.id, 0.0) + stretch.time
     tensors = {one.id: one for one in schedule.program.allocations.values()}

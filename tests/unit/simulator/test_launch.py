@@ -472,29 +472,3 @@ def test_an_argument_of_another_kind_is_one_clear_error(call, happened, remedy):
         launch(lambda: None, **call)
     assert caught.value.happened.startswith(happened)
     assert remedy in caught.value.remedy
-
-
-def both_written(a: nt.mutable_tensor, b: nt.mutable_tensor, factor):
-    tile = nl.load(a)
-    nl.store(a, nl.add(tile, 1.0))
-    nl.store(b, nl.add(nl.multiply(tile, factor), 1.0))
-
-
-@pytest.mark.parametrize("parts", [(slice(4), slice(4)), (slice(4), slice(2, 6))])
-def test_two_arguments_that_share_memory_and_get_different_values(parts):
-    memory = np.arange(24, dtype=np.float32).reshape(6, 4)
-    before = memory.copy()
-    with pytest.raises(KernelError, match="different values to two arguments that share memory"):
-        launch(both_written, [*(memory[part] for part in parts), 2.0])
-    np.testing.assert_array_equal(memory, before)
-
-
-@pytest.mark.parametrize(
-    ("parts", "factor"), [((slice(4), slice(4)), 1.0), ((slice(2), slice(2, 4)), 2.0)]
-)
-def test_two_arguments_of_one_array_that_agree(parts, factor):
-    memory = np.arange(16, dtype=np.float32).reshape(4, 4)
-    expected = memory + 1
-    expected[parts[1]] = memory[parts[0]] * factor + 1
-    launch(both_written, [*(memory[part] for part in parts), factor])
-    np.testing.assert_array_equal(memory, expected)

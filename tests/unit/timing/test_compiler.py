@@ -1,16 +1,22 @@
 """What is inferred of the compiler, and how far it matters."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Region
 from difftest.timing import predict, prediction
-from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Compiler
+from difftest.timing.schedule import Schedule
 from difftest.timing.units import Window
 from tests.unit.timing import blocks, convolutions
-from tests.unit.timing.programs import Builder
+from tests.unit.timing.programs import Builder, whole
 
 
 def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
@@ -20,13 +26,15 @@ def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
 
 def test_an_instruction_overtakes_two():
     order = Window([3, 5, 6, 9, 12], lookahead=2)
-    assert order.end == 6
-    order.take(6)
-    assert order.end == 6  # 3 is still the oldest
-    order.take(3)
-    assert order.end == 9  # 5 and 6 are before it, though 6 is done
-    order.take(5)
-    assert order.end == 12
+    assert not order.takes(9)
+    assert order.takes(6)
+    assert not order.takes(9)  # 3 is still the oldest
+    assert order.takes(3)
+    assert not order.takes(12)
+    assert order.takes(9)  # 5 and 6 are before it, though 6 is done
+    assert order.takes(5)
+    assert order.takes(12)
+    assert (order.overtaken, order.held) == (2, True)
 
 
 BLOCKS = [(32 * 128, 512), (4, 128, 512)]
@@ -114,6 +122,68 @@ def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
     assert found.caution.startswith("what the compiler does to this kernel is not known: its own")
     # Asked of one compiler, there is no other.
     assert fastest.compiled == (fastest.middle, fastest.middle)
+
+
+@st.composite
+def traces(draw):
+    """Tiles of two halves in either dialect: loaded, copied, filled again, multiplied, stored."""
+    build = Builder()
+    build.trace.dialect = draw(st.sampled_from(["classic", "nki"]))
+    source = build.hbm((128, 256), "float16")
+    tiles = [build.load((128, 256), "float16")]
+    for number in range(draw(st.integers(1, 24))):
+        tile = draw(st.sampled_from(tiles))
+        half = draw(st.sampled_from([0, 128]))
+        turn = (Iteration(Loop(0, LoopKind.AFFINE, None), number, number),)
+        part = Region(tile, half, (128, 128), (256, 1))
+        match draw(st.sampled_from(["load", "copy", "fill", "multiply", "store"])):
+            case "load":
+                tiles.append(build.tensor((128, 256), dtype="float16"))
+                build.dma(tiles[-1], source)
+            case "copy":
+                tiles.append(build.tensor((128, 256), dtype="float16"))
+                build.emit("tensor_copy", Engine.VECTOR, [whole(tiles[-1])], [whole(tile)])
+            case "fill":
+                build.emit("dma_copy", Engine.DMA, [part], [part._replace(allocation=source)])
+            case "multiply":
+                total = build.psum((128, 128))
+                build.emit("nc_matmul", Engine.TENSOR, [whole(total)], [part, part])
+                build.emit("tensor_copy", Engine.UNKNOWN, [part], [whole(total)])
+            case _:
+                build.store(tile)
+        build.trace.events[-1].loops = turn
+    return build.trace
+
+
+def shortened(trace, dge):
+    """What other compilers would make of it, asked one by one and of the program that is there."""
+    found = predict(trace, TRN2, dge=dge)
+    others = [Compiler(*values) for values in product(*zip(LIKELY, FASTEST, strict=True))]
+    return [
+        (found.recompiled(one), predict(trace, TRN2, dge=dge, compiler=one).middle)
+        for one in {FASTEST, SLOWEST, *others[::5]}
+    ]
+
+
+@given(traces(), st.booleans())
+def test_another_compilers_time_is_that_of_a_prediction_of_its_own(trace, dge):
+    for quick, whole_way in shortened(trace, dge):
+        assert quick == whole_way
+
+
+@pytest.mark.parametrize("kernel", [blocks.turned_in_each_block, convolutions.copied_operands])
+def test_a_kernels_time_with_another_compiler_is_its_own(kernel):
+    shapes = BLOCKS if kernel is blocks.turned_in_each_block else [(128, 10, 34), (9, 128, 128)]
+    trace = launch(kernel, [np.ones(shape, "float16") for shape in shapes]).trace
+    for quick, whole_way in shortened(trace, dge=True):
+        assert quick == whole_way
+
+
+def test_a_timeline_that_is_taken_for_another_is_seen(monkeypatch):
+    """Planted: the likely compiler's timeline stands for that of any other."""
+    monkeypatch.setattr(Schedule, "stands_for", lambda self, other: True)
+    trace = launch(blocks.turned_in_each_block, [np.ones(s, "float16") for s in BLOCKS]).trace
+    assert any(quick != whole_way for quick, whole_way in shortened(trace, dge=True))
 
 
 def test_a_kernel_that_depends_on_no_compiler_has_no_warning():

@@ -4,7 +4,7 @@ import pytest
 from difftest.simulator import TRN2, launch
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import predict
-from difftest.timing.renaming import Renaming
+from difftest.timing.renaming import Renaming, refills
 from tests.unit.timing import convolutions
 from tests.unit.timing.programs import Builder, whole
 
@@ -51,7 +51,7 @@ class Turns(Builder):
 
     def tiles(self):
         """The tile of each fill, counted from 0."""
-        renaming, found = Renaming(self.trace), []
+        renaming, found = Renaming(self.trace, refills(self.trace)), []
         for number, event in enumerate(self.trace.events):
             renaming.enter(number, event)
             if event.writes[0].allocation is self.tile:

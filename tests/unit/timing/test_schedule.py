@@ -10,7 +10,7 @@ from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import program as program_module
 from difftest.timing import scheduler
 from difftest.timing.clockwork import SAME_ENGINE
-from difftest.timing.renaming import Renaming
+from difftest.timing.renaming import Renaming, refills
 from difftest.timing.schedule import schedule
 from tests.unit.timing.programs import Builder, whole
 
@@ -231,7 +231,7 @@ def violations(timeline):
 
 def tiles(trace):
     """Event -> the tiles that it reads and writes; a tensor that is filled again is another one."""
-    renaming, found = Renaming(trace), {}
+    renaming, found = Renaming(trace, refills(trace)), {}
     for number, event in enumerate(trace.events):
         renaming.enter(number, event)
         found[number] = [
@@ -294,7 +294,7 @@ def test_an_ignored_dependence_is_seen(monkeypatch):
     """Planted: no instruction waits for another. The check above must find it."""
 
     class Blind:
-        joins = ()
+        joins, widened = (), False
 
         def __init__(self, *, by_tensor):
             pass
