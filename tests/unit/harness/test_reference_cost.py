@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,12 @@ def test_a_vector_is_bearable(step):
 
 def test_a_small_call_is_not_tried_first():
     assert foreseen(lambda n: lambda: 1 / 0, 200, 1).is_bearable
+
+
+def test_a_program_that_traces_its_memory_goes_on_tracing():
+    tracemalloc.start()
+    try:
+        assert 8_000_000 <= measured(lambda: np.ones(1_000_000), 1_000_000).bytes < 8_100_000
+        assert tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
