@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from difftest.cli.kernel_run import level_option
@@ -41,6 +43,8 @@ def run(
     the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel
     does what is wrong on a device (docs/detectors.md).
     """
+    if not Path(script).is_file():
+        raise click.BadParameter(f"{script} is no file: what comes through a pipe can be read once")
     with strictness(judged):
         code = run_script(script, arguments, level, strict=strict)
     context.exit(code)

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -40,6 +41,12 @@ def test_a_script_that_is_no_file_is_one_clear_error(missing):
     result = CliRunner().invoke(main, ["run", missing])
     assert result.exit_code == 2
     assert f"Invalid value for 'SCRIPT.py': File '{missing}'" in result.stderr
+
+
+def test_a_script_that_cannot_be_read_twice_is_one_clear_error():
+    result = CliRunner().invoke(main, ["run", os.devnull])
+    assert result.exit_code == 2
+    assert f"{os.devnull} is no file: what comes through a pipe can be read once" in result.stderr
 
 
 NEW_LOOP = """
