@@ -19,7 +19,7 @@ from difftest.simulator.errors import (
     NkiError,
     not_modelled,
 )
-from difftest.simulator.exact.run import ExactRun, ExactSettings, exact_run
+from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -95,6 +95,13 @@ class Finished(NamedTuple):
         """What the kernel returned, then what it wrote to arguments."""
         returned = tuple(array for array, _ in self.outputs)
         return returned + tuple(data for _, data in self.arguments.copies)
+
+    def everything_exact(self) -> tuple[ExactOutput, ...]:
+        """The same of the exact run; empty if there is none that has a meaning."""
+        made = self.exact
+        if made is None or not made.has_meaning:
+            return ()
+        return (*made.outputs, *(output for _, output in made.arguments))
 
 
 def launch(
@@ -174,7 +181,12 @@ def witnessed(
         other = run_kernel(kernel, args, kwargs, record=False, order=order, **options)
         return other.everything()
 
-    told(Testimony(finished.trace(), finished.core.machine, finished.everything(), again))
+    def exactly(order: Order) -> tuple[ExactOutput, ...]:
+        other = run_kernel(kernel, args, kwargs, record=False, order=order, exact=True, **options)
+        return other.everything_exact()
+
+    outputs = finished.everything()
+    told(Testimony(finished.trace(), finished.core.machine, outputs, again, exactly))
     return finished
 
 

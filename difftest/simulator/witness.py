@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from difftest.simulator.dtypes import Array
+from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.machine import Machine
 from difftest.simulator.ordering import Order
 from difftest.simulator.trace import Trace
@@ -25,6 +26,8 @@ class Testimony(NamedTuple):
     """What the kernel returned, then what it wrote to arguments."""
     again: Callable[[Order], tuple[Array, ...]]
     """The same launch once more in another order: its outputs, or whatever it raises."""
+    exactly: Callable[[Order], tuple[ExactOutput, ...]] | None = None
+    """The same, but as they are without rounding; empty if that has no meaning. None of ranks."""
     rank: int | None = None
     """Which one of several that talk to each other; None of a launch alone."""
 

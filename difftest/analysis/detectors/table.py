@@ -11,6 +11,7 @@ from difftest.analysis.detectors import (
     narrow,
     numbers,
     order,
+    partitions,
     programs,
     psum,
     scatters,
@@ -208,6 +209,13 @@ DETECTORS: tuple[Detector, ...] = (
         title="reduce_res of an instruction is added up over iterations",
         group=_TRAPS,
         reader=traps.traps,
+    ),
+    Detector(
+        id=partitions.START,
+        severity=Severity.ERROR,
+        title="an operand begins at a partition from which an engine does not reach so far",
+        group=_MEMORY,
+        reader=partitions.partitions,
     ),
     Detector(
         id=memory.SBUF,

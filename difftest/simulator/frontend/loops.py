@@ -34,7 +34,8 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     outer = core.loops
     try:
         turns: Iterable[tuple[int, int]] = enumerate(range(*numbers))
-        if kind is LoopKind.AFFINE and core.order is not FORWARD:
+        claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
+        if claims_none and core.order is not FORWARD:  # in today's it is an alias of range
             turns = core.order.arranged(list(turns))
         for number, value in turns:
             core.loops = (*outer, Iteration(loop, number, value))

@@ -43,4 +43,4 @@ def test_a_test_is_named_to_a_command(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert "copied on trn2: 2 instructions, 0 findings" in done.stdout
+    assert "copied on trn2: instructions: 2, findings: 0" in done.stdout

@@ -1,5 +1,7 @@
 """Runs in other orders: what they tell, and what they cannot."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,9 @@ from difftest.inspection.orders import (
 )
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import isa as nki_isa
+from difftest.simulator.frontend.nki import language as newer
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import random_numbers, record
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.witness import witnessing
@@ -109,6 +114,61 @@ def test_no_order_is_asked_for_that_cannot_tell_more(loop, programs, orders):
     with witnessing(kept.append):
         launch(kernel, [np.ones((128, 4), np.float32)], grid=(programs,))
     assert orders_of(kept[0].trace) == orders
+
+
+def products(value):
+    """A sum of products in PSUM, and a store through a tile of indices."""
+
+    def kernel(a, b, rows):
+        out = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        total = nl.zeros((128, 4), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(9):
+            total += nl.matmul(nl.load(a[nl.ds(i * 128, 128), :]), nl.load(b), transpose_x=True)
+        for i in nl.affine_range(2):
+            index = nl.load(rows[:, nl.ds(i, 1)])
+            nl.store(out[index, nl.arange(4)[None, :]], value(total, i))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(lambda total, i: nl.copy(total), False), (lambda total, i: nl.add(total, i), True)],
+    ids=["rounding", "other-values"],
+)
+def test_sums_in_another_order_are_other_roundings_alone(value, told):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((9 * 128, 128)).astype(np.float32)
+    b = rng.standard_normal((128, 4)).astype(np.float32)
+    rows = np.repeat(rng.permutation(128)[:, None], 2, axis=1).astype(np.int32)
+    kept = []
+
+    def look(testimony):
+        again = testimony.again(REVERSED)
+        kept.append((depends_on_order(testimony), np.array_equal(again[0], testimony.outputs[0])))
+
+    with witnessing(look):
+        launch(products(value), [a, b, rows])
+    assert kept == [(told, False)]
+
+
+def test_affine_range_of_todays_dialect_keeps_its_order():
+    @jit
+    def kernel(a):
+        out = newer.ndarray((128, 4), dtype=a.dtype, buffer=newer.shared_hbm)
+        tile = newer.ndarray((128, 4), dtype=a.dtype, buffer=newer.sbuf)
+        nki_isa.dma_copy(dst=tile, src=a)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            turns = list(newer.affine_range(3))
+        for i in turns:
+            nki_isa.tensor_scalar(dst=tile, data=tile, op0=newer.multiply, operand0=float(i + 2))
+            nki_isa.tensor_scalar(dst=tile, data=tile, op0=newer.add, operand0=float(i))
+        nki_isa.dma_copy(dst=out, src=tile)
+        return out
+
+    assert not depends(kernel, np.ones((128, 4), np.float32))
 
 
 def test_what_a_kernel_prints_is_not_printed_again(capsys):
