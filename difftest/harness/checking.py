@@ -8,8 +8,9 @@ from typing import Any
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.bound import check_each
 from difftest.harness.case import Case
-from difftest.harness.explicit import CaseError, case_from_json, plain_case
+from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.runner import Runner
+from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Verdict
 
@@ -50,4 +51,4 @@ def _as_case(spec: KernelSpec, given: Case | Mapping[str, Any] | str) -> Case:
             f"received {given!r:.80}; accepted: a Case, its JSON, or a value for each of "
             f"{', '.join(spec.domain)}"
         )
-    return plain_case(spec, {name: given[name] for name in spec.domain}, spec.dtypes[0])
+    return simplest_case(spec, {name: given[name] for name in spec.domain}, spec.dtypes[0])

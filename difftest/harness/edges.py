@@ -9,7 +9,6 @@ must be correct.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from difftest.harness.case import Case
-from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import signature_of
-from difftest.harness.simplest import simplest
+from difftest.harness.simplest import NoDataError, simplest, simplest_case
 from difftest.harness.spec import KernelSpec, Value, dimensions_of
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import data_of, end_of, values_of
+from difftest.harness.strategies import end_of, values_of
 
 _FOREIGN = ("int32", "float32")
 """Dtypes for kernels of floats, and for kernels of integers."""
@@ -157,22 +155,8 @@ def case_of(
     dtype: str | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Case | None:
-    """A case of these values: random data, or the plainest of an input's own.
-
-    ``others`` has those inputs that have another dtype than the case. None if an input's own data
-    are none for these values: a strategy of arrays has an end to what it can draw.
-    """
-    dtype = dtype or spec.dtypes[0]
-    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
-    dtypes |= others or {}
-    data: dict[str, Recipe] = {}
-    for seed, name in enumerate(spec.inputs):
-        mine = dtypes.get(name, dtype)
-        if spec.input(name).data is not None:
-            own = simplest(functools.partial(data_of, spec, name, values, mine))
-            if own is None:
-                return None
-            data[name] = own
-        else:
-            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
-    return Case(dict(values), dtype, data, dtypes)
+    """The plainest case of these values; None if an input has no data for them."""
+    try:
+        return simplest_case(spec, values, dtype or spec.dtypes[0], others)
+    except NoDataError:
+        return None

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 from difftest.harness.case import Case
-from difftest.harness.recipes import Random, Recipe, RecipeError, recipe_from_json
-from difftest.harness.simplest import simplest
+from difftest.harness.recipes import RecipeError, recipe_from_json
+from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
 _OWN_DTYPES = "dtypes"
@@ -77,27 +74,4 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
             yield example
             continue
         for dtype in spec.dtypes:
-            yield plain_case(spec, {name: example[name] for name in spec.domain}, dtype)
-
-
-def plain_case(spec: KernelSpec, values: Mapping[str, Any], dtype: str) -> Case:
-    """A case of these values: random data, or the simplest of an input's own.
-
-    Raises
-    ------
-    SpecError : an input's own data are none for these values.
-    """
-    dtypes = {name: own[0] for name in spec.inputs if (own := spec.input(name).dtypes)}
-    data: dict[str, Recipe] = {}
-    for seed, name in enumerate(spec.inputs):
-        if spec.input(name).data is None:
-            data[name] = Random(seed)
-        else:
-            recipe = simplest(partial(data_of, spec, name, values, dtypes.get(name, dtype)))
-            if recipe is None:
-                raise SpecError(
-                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
-                    "example and each rejection"
-                )
-            data[name] = recipe
-    return Case(values, dtype, data, dtypes)
+            yield simplest_case(spec, {name: example[name] for name in spec.domain}, dtype)

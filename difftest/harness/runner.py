@@ -25,7 +25,6 @@ from difftest.backends.base import (
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, explained
-from difftest.harness.explicit import plain_case
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -43,6 +42,7 @@ from difftest.harness.report import (
     rejection_text,
 )
 from difftest.harness.signature import home_of
+from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (
@@ -298,7 +298,7 @@ class Runner:
         ------
         NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
         """
-        case = plain_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
+        case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)

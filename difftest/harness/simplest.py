@@ -1,17 +1,27 @@
-"""The plainest example of a strategy: the first that Hypothesis tries, so that nothing shrinks."""
+"""The plainest example of a strategy: the first that Hypothesis tries, so that nothing shrinks.
+
+And the plainest case of a spec.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+import numpy as np
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from difftest.harness.case import Case
+from difftest.harness.recipes import Integers, Random, Recipe
+from difftest.harness.rounding import is_float
+from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
+from difftest.harness.strategies import data_of
 
 Example = TypeVar("Example")
 
@@ -21,6 +31,10 @@ _TRIES = 4
 
 class NoExampleError(ValueError):
     """A strategy has no example that is soon found."""
+
+
+class NoDataError(SpecError):
+    """An input has no data for some values."""
 
 
 def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
@@ -48,3 +62,36 @@ def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
         raise
     except (ValueError, ArithmeticError, HypothesisException):
         return None
+
+
+def simplest_case(
+    spec: KernelSpec,
+    values: Mapping[str, Any],
+    dtype: str,
+    others: Mapping[str, str] | None = None,
+) -> Case:
+    """A case of these values: random data, or the plainest of an input's own.
+
+    ``others`` has those inputs that have another dtype than the case.
+
+    Raises
+    ------
+    NoDataError : an input's own data are none for these values, as where a strategy of arrays has
+        an end to what it can draw.
+    """
+    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
+    dtypes |= others or {}
+    data: dict[str, Recipe] = {}
+    for seed, name in enumerate(spec.inputs):
+        mine = dtypes.get(name, dtype)
+        if spec.input(name).data is not None:
+            own = simplest(functools.partial(data_of, spec, name, values, mine))
+            if own is None:
+                raise NoDataError(
+                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
+                    "example and each rejection"
+                )
+            data[name] = own
+        else:
+            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
+    return Case(dict(values), dtype, data, dtypes)

@@ -129,7 +129,7 @@ class Program:
     """Physical cores that run it side by side."""
     compiler: Compiler = LIKELY
     """What was taken of the compiler."""
-    decisions: Decisions = Decisions({}, set(), {})  # noqa: RUF009
+    decisions: Decisions = field(default_factory=lambda: Decisions({}, set(), {}))
     widened: bool = False
     """Whether an instruction waits for others that touch other elements of a tensor."""
 

@@ -178,7 +178,7 @@ class Scheduler:
         unit = core.units[engine]
         heapq.heappush(unit.coming, (ready, one.index))
         time = ready if ready > unit.free else unit.free
-        if time < unit.wake:
+        if time < unit.wake:  # as _arm does; written out, for each instruction comes here
             unit.wake = time
             heapq.heappush(self.events, (time, unit.number, 0))
 
@@ -303,7 +303,7 @@ class Scheduler:
         for code in self.followers[one.index]:
             self._follow(code, ended)
             follower = code >> 1
-            missing[follower] -= 1
+            missing[follower] -= 1  # as _less does; written out, for each dependence comes here
             if not missing[follower]:
                 self._enqueue(self.instructions[follower])
         if one.index in self.joined_in:

@@ -11,8 +11,6 @@ from difftest.simulator.trace import Engine, Event, Location, Region, Trace
 
 START = "partition-start"
 
-QUADRANT = 32
-"""Partitions of a quadrant: operands of no more begin at any quadrant."""
 _COMPUTE = frozenset({Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.UNKNOWN})
 
 
@@ -21,31 +19,31 @@ def partitions(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
     An engine reads 128 partitions from 0 on, 64 from 64 on, and 32 from 32 or 96 on.
     """
+    step = machine.start_partition_step
     said: set[Location | None] = set()
     for event in trace.events:
         if event.engine not in _COMPUTE or event.location in said:
             continue
         for region in (*event.reads, *event.writes):
-            if region.partitions <= QUADRANT or not (region.offset or region.allocation.address):
+            tensor = region.allocation
+            if region.partitions <= step or not (region.offset or tensor.address):
                 continue
-            first = _first_partition(region)
-            reach = _reach(first)
+            first = 0 if tensor.space.is_hbm else footprint(region).first
+            reach = _reach(first, step)
             if 0 < reach < region.partitions:
                 said.add(event.location)
                 yield _finding(trace, event, region, first, reach)
                 break
 
 
-def _first_partition(region: Region) -> int:
-    return 0 if region.allocation.space.is_hbm else footprint(region).first
+def _reach(first: int, step: int) -> int:
+    """How many partitions an operand may have that begins at ``first``; 0 for any.
 
-
-def _reach(first: int) -> int:
-    """How many partitions an operand may have that begins at ``first``; 0 if that is not known."""
-    if first % QUADRANT:
-        return 0
-    quadrant = first // QUADRANT
-    return QUADRANT * (4, 1, 2, 1)[quadrant] if quadrant < 4 else 0
+    ``step`` is the size of a quadrant: from the third one on there are two, from an odd one one. Of
+    what begins inside one nothing is known, so that it passes.
+    """
+    quadrant = first // step
+    return 0 if first % step or not quadrant else step * (quadrant & -quadrant)
 
 
 def _finding(trace: Trace, event: Event, region: Region, first: int, reach: int) -> Finding:

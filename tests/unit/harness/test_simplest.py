@@ -1,8 +1,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from difftest.harness.explicit import plain_case
-from difftest.harness.simplest import simplest
+from difftest.harness.simplest import simplest, simplest_case
 from difftest.harness.spec import Input
 from difftest.harness.spec_arguments import SpecError
 from tests.unit.standin import add_spec
@@ -38,4 +37,4 @@ def test_an_error_of_the_spec_is_raised():
 def test_an_example_for_which_an_input_has_no_data_is_one_clear_error():
     spec = add_spec(inputs={"a": Input("n", data=lambda n: nothing()), "b": "n"})
     with pytest.raises(SpecError, match=r"inputs\['a'\]\.data: found nothing for \{'n': 3\}"):
-        plain_case(spec, {"n": 3}, "float32")
+        simplest_case(spec, {"n": 3}, "float32")
