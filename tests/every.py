@@ -1,0 +1,51 @@
+"""``@every``: as ``pytest.mark.parametrize``, in one test.
+
+Hundreds of cases that take a millisecond each cost more to collect, report and send to workers than
+to run. All cases run although one fails; the error names each that did.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+
+def every(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Run a test's function for each of ``values``.
+
+    Parameters
+    ----------
+    names : of the arguments that a case gives, separated by commas.
+    values : for each case one value, or a tuple with one for each name; none is a mistake.
+    """
+    given = [name.strip() for name in names.split(",")]
+    cases = [value if len(given) > 1 else (value,) for value in values]
+
+    def decorate(function: Callable[..., None]) -> Any:
+        @functools.wraps(function)
+        def test(**fixtures: Any) -> None:
+            __tracebackhide__ = True
+            assert cases, f"{function.__name__} has no cases"
+            failures = []
+            for case in cases:
+                arguments = dict(zip(given, case, strict=True))
+                try:
+                    function(**arguments, **fixtures)
+                except (Exception, pytest.fail.Exception) as error:
+                    failures.append((arguments, error))
+            if failures:
+                first = failures[0][1]
+                lines = [f"{arguments}: {error!r:.300}" for arguments, error in failures[:10]]
+                count = f"{len(failures)} of {len(cases)} cases of {function.__name__} failed"
+                raise AssertionError("\n".join([count, *lines])) from first
+
+        signature = inspect.signature(function)
+        left = [one for name, one in signature.parameters.items() if name not in given]
+        test.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return test
+
+    return decorate
