@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns, views
@@ -304,6 +305,12 @@ class ComparedTensor(NkiTensor):
         return bool(np.all(self.engine_values() != 0))
 
 
+_PLANES = ("products", "undefined", "lost")
+"""What a storage knows of each element besides whether it was written."""
+_MARKS = ("masked", "origin", "undefined_from", "lost_at")
+"""What it knows of them together."""
+
+
 class IndirectTensor(NkiTensor):
     """A view by tensor indirection [P, N]: a tile of its own, which :meth:`scatter` writes back."""
 
@@ -335,15 +342,22 @@ class IndirectTensor(NkiTensor):
         held = flat.elements()
         storage = Storage(made, np.ascontiguousarray(held[:, places]), unwritten=0, mutable=False)
         storage.holds_bits, storage.kept = flat.storage.holds_bits, held.dtype
-        if flat.storage.products is not None:
-            products = pattern_view(flat.storage.products, flat.pattern, BOOL)
-            storage.products = products[:, places].reshape(-1)
         missing = flat.unwritten()
         if missing is not None:
-            pattern = Pattern.whole(made.shape)
-            storage.forget_written(pattern, missing[:, places])
+            storage.forget_written(storage.whole, missing[:, places])
         view = cls.whole(storage)
         view.owner, view.index, view.places, view.group = flat, index, places, group
+        for name in _MARKS:
+            setattr(storage, name, getattr(flat.storage, name))
+        for name in _PLANES:
+            plane = getattr(flat.storage, name)
+            if plane is not None:
+                part = pattern_view(plane, flat.pattern, BOOL)[:, places]
+                setattr(storage, name, part.reshape(-1))
+        shadow = current().shadow
+        exact = None if shadow is None else shadow.held(flat)
+        if shadow is not None and exact is not None:
+            shadow.put_at(view, (slice(None),), exact.part((slice(None), places)))
         return view
 
     def grouped(self) -> IndirectTensor:
@@ -352,17 +366,33 @@ class IndirectTensor(NkiTensor):
         return IndirectTensor.of(self.owner, self.index, count, indirection.TENSOR_GROUP)
 
     def scatter(self) -> None:
-        """Write what was written to the view to the tensor."""
+        """Let the tensor hold what the view holds, and what is known of each element.
+
+        What no instruction wrote is what the view has taken from there.
+        """
+        owner, storage = self.owner, self.storage
+        kept = owner.storage
+        places = (slice(None), self.places)
+        owner.elements()[places] = self.elements()
         missing = self.unwritten()
-        written = np.zeros(self.owner.shape, dtype=np.bool_)
-        written[:, self.places] = True if missing is None else ~missing
-        data = self.owner.elements()
-        found = self.elements()
-        for column, place in enumerate(self.places):
-            chosen = written[:, place]
-            data[chosen, place] = found[chosen, column]
-        self.owner.storage.forget_products(self.owner.pattern, written)
-        self.owner.mark_written(written)
+        chosen, lost = np.zeros(owner.shape, BOOL), np.zeros(owner.shape, BOOL)
+        chosen[places] = True
+        lost[places] = False if missing is None else missing
+        kept.mark_written(owner.pattern, chosen & ~lost)
+        kept.forget_written(owner.pattern, lost)
+        for name in _MARKS:
+            setattr(kept, name, getattr(storage, name))
+        for name in _PLANES:
+            plane = getattr(storage, name)
+            if plane is None and getattr(kept, name) is None:
+                continue
+            if getattr(kept, name) is None:
+                setattr(kept, name, np.zeros(kept.size, BOOL))
+            part = False if plane is None else plane.reshape(self.shape)
+            pattern_view(getattr(kept, name), owner.pattern, BOOL)[places] = part
+        shadow = current().shadow
+        if shadow is not None:
+            shadow.put_at(owner, places, shadow.held(self))
 
     def note_product(self) -> None:
         """Note that a matmul wrote the elements that the view names."""

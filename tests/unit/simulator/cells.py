@@ -1,0 +1,297 @@
+"""Every cell {record} x {view} x {read, written} x {what is followed}, and its literal statement.
+
+A call on a view is the call on a plain tile that holds the view's elements. Which elements those
+are is found with NumPy alone: an array of positions goes through the same steps as the tensor. So
+a cell runs a drawn call twice, once with a view at one role and once with the plain tile, and all
+that is followed has to be the same: values, what was never written, what a mask left out, and the
+exact numbers with their errors. Elements that a view does not name keep what they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator import TRN3, launch
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import from_bits, is_float
+from difftest.simulator.exact.bounded import Bounded
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.indirection import GROUP
+from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.instructions.writing import store
+from difftest.simulator.memory import pattern_view
+from difftest.simulator.trace import Origin
+from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
+from tests.unit.simulator.instructions.calls.nki_spelling import BUFFERS
+
+FOLLOWED = ("values", "never written", "left out")
+"""What some of the operands' elements are; the exact numbers are followed beside each."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A kind of view.
+
+    Attributes
+    ----------
+    base : the shape of the tensor behind a view of a shape; None where it has no such view.
+    of : the view of a tensor.
+    places : the same, of an array of positions.
+    """
+
+    name: str
+    base: Callable[[tuple[int, ...]], tuple[int, ...] | None]
+    of: Callable[[Any, tuple[int, ...]], Any]
+    places: Callable[[Any, tuple[int, ...]], Any]
+    written: bool = True
+    in_hbm: bool = True
+    newest: bool = False
+    """Whether NeuronCore-v4 alone has it."""
+
+
+def _free_product(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape[1:], dtype=np.int64))
+
+
+def _offset_tile(value: int, shape: tuple[int, int] = (1, 1)) -> Any:
+    """Indices in SBUF, as a kernel makes them."""
+    tile = nl.ndarray(shape, nl.int32, buffer=nl.sbuf)
+    tile[...] = value
+    return tile
+
+
+def _scalar_offset(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """One step of the first free dimension further, by ``ap``."""
+    strides = list(tensor.strides)
+    pattern = [[step, count] for step, count in zip(strides, shape, strict=True)]
+    return tensor.ap(pattern, scalar_offset=_offset_tile(1), indirect_dim=1)
+
+
+def _reversed(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """The last dimension backwards, by ``ap`` with a negative step."""
+    pattern = [[step, count] for step, count in zip(tensor.strides, shape, strict=True)]
+    pattern[-1][0] *= -1
+    return tensor.ap(pattern, offset=(shape[-1] - 1) * tensor.strides[-1])
+
+
+def _indirect(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """Each second element of a partition: offset i is ``index[i % 16, i // 16]``."""
+    count = shape[1]
+    index = nl.ndarray((tensor.shape[0], -(-count // GROUP)), nl.uint16, buffer=nl.sbuf)
+    for number in range(GROUP * index.shape[1]):
+        for row in range(number % GROUP, tensor.shape[0], GROUP):
+            column = number // GROUP
+            index[row : row + 1, column : column + 1] = 2 * min(number, count - 1)
+    return tensor.indirect(index, count)
+
+
+TILE = View("tile", lambda s: s, lambda t, s: t, lambda a, s: a)
+VIEWS = (
+    View(
+        "step",
+        lambda s: (*s[:-1], 2 * s[-1]),
+        lambda t, s: t[..., ::2],
+        lambda a, s: a[..., ::2],
+    ),
+    View(
+        "permuted",
+        lambda s: (s[0], s[2], s[1], *s[3:]) if len(s) > 2 else None,
+        lambda t, s: t.permute([0, 2, 1, *range(3, len(s))]),
+        lambda a, s: a.swapaxes(1, 2),
+    ),
+    View("reversed", lambda s: s, _reversed, lambda a, s: a[..., ::-1]),
+    View(
+        "broadcast",
+        lambda s: (*s[:-1], 1),
+        lambda t, s: t.broadcast(len(s) - 1, s[-1]),
+        lambda a, s: np.broadcast_to(a, s),
+        written=False,
+    ),
+    View(
+        "reshaped",
+        lambda s: (s[0], _free_product(s)),
+        lambda t, s: t.reshape(s),
+        lambda a, s: a.reshape(s),
+    ),
+    View(
+        "dynamic",
+        lambda s: (s[0], 3, *s[1:]),
+        lambda t, s: t.select(1, _offset_tile(1)),
+        lambda a, s: a[:, 1],
+    ),
+    View(
+        "scalar offset",
+        lambda s: (s[0], s[1] + 1, *s[2:]),
+        _scalar_offset,
+        lambda a, s: a[:, 1:],
+    ),
+    View(
+        "indirect",
+        lambda s: (s[0], 2 * s[1]) if len(s) == 2 and s[1] <= 16 and s[0] % 16 == 0 else None,
+        _indirect,
+        lambda a, s: a[:, ::2],
+        in_hbm=False,
+        newest=True,
+    ),
+)
+
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What is followed of a tensor, over all of its elements in its own shape.
+
+    Attributes
+    ----------
+    values : bits as float64, NaN told apart.
+    missing : what was never written.
+    left_out : what depends on what a mask left out.
+    exact, error : what the exact run holds, and how far the machine may be from it.
+    """
+
+    values: Any
+    missing: Any
+    left_out: Any
+    exact: Any
+    error: Any
+
+    @classmethod
+    def of(cls, tile: Any) -> Plane:
+        storage = tile.storage
+        held = tile.elements()
+        values = from_bits(held, tile.dtype) if tile.holds_bits else held
+        missing = tile.unwritten()
+        none = np.zeros(tile.shape, np.bool_)
+        missing = none if missing is None else missing
+        left_out = none | (missing if storage.masked else False)
+        if storage.undefined is not None:
+            left_out = left_out | pattern_view(storage.undefined, tile.pattern, np.dtype(bool))
+        shadow = current().shadow
+        exact = error = np.zeros(tile.shape)
+        if shadow is not None:
+            held = shadow.stored(tile)
+            exact = np.broadcast_to(held.value, tile.shape)
+            error = np.broadcast_to(0.0 if held.error is None else held.error, tile.shape)
+        return cls(*(np.array(one) for one in (values, missing, left_out, exact, error)))
+
+    def part(self, places: Any) -> Plane:
+        """These planes at some places."""
+        return Plane(*(plane.reshape(-1)[places] for plane in vars(self).values()))
+
+    def changed(self, part: Any, places: Any) -> Plane:
+        """These planes with those of a part put at its places."""
+        put = []
+        for own, new in zip(vars(self).values(), vars(part).values(), strict=True):
+            both = own.copy()
+            both.reshape(-1)[places] = new
+            put.append(both)
+        return Plane(*put)
+
+    def difference(self, other: Plane) -> str:
+        """What differs where both are defined, or nothing."""
+        unsure = self.missing | self.left_out
+        for name, one, two in (
+            ("never written", self.missing, other.missing),
+            ("left out", self.left_out, other.left_out),
+            ("values", self.values, other.values),
+            ("exact", self.exact, other.exact),
+            ("error", self.error, other.error),
+        ):
+            same = (one == two) | ((one != one) & (two != two))
+            if name in ("values", "exact", "error"):
+                same = same | unsure
+            if not same.all():
+                return (
+                    f"{name} at {np.argwhere(~same)[0].tolist()}: {one[~same][0]}, {two[~same][0]}"
+                )
+        return ""
+
+
+def planted(call: DrawnCall) -> dict[str, Any]:
+    """By operand which of its elements are special: some, and never all."""
+    generator = np.random.default_rng(1)
+    chosen = {}
+    for name, one in call.operands.items():
+        if isinstance(one, Operand) and np.size(one.values) > 1:
+            *outer, last = np.shape(one.values)
+            rows = generator.random((*outer, 1)) < 0.3
+            rows[0] = False
+            chosen[name] = np.repeat(rows, last, axis=-1)  # as a broadcast has them
+    return chosen
+
+
+def _plant(tile: Any, followed: str, mask: Any) -> None:
+    """Let some of a tensor's elements be special, and its numbers inexact."""
+    storage = tile.storage
+    shadow = current().shadow
+    if is_float(tile.dtype) and shadow is not None:
+        values = np.asarray(Plane.of(tile).values, np.float64)
+        error = np.where(mask, 0.5, 0.25)
+        shadow.put(tile, Bounded(values + error / 4, error, tile.dtype), None)
+    if followed != "values" and mask.any():
+        tile.forget_written(mask, Origin(storage.allocation, (0,), (1,), "planted", None))
+        if followed == "left out":
+            storage.leave_out()
+
+
+def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Plane]:
+    """The planes of what each destination's view names, after the call.
+
+    Parameters
+    ----------
+    views : by role, in place of the plain tile.
+
+    Raises
+    ------
+    NkiError : the call refuses such a view.
+    AssertionError : an element that no view names has changed.
+    """
+    held = {
+        name: one
+        for name, one in {**call.beside, **call.operands, **call.destinations}.items()
+        if isinstance(one, Operand)
+    }
+    masks = planted(call)
+    planes: dict[str, Plane] = {}
+
+    @jit
+    def kernel() -> None:
+        tiles = {
+            name: one() if callable(one) else one
+            for name, one in {**call.operands, **call.destinations}.items()
+        }
+        bases = {}
+        for name, one in held.items():
+            view, shape = views.get(name, TILE), np.shape(one.values)
+            base_shape = view.base(shape)
+            assert base_shape is not None
+            places = view.places(np.arange(np.prod(base_shape)).reshape(base_shape), shape)
+            base = nl.ndarray(base_shape, one.dtype, buffer=BUFFERS[one.space])
+            values, mask = np.zeros(base_shape), np.zeros(base_shape, np.bool_)
+            values.reshape(-1)[places] = one.values
+            if name in masks:
+                mask.reshape(-1)[places] = masks[name]
+            store(base, values.astype(base.elements().dtype))
+            _plant(base, followed, mask)
+            bases[name], tiles[name] = (base, places), view.of(base, shape)
+        names = [part.name for part in call.record.destinations if part.name in bases]
+        before = {name: Plane.of(bases[name][0]) for name in names}
+        operands = tuple(tiles[part.name] for part in call.record.operands)
+        dst, *others = (tiles[part.name] for part in call.record.destinations)
+        issue(call.record, dst, operands, call.options, others=tuple(others), engine=call.engine)
+        for name in names:
+            base, places = bases[name]
+            after = Plane.of(base)
+            planes[name] = after.part(places)
+            assert not before[name].changed(planes[name], places).difference(after), name
+
+    machine = TRN3 if any(view.newest for view in views.values()) else call.machine
+    launch(kernel, (), machine=machine, exact=True, record=False)
+    return planes

@@ -1,0 +1,100 @@
+"""No cell {record} x {view} x {read, written} x {what is followed} is unknown; see ``cells``."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from difftest.simulator.errors import NkiError
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
+from difftest.simulator.instructions.record import INSTRUCTIONS
+from tests.unit.simulator.cells import FOLLOWED, VIEWS, Plane, View, run
+from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
+from tests.unit.simulator.instructions.calls.examples import drawn
+
+BY_INDICES = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
+"""Their operands are indexed by tiles already."""
+LEAST = {"permuted": 170, "broadcast": 170, "indirect": 55}
+"""How many cells are compared at least; other views stand almost anywhere."""
+RULES = ("takes no indirect view as", "takes a tile as", "are in groups of 16 partitions")
+"""Rules by which an instruction refuses a view that depends on an index."""
+
+
+def fits(call: DrawnCall, role: str, view: View) -> bool:
+    """Whether a view can stand at a role of a call."""
+    one = call.role(role)
+    if not isinstance(one, Operand) or np.ndim(one.values) < 2:
+        return False
+    if role in call.destinations and not view.written:
+        return False
+    return view.base(np.shape(one.values)) is not None and (view.in_hbm or not one.space.is_hbm)
+
+
+def calls(name: str, view: View) -> Iterator[tuple[DrawnCall, str]]:
+    """For each role that a record has, a call in which the view fits there."""
+    for role in (*INSTRUCTIONS[name].operands, *INSTRUCTIONS[name].destinations):
+        for seed in range(40):
+            call = drawn(name, random.Random(seed).choice)
+            if fits(call, role.name, view):
+                yield call, role.name
+                break
+
+
+def repeated(call: DrawnCall, role: str) -> DrawnCall:
+    """The call with values that a broadcast of the last dimension has."""
+    one = call.role(role)
+    values = np.repeat(np.asarray(one.values)[..., :1], np.shape(one.values)[-1], axis=-1)
+    return dataclasses.replace(
+        call, operands={**call.operands, role: dataclasses.replace(one, values=values)}
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_a_view_is_the_elements_that_it_names(view):
+    """For each record, role and what is followed: as on a plain tile, or refused."""
+    known, wrong, refused = 0, [], []
+    for name in sorted(INSTRUCTIONS.keys() - set(BY_INDICES)):
+        for call, role in calls(name, view):
+            call = repeated(call, role) if view.name == "broadcast" else call
+            for followed in FOLLOWED:
+                cell = f"{name}, {role}, {followed}"
+                literal, planes = outcome(call, {}, followed), outcome(call, {role: view}, followed)
+                if type(literal) is type(planes) is not dict:
+                    continue
+                if isinstance(planes, NkiError):
+                    if not any(rule in str(planes) for rule in RULES):
+                        refused.append(f"{cell}: {planes}")
+                    continue
+                known += 1
+                for one, plane in planes.items():
+                    difference = literal[one].difference(plane)
+                    if difference:
+                        wrong.append(f"{cell}: {one}: {difference}\n    {call!r}")
+    assert not wrong, "\n".join(wrong)
+    assert not refused, "\n".join(refused)
+    assert known >= LEAST.get(view.name, 290)
+
+
+def outcome(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Plane] | NkiError:
+    """What a call leaves, or the error with which it is refused."""
+    try:
+        return run(call, views, followed)
+    except NkiError as error:
+        return error
+
+
+def test_a_planted_view_is_found(monkeypatch):
+    """A view of other elements than it says, and a write that leaves the errors behind."""
+    call, role = next(calls("tensor_copy", VIEWS[0]))
+    planted = dataclasses.replace(VIEWS[0], of=lambda tensor, shape: tensor[..., 1::2])
+    literal, planes = run(call, {}, "values"), run(call, {role: planted}, "values")
+    assert literal["dst"].difference(planes["dst"]).startswith("values at")
+    monkeypatch.setattr(IndirectTensor, "scatter", lambda self: None)
+    indirect = VIEWS[-1]
+    call, role = list(calls("tensor_copy", indirect))[-1]
+    literal, planes = run(call, {}, "never written"), run(call, {role: indirect}, "never written")
+    assert literal["dst"].difference(planes["dst"])
