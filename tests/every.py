@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 
-def every(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
+def every(
+    names: str | tuple[str, ...], values: Iterable[Any]
+) -> Callable[[Callable[..., None]], Any]:
     """Run a test's function for each of ``values``.
 
     Parameters
     ----------
-    names : of the arguments that a case gives, separated by commas.
+    names : of the arguments that a case gives, separated by commas or in a tuple.
     values : for each case one value, or a tuple with one for each name; none is a mistake.
     """
-    given = [name.strip() for name in names.split(",")]
-    cases = [value if len(given) > 1 else (value,) for value in values]
+    given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    cases = [_values(value, len(given)) for value in values]
 
     def decorate(function: Callable[..., None]) -> Any:
         @functools.wraps(function)
@@ -49,3 +51,10 @@ def every(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], 
         return test
 
     return decorate
+
+
+def _values(value: Any, names: int) -> Iterable[Any]:
+    """What a case gives to each name; ``pytest.param`` has them with an id."""
+    if isinstance(value, type(pytest.param())):
+        return tuple(value.values)
+    return value if names > 1 else (value,)

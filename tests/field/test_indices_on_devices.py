@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 with embedded():
@@ -68,14 +69,13 @@ def test_an_offset_that_is_read_from_inside_a_tensor(offset):
     assert found == ([("offset-in-view", "note")] if offset else [])
 
 
-@pytest.mark.parametrize(
-    ("part", "last", "found"),
+@every(
+    "part, last, found",
     [
         (True, 99, [("scatter-skipped-view", "note")]),
         (True, 9, []),
         (False, 99, []),
     ],
-    ids=["part-skipped", "part-in-bounds", "whole-skipped"],
 )
 def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(part, last, found):
     @nki.jit

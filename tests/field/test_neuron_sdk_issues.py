@@ -17,6 +17,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
+from tests.every import every
 
 RNG = np.random.default_rng(0)
 
@@ -102,7 +103,7 @@ def test_issue_1116_reshape_of_a_shifted_image_says_why_not():
     assert "copy the slice first" in caught.value.remedy
 
 
-@pytest.mark.parametrize("form", ["nl.multiply", "*", "loop"])
+@every("form", ["nl.multiply", "*", "loop"])
 def test_issue_1138_a_broadcast_multiply_is_right_in_every_form(form):
     """On the device the rows of the broadcast dimension were all the same."""
     buffer, scale = normal(4, 8, 64), normal(4, 8)
@@ -152,7 +153,7 @@ def test_issue_1174_reshape_of_hbm_and_block_dimensions():
     assert_allclose(launch(kernel, [left, right]).outputs[0], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4, 8, 16, 18])
+@every("batch", [1, 2, 4, 8, 16, 18])
 def test_issue_1255_activation_on_a_slice_of_a_reshaped_tensor(batch):
     """Wrong on the device for some batch sizes only."""
     data = normal(batch, 128, 512)
@@ -168,7 +169,7 @@ def test_issue_1255_activation_on_a_slice_of_a_reshaped_tensor(batch):
     assert_allclose(launch(kernel, [data]).outputs[0], np.exp(data), rtol=1e-6)
 
 
-@pytest.mark.parametrize("function", [nl.copy, nl.relu, nl.square])
+@every("function", [nl.copy, nl.relu, nl.square])
 def test_issue_1296_activation_adds_its_bias_whatever_the_function(function):
     data, bias = normal(16, 32), normal(16, 1)
     expected = {nl.copy: lambda x: x, nl.relu: lambda x: np.maximum(x, 0), nl.square: np.square}

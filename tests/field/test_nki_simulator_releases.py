@@ -24,6 +24,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from difftest.simulator.frontend.nki.kernel import simulate
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile, values
 
 RNG = np.random.default_rng(0)
@@ -255,7 +256,7 @@ def test_0_5_a_reshape_keeps_the_number_of_elements():
 # -- NKI 0.6, Neuron SDK 2.32 ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["tensor_copy", "tensor_scalar", "activation", "dma_copy"])
+@every("how", ["tensor_copy", "tensor_scalar", "activation", "dma_copy"])
 def test_0_6_float32_to_integer_rounds_to_even_and_saturates(how):
     data = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, 1e9, -1e9]], np.float32)
 

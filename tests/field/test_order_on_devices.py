@@ -12,6 +12,7 @@ from difftest.simulator import TRN1
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 with embedded():
@@ -238,10 +239,8 @@ def test_a_scatter_add_that_skips_aborted_the_dma_on_trn2(last, machine, found):
 # -- PSUM ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("steps", "apart", "found"),
-    [(3, False, [("psum-chains", "warning")]), (3, True, []), (1, False, [])],
-    ids=["one-tensor", "a-tensor-each", "overwritten-only"],
+@every(
+    "steps, apart, found", [(3, False, [("psum-chains", "warning")]), (3, True, []), (1, False, [])]
 )
 def test_all_chains_but_the_last_lost_their_first_product(steps, apart, found):
     """Chains of three matmuls in columns of one PSUM tensor: a sum of the last two (trn1)."""

@@ -14,6 +14,7 @@ from difftest.inspection import Inspector
 from difftest.simulator import launch_ranks
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.witness import witnessing
+from tests.every import every
 
 with embedded():
     import nki
@@ -57,10 +58,7 @@ def parts_of_one(x):
     return [whole[number] for number in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("buffers", "found"),
-    [(one_pair, ["exchange-buffer-shared"]), (own, []), (parts_of_one, [])],
-)
+@every("buffers, found", [(one_pair, ["exchange-buffer-shared"]), (own, []), (parts_of_one, [])])
 def test_two_exchanges_through_one_pair_of_buffers_were_wrong_at_8_ranks(buffers, found):
     data = [np.full((RANKS, 8), rank, np.float32) for rank in range(RANKS)]
     inspector = Inspector()

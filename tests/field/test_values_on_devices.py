@@ -13,6 +13,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 
@@ -119,7 +120,7 @@ def test_a_row_of_nan_before_a_top_k_whose_indices_address_memory():
     assert found_in(kernel, [scores, table]) == []
 
 
-@pytest.mark.parametrize("code", range(256))
+@every("code", range(256))
 def test_the_float8_codes_that_trn1_does_not_have(code):
     """All 256 codes of float8_e4m3fn on a trn1: 14 become infinities or NaN, all others convert."""
     data = np.full((1, 1), code, np.uint8).view(ml_dtypes.float8_e4m3fn)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.attention import attention
+from tests.every import every
 from tests.reference.strategies import arrays
 
 FEW = st.integers(1, 3)
@@ -28,8 +29,8 @@ def test_is_the_mean_of_values_weighed_by_their_keys(
         np.testing.assert_allclose(out[h, i], mean, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("q", "k", "v", "message"),
+@every(
+    "q, k, v, message",
     [
         ((2, 1, 4), (2, 3, 5), (2, 3, 5), r"^k: received D = 5; accepted: D = 4, as in q$"),
         ((2, 1, 4), (2, 3, 4), (2, 2, 4), r"^v: received shape \(2, 2, 4\)"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from reference import conv2d as module
 from reference.conv2d import conv2d, conv2d_direct
 from reference.windows import windows
+from tests.every import every
 from tests.reference.strategies import DTYPES, arrays, both_axes, windows_that_fit
 
 
@@ -97,9 +98,9 @@ def test_bias_belongs_to_the_output_channel():
 X, W = np.zeros((1, 4, 5, 5)), np.zeros((6, 4, 3, 3))
 
 
-@pytest.mark.parametrize("form", [conv2d, conv2d_direct])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@every("form", [conv2d, conv2d_direct])
+@every(
+    "arguments, message",
     [
         ({"X": X[0]}, r"^X: received shape \(4, 5, 5\); accepted: 4 axes \(batch, channels"),
         ({"X": X[:, :, :0]}, r"^X: received shape \(1, 4, 0, 5\); accepted: every axis at least 1"),

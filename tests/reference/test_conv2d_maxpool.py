@@ -4,10 +4,11 @@ import pytest
 from reference.conv2d import conv2d_direct
 from reference.conv2d_maxpool import conv2d_maxpool
 from reference.maxpool2d import maxpool2d_direct
+from tests.every import every
 
 
-@pytest.mark.parametrize("pool_size", [1, 2, 3, (2, 1)])
-@pytest.mark.parametrize("convolution", [{}, {"stride": 2, "padding": (0, 1, 2, 0), "groups": 2}])
+@every("pool_size", [1, 2, 3, (2, 1)])
+@every("convolution", [{}, {"stride": 2, "padding": (0, 1, 2, 0), "groups": 2}])
 def test_is_the_pooling_of_the_convolution_and_its_bias(pool_size, convolution):
     rng = np.random.default_rng(3)
     per_group = 4 // convolution.get("groups", 1)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.gated_mlp import gated_mlp
+from tests.every import every
 from tests.reference.strategies import DTYPES, arrays
 
 FEW = st.integers(1, 3)
@@ -29,8 +30,8 @@ def test_is_the_sum_over_the_hidden_layer(data, dtype, rows, outer, inner):
         assert out[t, n] == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("gate", "up", "down", "message"),
+@every(
+    "gate, up, down, message",
     [
         ((4, 2), (4, 2), (2, 4), r"^gate: received N = 4; accepted: N = 3, as in x$"),
         ((3, 2), (3, 1), (2, 3), r"^up: received shape \(3, 1\); accepted: \(3, 2\)"),

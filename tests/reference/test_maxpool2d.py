@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from reference import maxpool2d as module
 from reference.maxpool2d import maxpool2d, maxpool2d_direct
 from reference.windows import windows
+from tests.every import every
 from tests.reference.strategies import DTYPES, arrays, windows_that_fit
 
 
@@ -47,7 +48,7 @@ def test_windows_stand_side_by_side_unless_told_otherwise():
     assert both([[[[1, 5, 2, 3, 9]]]], (1, 2), stride=1) == [[[[5, 5, 3, 9]]]]
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.float32, ml_dtypes.bfloat16])
+@every("dtype", [np.int32, np.float32, ml_dtypes.bfloat16])
 def test_padding_never_wins(dtype):
     X = np.array([[[[-3, -2]]]], dtype)
     pooled = maxpool2d(X, (1, 2), padding=(0, 1))
@@ -79,9 +80,9 @@ def test_the_result_is_no_view_of_the_argument():
     assert not np.shares_memory(maxpool2d(X, 1), X)
 
 
-@pytest.mark.parametrize("form", [maxpool2d, maxpool2d_direct])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@every("form", [maxpool2d, maxpool2d_direct])
+@every(
+    "arguments, message",
     [
         ({"X": np.zeros((5, 5))}, r"^X: received shape \(5, 5\); accepted: 4 axes \(batch"),
         ({"X": np.zeros((0, 1, 5, 5))}, r"^X: received shape \(0, 1, 5, 5\); accepted: every axis"),

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.rope import rope
+from tests.every import every
 from tests.reference.strategies import DTYPES, arrays
 
 
@@ -26,8 +27,8 @@ def test_keeps_lengths():
     np.testing.assert_allclose(np.hypot(*np.split(out, 2, 1)), np.hypot(*np.split(x, 2, 1)))
 
 
-@pytest.mark.parametrize(
-    ("x", "cos", "sin", "message"),
+@every(
+    "x, cos, sin, message",
     [
         ((2, 3), (2, 1), (2, 1), r"^x: received D = 3; accepted: an even D$"),
         ((2, 4), (1, 2), (2, 2), r"^cos: received shape \(1, 2\); accepted: \[T, D / 2\]"),

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 
 from reference.windows import Window, windows
+from tests.every import every
 from tests.reference.strategies import both_axes, windows_that_fit
 
 
@@ -31,8 +32,8 @@ def test_an_image_without_a_border_is_not_copied():
 
 
 # Sizes from the formula in the documentation of torch.nn.Conv2d, worked out by hand.
-@pytest.mark.parametrize(
-    ("image", "arguments", "size"),
+@every(
+    "image, arguments, size",
     [
         ((5, 5), (3, 1, 0, 1), (3, 3)),
         ((5, 5), (3, 2, 1, 1), (3, 3)),
@@ -46,8 +47,8 @@ def test_number_of_places(image, arguments, size):
     assert Window.of(*arguments).positions(*image) == size
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@every(
+    "arguments, message",
     [
         ((0, 1, 0, 1), "^kernel_size: received 0; accepted: one or two integers >= 1$"),
         (((1, 2, 3), 1, 0, 1), r"^kernel_size: received \(1, 2, 3\); accepted: one or two"),

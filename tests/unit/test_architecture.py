@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import every
 from tests.unit.imports import imports
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +255,7 @@ def circles(root: Path, package: str) -> list[str]:
     return [f"{module} imports itself, on the way" for module in graph if module in reached(module)]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.files)
+@every("rule", RULES)
 def test_rule_holds(rule):
     assert rule.violations(ROOT) == []
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import every
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("backends", "cli", "course", "harness", "host", "plugin", "simulator", "timing")
 """Folders of difftest whose docstrings are read here."""
@@ -57,7 +59,7 @@ def failures(module: object) -> tuple[str, int]:
     return "".join(said), runner.tries
 
 
-@pytest.mark.parametrize("name", modules_with_examples(ROOT))
+@every("name", modules_with_examples(ROOT))
 def test_examples_print_what_they_show(name):
     said, tries = failures(importlib.import_module(name))
     assert said == ""

@@ -9,6 +9,7 @@ from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Space, Trace
+from tests.every import every
 
 KIB = 1024
 
@@ -131,7 +132,7 @@ def test_what_is_small_is_not_laid_out():
     assert laid_out([tensor(0, size + 4, 0, 9)]).places
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_no_two_places_share_a_byte(seed):
     """Drawn live ranges: whatever order was taken, the places are disjoint and hold the tensors."""
     rng = np.random.default_rng(seed)
@@ -179,8 +180,8 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
     }
 
 
-@pytest.mark.parametrize(
-    ("tensors", "expected"),
+@every(
+    "tensors, expected",
     [
         pytest.param([tensor(0, KIB, 0, 9)], [], id="little"),
         pytest.param([tensor(n, 64 * KIB, n, n) for n in range(9)], [], id="one after the other"),

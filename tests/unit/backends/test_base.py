@@ -1,13 +1,13 @@
 import numpy as np
-import pytest
 
 from difftest.backends.base import as_outputs, poisoned, still_poisoned
+from tests.every import every
 
 FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@every("dtype", FLOATS)
 def test_poisoned_floats_are_nan_and_found_again(dtype):
     array = poisoned((2, 3), np.dtype(dtype))
     assert np.isnan(array.astype(np.float32)).all()
@@ -16,12 +16,12 @@ def test_poisoned_floats_are_nan_and_found_again(dtype):
     assert mask.tolist() == [[True, False, True], [True, True, True]]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@every("dtype", FLOATS)
 def test_a_nan_that_a_kernel_computed_is_not_taken_for_poison(dtype):
     assert still_poisoned(np.full((3,), np.nan, dtype)) is None
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@every("dtype", INTEGERS)
 def test_poisoned_integers_are_a5_bytes(dtype):
     array = poisoned((2,), np.dtype(dtype))
     assert set(array.tobytes()) == {0xA5}

@@ -7,6 +7,7 @@ from difftest import simulator
 from difftest.backends.base import Crashed, KernelCall, Rejected, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 
 with embedded():
     import neuronxcc.nki as nki
@@ -26,7 +27,7 @@ def planted(body):
     return namespace["planted"]
 
 
-@pytest.mark.parametrize(
+@every(
     "body",
     [
         "return [][1]",

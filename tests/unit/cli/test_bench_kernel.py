@@ -1,17 +1,17 @@
 import re
 
-import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from tests.every import every
 
 
 def run(*arguments):
     return CliRunner().invoke(main, ["bench", "kernel", *arguments])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "first"),
+@every(
+    "arguments, first",
     [
         (("naive", "-n", "128"), "vector_add_naive on 128 float32"),
         (("tiled", "-n", "1280"), "vector_add_tiled on 1280 float32"),

@@ -1,10 +1,10 @@
 import json
 import re
 
-import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 SAID = re.compile(
@@ -36,8 +36,8 @@ def test_a_case_of_a_kernel_test():
     assert SAID.fullmatch(result.stdout).group(1) == "test_nki_matmul_tiled"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [
         ((STREAM,), "give the shapes of MODULE:KERNEL, or the --case of PATH::TEST"),
         ((STREAM, *["--shape", "7"] * 2), "the kernel refuses this"),

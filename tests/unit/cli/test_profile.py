@@ -14,6 +14,7 @@ from difftest.cli.profile import PICTURES
 from difftest.simulator.frontend.grid import physical_cores
 from difftest.timing import clockwork
 from difftest.timing.views import plot
+from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 TRANSPOSE = "kernels.classic.transpose:matrix_transpose"
@@ -89,8 +90,8 @@ def test_files(tmp_path):
     assert json.loads(report.read_text())["predicted"] is True
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [
         (["kernels.classic.transpose", "--shape", "8"], "a kernel is named MODULE:KERNEL"),
         (["kernels.nothing:k", "--shape", "8"], "cannot import kernels.nothing"),

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.simulator import trace_from_json
+from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 CALL = (STREAM, "--shape", "512", "--shape", "512", "--set", "FREE_DIM=2")
@@ -44,8 +45,8 @@ def test_a_case_of_a_kernel_test(tmp_path):
     assert trace_from_json(result.stdout).count("nc_matmul") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [
         ((*CALL,), "Missing option '-o'"),
         ((STREAM, "-o", "-"), "give the shapes of MODULE:KERNEL, or the --case of PATH::TEST"),

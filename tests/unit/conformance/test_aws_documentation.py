@@ -10,6 +10,7 @@ import pytest
 
 from conformance import aws_documentation
 from conformance.aws_documentation import error_of
+from tests.every import every
 
 ROOT = Path(__file__).parents[3]
 
@@ -118,8 +119,8 @@ def test_another_folder_is_refused(tmp_path, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("stderr", "error"),
+@every(
+    "stderr, error",
     [
         ("KernelError: no\n  received: x\n", "KernelError: no"),
         ("warned\nTraceback (most recent call last):\n  File x\nE: y\n", "E: y"),

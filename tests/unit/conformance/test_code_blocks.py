@@ -9,6 +9,7 @@ from conformance.aws_documentation import prelude
 from conformance.code_blocks import Block, Call, Inputs, Page, blocks_of, free_names
 from conformance.outcomes import FAILED, PASSED, SKIPPED
 from difftest.host.installation import embedded_with_predictions
+from tests.every import every
 
 PAGE = """
 A page
@@ -82,8 +83,8 @@ def test_names_that_nothing_binds():
     assert free_names(text) == {"y", "z"}
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@every(
+    "text, why",
     [
         ("def f(:\n", "no program"),
         ("t = nl.load(...)\n", "leaves parts out"),

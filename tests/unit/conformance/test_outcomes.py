@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause
 from conformance.table import commit_of, place, section
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         ("ValueError: 3 of 128 rows\nmore", "ValueError: N of N rows"),
         ("\n  \x1b[31mKernelError\x1b[0m: no", "KernelError: no"),

@@ -1,6 +1,7 @@
 import pytest
 
 from difftest.course.assignment import PERFORMANCE, correctness_tests, performance_tests
+from tests.every import every
 
 
 def test_points_add_up_to_the_guidelines():
@@ -23,7 +24,7 @@ def test_order_is_easy_to_hard():
     assert [len(test.channels) for test in correctness_tests(max_pool=True)] == [4, 1, 1, 1]
 
 
-@pytest.mark.parametrize("test", PERFORMANCE, ids=lambda test: test.name)
+@every("test", PERFORMANCE)
 def test_points_at_under_and_over_each_limit(test):
     assert test.points_for(test.full_us) == test.points
     just_over = test.points_for(test.full_us + 0.01)

@@ -9,6 +9,7 @@ from difftest.harness.explicit import CaseError
 from difftest.harness.failures import HazardFailure
 from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 
 with embedded():
     import nki
@@ -58,14 +59,13 @@ def spec_of(name):
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "case",
     [
         {"n": 8},
         Case({"n": 8}, "float32", {"a_vec": Ones(), "b_vec": Ones()}),
         '{"values":{"n":8},"dtype":"float32","data":{"a_vec":"iota","b_vec":"ones"}}',
     ],
-    ids=["values", "Case", "JSON"],
 )
 def test_a_case_in_each_form(case):
     verdict = difftest.check(spec_of("sum"), case)
@@ -94,7 +94,7 @@ def test_a_hazard_is_a_failure():
         difftest.check(spec, {"n": 8})
 
 
-@pytest.mark.parametrize("case", [None, {}, {"m": 3}, "{"])
+@every("case", [None, {}, {"m": 3}, "{"])
 def test_what_is_no_case(case):
     with pytest.raises(CaseError, match="received"):
         difftest.check(spec_of("sum"), case)

@@ -13,6 +13,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec
 
 
@@ -64,7 +65,7 @@ def test_a_failure_of_a_kernel_test_is_shrunk():
     assert (case.values, case.data) == ({"n": 3}, {"a": Zeros(), "b": Ones()})
 
 
-@pytest.mark.parametrize("names", ["", "cases", "self, case"])
+@every("names", ["", "cases", "self, case"])
 def test_a_function_that_does_not_take_case_is_refused(names):
     namespace = {}
     exec(f"def test_add({names}): ...", namespace)

@@ -7,6 +7,7 @@ from difftest.harness.case import Case
 from difftest.harness.expectation import expect
 from difftest.harness.recipes import Fill, Integers, Ones, Random
 from difftest.harness.spec_arguments import SpecError
+from tests.every import every
 from tests.unit.standin import add_spec
 
 
@@ -32,8 +33,8 @@ def test_integers_are_exact():
     assert expected.exact
 
 
-@pytest.mark.parametrize(
-    ("data", "changes"),
+@every(
+    "data, changes",
     [
         (Fill(0.5), {}),
         (Fill(float(2**24)), {}),

@@ -8,6 +8,7 @@ from difftest.harness.case import Case
 from difftest.harness.explicit import CaseError, case_from_json, explicit_cases
 from difftest.harness.recipes import Ones, Random, Zeros
 from difftest.harness.strategies import cases, sizes
+from tests.every import every
 from tests.unit.standin import add_spec
 
 SPEC = add_spec(
@@ -32,8 +33,8 @@ def test_json_in_another_order_gives_the_specs_order():
     assert list(case_from_json(json.dumps(document), SPEC).data) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("{", "received '{', which is not JSON: Expecting property name"),
         ("[]", "received []; accepted: an object of values, dtype, data"),

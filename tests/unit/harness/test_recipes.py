@@ -20,6 +20,7 @@ from difftest.harness.recipes import (
     recipe_from_json,
 )
 from difftest.harness.strategies import recipes
+from tests.every import every
 
 DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "uint8", "int32")
 KINDS = (
@@ -33,8 +34,8 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("recipe", KINDS, ids=repr)
+@every("dtype", DTYPES)
+@every("recipe", KINDS)
 def test_build_gives_the_shape_and_dtype_and_the_same_array_each_time(recipe, dtype):
     first = recipe.build((3, 5), np.dtype(dtype))
     assert first.shape == (3, 5)
@@ -48,7 +49,7 @@ def test_plain_recipes():
     assert Iota().build((2, 2), np.dtype("float32")).tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every("dtype", DTYPES)
 def test_iota_is_exact_in_every_dtype_and_its_period_divides_no_tile(dtype):
     values = Iota().build((4096,), np.dtype(dtype)).astype(np.float64)
     period = int(values.max()) + 1
@@ -57,8 +58,8 @@ def test_iota_is_exact_in_every_dtype_and_its_period_divides_no_tile(dtype):
     assert period - 1 <= largest_exact_integer(np.dtype(dtype))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "largest"),
+@every(
+    "dtype, largest",
     [("float16", 2048), ("bfloat16", 256), ("float8_e4m3", 16), ("int8", 127), ("uint8", 255)],
 )
 def test_largest_exact_integer(dtype, largest):
@@ -104,8 +105,8 @@ def test_json_is_strict_where_values_are_not_finite():
     assert text == '{"fill": {"value": "nan", "overrides": [[0, "-inf"]]}}'
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
+@every(
+    "document, message",
     [
         ("twos", "received 'twos'; accepted: one of zeros, ones, iota, fill, integers, random"),
         ({"zeros": {}, "ones": {}}, "received {'zeros': {}, 'ones': {}}; accepted: one of"),
@@ -135,7 +136,7 @@ def test_outliers_are_few_and_each_is_another():
     assert {-1.0, 1.0} == set(np.sign(outliers))
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@every("size", [2, 3, 4])
 def test_there_is_an_outlier_and_one_that_is_none(size):
     for seed in range(50):
         values = Outliers(seed, (math.nan,)).build((size,), np.dtype("float32"))

@@ -14,6 +14,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import BothRejected, Match
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec
 
 CASE = Case({"n": 4}, "float32", {"x": Fill(-1.0)})
@@ -71,7 +72,7 @@ IN_PLACE = [
 ]
 
 
-@pytest.mark.parametrize("reference", IN_PLACE)
+@every("reference", IN_PLACE)
 def test_a_reference_that_works_in_place_fails_the_test_and_is_named(reference):
     error = broken(relu_spec(reference))
     text = str(error)
@@ -155,9 +156,7 @@ def test_a_magnitude_that_writes_is_named():
     assert "the function magnitude wrote to its argument x" in str(broken(spec))
 
 
-@pytest.mark.parametrize(
-    "reference", [lambda x: x, lambda x: x[:], lambda x: x.reshape(2, 2).ravel()]
-)
+@every("reference", [lambda x: x, lambda x: x[:], lambda x: x.reshape(2, 2).ravel()])
 def test_a_reference_may_return_an_argument_or_a_view_of_it(reference):
     runner = Runner((PlainBackend(),))
     verdicts = runner.check(relu_spec(reference), CASE)
@@ -250,7 +249,7 @@ CRASHES = [
 ]
 
 
-@pytest.mark.parametrize("reference", CRASHES)
+@every("reference", CRASHES)
 def test_a_crash_of_the_reference_is_no_refusal_although_the_kernel_refuses(reference):
     error = broken(relu_spec(reference, refusing_kernel))
     text = str(error)
@@ -291,14 +290,14 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("reference", REFUSALS)
+@every("reference", REFUSALS)
 def test_a_check_of_the_reference_is_a_refusal(reference):
     verdict = Runner((PlainBackend(),)).check(relu_spec(reference, refusing_kernel), CASE)["plain"]
     assert isinstance(verdict, BothRejected)
     assert isinstance(verdict.reference_error, (AssertionError, ValueError))
 
 
-@pytest.mark.parametrize("reference", REFUSALS)
+@every("reference", REFUSALS)
 def test_a_refusal_of_the_reference_alone_is_a_failure(reference):
     with pytest.raises(DifferentialFailure, match="the reference refuses what the kernel accepts"):
         Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
@@ -317,8 +316,8 @@ def test_a_reference_that_refuses_absolute_values_is_told_to_give_a_magnitude():
         Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
 
 
-@pytest.mark.parametrize(
-    ("returned", "what"),
+@every(
+    "returned, what",
     [
         (None, "NoneType"),
         ("four", "str"),

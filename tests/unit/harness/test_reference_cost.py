@@ -1,9 +1,9 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 
 from difftest.harness.reference_cost import MOST_BYTES, MOST_SECONDS, foreseen, measured
+from tests.every import every
 
 
 def test_the_memory_of_an_array_is_measured():
@@ -27,7 +27,7 @@ def test_nested_loops_are_foreseen():
     assert str(cost).endswith(" s")
 
 
-@pytest.mark.parametrize("step", [1, 128, 1000])
+@every("step", [1, 128, 1000])
 def test_a_vector_is_bearable(step):
     sizes = []
 

@@ -17,6 +17,7 @@ from difftest.harness.report import (
 )
 from difftest.harness.spec import Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from tests.every import every
 from tests.unit.standin import add_spec
 
 SPEC = add_spec()
@@ -54,8 +55,8 @@ def test_without_a_test_there_is_no_line_to_run_again():
 E = ValueError("two\nlines")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "line"),
+@every(
+    "verdict, line",
     [
         (Match(5, exact=True), "agrees on 5 elements, bit for bit"),
         (Match(5, exact=False), "agrees on 5 elements, within rounding"),
@@ -83,8 +84,8 @@ def test_lines_of_an_error_are_indented():
     assert text.endswith(": ValueError: two\n" + " " * 15 + "lines")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "box", "shape", "text"),
+@every(
+    "wrong, box, shape, text",
     [
         (6, ((0, 2), (0, 3)), (2, 3), "which is all of them"),
         (2, ((0, 2), (1, 2)), (2, 3), "filling [0:2, 1:2]"),
@@ -101,8 +102,8 @@ def test_where_the_wrong_elements_lie(wrong, box, shape, text):
 REJECTION = Rejection({"n": 3}, match="even", shapes={"b": (4,)})
 
 
-@pytest.mark.parametrize(
-    ("outcome", "happened"),
+@every(
+    "outcome, happened",
     [
         (Ran(()), "accepted it"),
         (Rejected(ValueError("odd")), "refused it, but said ValueError: odd"),

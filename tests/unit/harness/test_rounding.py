@@ -1,8 +1,8 @@
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.harness.rounding import is_float, round_once, ulp, unit_roundoff
+from tests.every import every
 
 NARROW = ("float16", "bfloat16", "float8_e4m3", "float8_e5m2")
 
@@ -15,7 +15,7 @@ def positive_numbers(dtype):
     return values[np.isfinite(values)]
 
 
-@pytest.mark.parametrize("name", NARROW)
+@every("name", NARROW)
 def test_ulp_is_the_distance_between_neighbours(name):
     dtype = np.dtype(name)
     values = positive_numbers(dtype)
@@ -27,7 +27,7 @@ def test_ulp_of_float32_and_of_integers():
     assert ulp(np.array([1e6, 0.0]), np.dtype("int32")).tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("name", NARROW)
+@every("name", NARROW)
 def test_rounding_goes_to_the_nearest_and_ties_to_even(name):
     dtype = np.dtype(name)
     values = positive_numbers(dtype)
@@ -55,9 +55,7 @@ def test_rounding_to_bool():
     assert round_once(np.array([0.0, 0.5, 2.0]), np.dtype("bool")).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("name", "u"), [("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)]
-)
+@every("name, u", [("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
 def test_unit_roundoff(name, u):
     assert unit_roundoff(np.dtype(name)) == u
 

@@ -15,6 +15,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import Counts
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from difftest.simulator import Trace
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 
 CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Zeros()})
@@ -106,8 +107,8 @@ def test_a_refusal_of_the_kernel_alone_is_a_failure_that_ends_in_the_kernel():
     assert [frame.name for frame in frames].count("check") == 1
 
 
-@pytest.mark.parametrize("leave", [pytest.skip, sys.exit])
-@pytest.mark.parametrize("role", ["kernel", "reference"])
+@every("leave", [pytest.skip, sys.exit])
+@every("role", ["kernel", "reference"])
 def test_nobody_leaves_a_test_quietly(leave, role):
     def leaving(a, b):
         leave("today")
@@ -146,8 +147,8 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
         runner().check(add_spec(refusing_add, magnitude=lambda a, b: a[:1]), CASE)
 
 
-@pytest.mark.parametrize(
-    ("expected", "outcome", "verdict"),
+@every(
+    "expected, outcome, verdict",
     [
         (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
         (ERROR, Ran(()), OneSided("reference", ERROR)),

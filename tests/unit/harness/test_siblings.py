@@ -11,6 +11,7 @@ from difftest.harness.siblings import alone, runnable, titles
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import tally_from_json
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 
 CASE = Case({"n": 4}, "float32", {"a": Ones(), "b": Iota()})
@@ -138,8 +139,8 @@ def test_each_kernel_must_refuse_what_the_contract_refuses():
     assert runner.tally.rows["checks", "plain"].rejections == 1
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
+@every(
+    "changed, message",
     [
         ({"lnc": "cores"}, "lnc: received the name 'cores'"),
         ({"lnc": 0}, "lnc"),

@@ -10,6 +10,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match
+from tests.every import every
 from tests.unit.standin import PlainBackend, add_reference, add_spec
 
 
@@ -65,9 +66,7 @@ def test_inputs_may_take_other_shapes():
     assert b.shape == (5,)
 
 
-@pytest.mark.parametrize(
-    ("reduction", "length"), [(7, 7), ("K", 2), (lambda K, M: K * M, 10), (0, 0)]
-)
+@every("reduction, length", [(7, 7), ("K", 2), (lambda K, M: K * M, 10), (0, 0)])
 def test_reduction_length(reduction, length):
     assert product_spec(reduction=reduction).reduction_length({"TILE": 1, "M": 5, "K": 2}) == length
 
@@ -98,8 +97,8 @@ def test_rejections_have_labels():
 VALUES = "TILE, M, K"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@every(
+    "changes, message",
     [
         (
             {"domain": {"M": st.integers(1, 4), "K": lambda N: N}},
@@ -215,8 +214,8 @@ def test_a_contradiction_is_one_clear_error(changes, message):
         product_spec(**changes)
 
 
-@pytest.mark.parametrize(
-    ("size", "message"),
+@every(
+    "size, message",
     [
         (2.5, "lhsT: dimension M: received 2.5; accepted: an integer, at least 0"),
         (True, "lhsT: dimension M: received True; accepted: an integer, at least 0"),
@@ -229,13 +228,13 @@ def test_a_size_is_an_integer(size, message):
         product_spec().shape("lhsT", {"TILE": 1, "M": size, "K": 2})
 
 
-@pytest.mark.parametrize("returned", [1.5, None, -1])
+@every("returned", [1.5, None, -1])
 def test_a_function_counts_whole_roundings(returned):
     with pytest.raises(SpecError, match=rf"reduction: received {returned}; accepted: a number of"):
         product_spec(reduction=lambda: returned).reduction_length({})
 
 
-@pytest.mark.parametrize("returned", [None, 4, (2.5,)])
+@every("returned", [None, 4, (2.5,)])
 def test_a_function_returns_a_grid(returned):
     with pytest.raises(SpecError, match=r"grid: received .*; accepted: a tuple of positive int"):
         product_spec(grid=lambda: returned).grid_of({})
@@ -296,7 +295,7 @@ def test_a_kernel_of_any_arrays_has_no_names_to_compare():
     add_spec(lambda a, *arrays: None)
 
 
-@pytest.mark.parametrize(
+@every(
     "reference",
     [
         lambda a, b: None,
@@ -313,8 +312,8 @@ def test_a_reference_takes_the_inputs_by_name_or_by_position(reference):
     assert add_spec(reference=reference).reference is reference
 
 
-@pytest.mark.parametrize(
-    ("reference", "why"),
+@every(
+    "reference, why",
     [
         (lambda b, other: None, "'b' is number 2 of the inputs and number 1 of its arrays"),
         (lambda other, a: None, "'a' is number 1 of the inputs and number 2 of its arrays"),
@@ -325,7 +324,7 @@ def test_a_reference_takes_the_inputs_by_name_or_by_position(reference):
         (lambda a, b, *, axis: None, "missing a required"),
     ],
 )
-@pytest.mark.parametrize("role", ["reference", "magnitude"])
+@every("role", ["reference", "magnitude"])
 def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why):
     message = (
         rf"{role}: <lambda>\(.*\) cannot be called with the inputs \(a, b\) of the kernel "

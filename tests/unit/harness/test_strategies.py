@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from difftest.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
+from tests.every import every
 from tests.unit.standin import add_spec
 
 deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
@@ -47,8 +48,8 @@ def test_multiples_stay_in_the_range_and_lean_to_its_ends():
     assert {256, 384, 99_840, 99_968} <= set(values)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "smallest"),
+@every(
+    "strategy, smallest",
     [
         (sizes(1, 1000), 1),
         (sizes(3, 1000), 3),
@@ -67,8 +68,8 @@ def test_sizes_shrink_to_the_smallest_that_fails(condition, smallest):
     assert find(sizes(1, 4096), condition, settings=deterministic) == smallest
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@every(
+    "call, message",
     [
         (lambda: sizes(3, 2), "sizes: received low=3, high=2; accepted: low <= high"),
         (lambda: multiples(0, at_most=9), "multiples: received of=0; accepted: at least 1"),
@@ -164,7 +165,7 @@ def test_in_most_cases_all_operands_are_random_and_none_is_zeros():
     assert len(zeros) < 0.2 * len(seen)
 
 
-@pytest.mark.parametrize("least", [129, 249, 400, 511])
+@every("least", [129, 249, 400, 511])
 def test_a_size_shrinks_from_an_edge_to_any_below_it(least):
     for strategy in (sizes(1, 512), multiples(1, at_most=512)):
         assert find(strategy, lambda n: n >= least, settings=deterministic) == least
@@ -226,8 +227,8 @@ def test_integers_are_drawn_as_their_own_recipe():
     assert any(isinstance(recipe, Integers) for recipe in seen)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@every(
+    "make, message",
     [
         (lambda: sizes(1, 2.5), "sizes: high: received 2.5; accepted: an integer"),
         (lambda: sizes("1", 2), "sizes: low: received '1'; accepted: an integer"),
@@ -239,7 +240,7 @@ def test_sizes_are_integers(make, message):
         make()
 
 
-@pytest.mark.parametrize("returned", [None, 5, "12", []])
+@every("returned", [None, 5, "12", []])
 def test_a_function_of_the_domain_returns_a_source(returned):
     spec = add_spec(domain={"m": (1,), "n": lambda m: returned})
     message = (

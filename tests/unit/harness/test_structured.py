@@ -36,6 +36,7 @@ from difftest.harness.recipes import RecipeError, recipe_from_json
 from difftest.harness.runner import Runner
 from difftest.harness.verdict import Match
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 
 with embedded():
     import neuronxcc.nki as nki
@@ -53,7 +54,7 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
+@every("recipe", RECIPES)
 def test_a_recipe_travels_as_json_and_as_code(recipe):
     assert recipe_from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
     assert eval(repr(recipe)) == recipe
@@ -195,7 +196,7 @@ def scaled(weights, scale):
     return out
 
 
-@pytest.mark.parametrize(
+@every(
     "data",
     [
         None,
@@ -203,7 +204,6 @@ def scaled(weights, scale):
         st.one_of(st.just(Ones()), seeded(Uniform, low=0.1, high=2.0)),
         lambda P: arrays.arrays(np.float32, (P, 1), elements=st.floats(0.5, 2, width=32)),
     ],
-    ids=["its own dtype's", "a recipe", "strategies of recipes", "a strategy of arrays"],
 )
 def test_int8_weights_beside_float_scales(data):
     spec = KernelSpec(
@@ -249,8 +249,8 @@ def test_outputs_have_dtypes_of_their_own():
         assert isinstance(runner.check(spec, case)["embedded"], Match)
 
 
-@pytest.mark.parametrize(
-    ("own", "message"),
+@every(
+    "own, message",
     [
         (Input("P 1", dtype="int64"), r"inputs\['rows'\].dtype: received 'int64'; accepted: bf"),
         (Input("P 1", data=5), r"inputs\['rows'\].data: received 5; accepted: a recipe"),
@@ -263,8 +263,8 @@ def test_an_input_that_contradicts_the_spec(own, message):
         gather_spec(rows=own)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
+@every(
+    "data, message",
     [
         (lambda V: 5, "its function returned 5; accepted: a recipe"),
         (st.just(np.ones(3)), r"its strategy drew array\(\[1., 1., 1.\]\); accepted: a recipe"),
@@ -276,8 +276,8 @@ def test_data_that_are_none(data, message):
         drawn(gather_spec(rows=Input("P 1", dtype="int32", data=data)))
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
+@every(
+    "make, text",
     [
         (lambda: Indices("v"), "indices.seed: received 'v'; accepted: an integer"),
         (lambda: Indices(below=2.5), "indices.below: received 2.5; accepted: an integer"),

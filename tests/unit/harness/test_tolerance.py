@@ -10,6 +10,7 @@ from difftest.harness.tolerance import (
     probabilistic_gamma,
     worst_case_gamma,
 )
+from tests.every import every
 
 FLOAT32, FLOAT16 = np.dtype("float32"), np.dtype("float16")
 U32 = 2.0**-24
@@ -81,8 +82,8 @@ def test_near_the_largest_number_infinity_is_within_the_interval():
     assert np.isinf(high[0])
 
 
-@pytest.mark.parametrize("terms", [128, 1024])
-@pytest.mark.parametrize("output", [FLOAT32, FLOAT16])
+@every("terms", [128, 1024])
+@every("output", [FLOAT32, FLOAT16])
 def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
     generator = np.random.default_rng(terms)
     a, b = (generator.standard_normal((64, terms)).astype(np.float16) for _ in range(2))

@@ -22,6 +22,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import random_numbers, record
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.witness import witnessing
+from tests.every import every
 
 
 def depends(kernel, *arrays):
@@ -42,14 +43,13 @@ def last_wins(value):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
+@every(
+    "value, told",
     [
         (lambda tile, i: nl.add(tile, i), True),
         (lambda tile, i: nl.add(tile, 1), False),
         (lambda tile, i: nl.add(nl.rand((128, 4)), i), False),
     ],
-    ids=["other-values", "equal-values", "random-values"],
 )
 def test_whether_the_last_value_wins(value, told):
     assert depends(last_wins(value), np.ones((128, 4), np.float32)) is told
@@ -92,15 +92,14 @@ def test_programs_of_a_grid_that_take_turns_see_what_the_others_write():
     assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in orders)
 
 
-@pytest.mark.parametrize(
-    ("loop", "programs", "orders"),
+@every(
+    "loop, programs, orders",
     [
         (range, 1, [REVERSED]),
         (nl.affine_range, 1, [REVERSED, SHUFFLED]),
         (range, 2, [REVERSED, IN_TURN, AT_RANDOM]),
         (nl.affine_range, 2, [REVERSED, SHUFFLED, IN_TURN, AT_RANDOM]),
     ],
-    ids=["nothing", "iterations", "two-programs", "both"],
 )
 def test_no_order_is_asked_for_that_cannot_tell_more(loop, programs, orders):
     def kernel(a):

@@ -10,6 +10,7 @@ from difftest.migration import rules
 from difftest.migration.cases import calls_of_shapes
 from difftest.migration.proof import Setting, Sources, prove
 from difftest.migration.rewriting import migrate
+from tests.every import every
 
 HEAD = """\
 import math
@@ -223,7 +224,7 @@ CHANGING = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGING)
+@every("name", CHANGING)
 def test_an_index_that_changes_is_left(name):
     left = migrate(classic(("a",), CHANGING[name])).left
     assert rules.LOST in left or rules.MASK in left

@@ -10,6 +10,7 @@ from difftest.migration.instructions import OF_RESULT
 from difftest.migration.rewriting import migrate
 from difftest.simulator.frontend import classic
 from difftest.simulator.frontend import nki as today
+from tests.every import every
 
 HEAD = """\
 import neuronxcc.nki as nki
@@ -116,7 +117,7 @@ MECHANICAL = {
 }
 
 
-@pytest.mark.parametrize("name", MECHANICAL)
+@every("name", MECHANICAL)
 def test_what_is_mechanical(name):
     before, after = MECHANICAL[name]
     assert rewritten(before) == (body(after), [])
@@ -140,7 +141,7 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("line", LEFT)
+@every("line", LEFT)
 def test_what_is_left_stays_under_a_comment(line):
     rule, remedy = LEFT[line]
     comment = f"# difftest migrate: {rule}; {remedy}"
@@ -154,7 +155,7 @@ def test_names_that_today_lacks_are_left(name):
     assert text.endswith(f"\n    f = {name}")
 
 
-@pytest.mark.parametrize("name", calls.INSTRUCTIONS)
+@every("name", calls.INSTRUCTIONS)
 def test_the_positional_parameters_are_those_of_both_dialects(name):
     calling = calls.INSTRUCTIONS[name]
     modules = {"nl": (classic.language, today.language), "nisa": (classic.isa, today.isa)}
@@ -167,14 +168,14 @@ def test_the_positional_parameters_are_those_of_both_dialects(name):
     assert {"dst", *calling.parameters} - set(OF_RESULT) <= set(new)
 
 
-@pytest.mark.parametrize("line", ["c = t ** 2", "c = ~t", "c = t % 2", "t -= b"])
+@every("line", ["c = t ** 2", "c = ~t", "c = t % 2", "t -= b"])
 def test_operators_on_tiles_that_are_left(line):
     text, [left] = rewritten(f"t = nl.load(a)\n{line}")
     assert left in (rules.OPERATOR, rules.TILE_OR_NUMBER)
     assert text.endswith(f"\n    {line}")
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "if nl.load(a):\n    pass",

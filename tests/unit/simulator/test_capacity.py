@@ -11,13 +11,14 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Space
+from tests.every import every
 
 BANK = 512
 """float32 elements of a PSUM bank: eight banks are all there is."""
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "axis", "expected"),
+@every(
+    "shape, dtype, axis, expected",
     [
         ((128, 10), FLOAT32, 0, 128 * 40),
         ((128, 10), BFLOAT16, 0, 128 * 20),

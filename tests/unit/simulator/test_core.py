@@ -13,6 +13,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.trace import Engine, Space
+from tests.every import every
 
 OUTSIDE = [
     lambda: nl.zeros((2, 2), nl.float32),
@@ -27,7 +28,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("call", OUTSIDE)
+@every("call", OUTSIDE)
 def test_the_api_runs_inside_kernels(call):
     with pytest.raises(KernelError) as caught:
         call()
@@ -57,7 +58,7 @@ def test_the_engines_know_no_floating_point_exceptions():
         assert np.isinf(np.float32(1) / np.zeros(1, np.float32)).all()
 
 
-@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
+@every("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
 def test_floats_are_kept_as_float32_on_chip(dtype):
     core = Core(TRN2, (), record=True, tile=Tensor)
     for space in (Space.SBUF, Space.PSUM):

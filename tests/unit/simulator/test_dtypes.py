@@ -29,6 +29,7 @@ from difftest.simulator.dtypes import (
     storage_dtype,
     to_bits,
 )
+from tests.every import every
 
 NARROW = {  # exponent bits, mantissa bits: AWS nki.api.shared.rst, "Supported Data Types"
     TFLOAT32: (8, 10),
@@ -81,14 +82,14 @@ def around(points):
     return np.concatenate([values, -values])
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@every("dtype", NARROW)
 def test_each_value_is_kept(dtype):
     points = grid(dtype)[:-1]
     values = np.concatenate([points, -points]).astype(np.float32)
     assert_array_equal(round_to(values, dtype).view(np.uint32), values.view(np.uint32))
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@every("dtype", NARROW)
 def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
     points = grid(dtype)
     values = around((points[1:] + points[:-1]) / 2)
@@ -97,7 +98,7 @@ def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
     assert len(np.unique(rounded[rounded >= 0])) == len(points)  # each value was reached
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@every("dtype", NARROW)
 def test_specials_and_overflow(dtype):
     largest = np.float32(grid(dtype)[-2])
     values = np.array([np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, largest, 0.0, -0.0], np.float32)
@@ -107,13 +108,13 @@ def test_specials_and_overflow(dtype):
     assert rounded[5] == largest
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=name_of)
+@every("dtype", NARROW)
 def test_every_float16_rounds(dtype):
     values = HALVES.astype(np.uint16).view(np.float16).astype(np.float32)
     assert_array_equal(round_to(values, dtype), nearest(values, dtype), strict=True)
 
 
-@pytest.mark.parametrize("low", [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF], ids=hex)
+@every("low", [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
 def test_bfloat16_of_every_upper_half(low):
     """With the lower halves where rounding turns: exact, just over, half and beside it, full."""
     values = ((HALVES << 16) | np.uint32(low)).view(np.float32)
@@ -122,7 +123,7 @@ def test_bfloat16_of_every_upper_half(low):
     assert_array_equal(rounded, values.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", WITH_BITS, ids=name_of)
+@every("dtype", WITH_BITS)
 def test_the_dtype_of_numpy_or_ml_dtypes_has_this_grid(dtype):
     codes = np.arange(len(grid(dtype)), dtype=f"u{dtype.itemsize}")
     values = codes.view(dtype).astype(np.float64)
@@ -130,7 +131,7 @@ def test_the_dtype_of_numpy_or_ml_dtypes_has_this_grid(dtype):
     assert values[-1] == np.inf
 
 
-@pytest.mark.parametrize("dtype", WITH_BITS, ids=name_of)
+@every("dtype", WITH_BITS)
 def test_every_bit_pattern_crosses_the_border_of_hbm(dtype):
     bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
     on_chip = from_bits(bits, dtype)
@@ -153,7 +154,7 @@ def test_tfloat32_lies_in_hbm_as_four_bytes():
     assert_array_equal(from_bits(bits, TFLOAT32), values, strict=True)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+@every("dtype", INTEGERS)
 def test_float_to_integer_rounds_to_even_and_saturates(dtype):
     info = np.iinfo(dtype)
     halves = np.arange(-600, 601) / 2
@@ -163,7 +164,7 @@ def test_float_to_integer_rounds_to_even_and_saturates(dtype):
     assert_array_equal(round_to(values, dtype), np.array(expected, dtype), strict=True)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+@every("dtype", INTEGERS)
 def test_specials_to_integer(dtype):
     values = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
     info = np.iinfo(dtype)
@@ -171,7 +172,7 @@ def test_specials_to_integer(dtype):
     assert_array_equal(round_to(values, dtype), expected, strict=True)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=name_of)
+@every("dtype", INTEGERS)
 def test_integer_to_integer_saturates(dtype):
     values = np.array([-(2**40), -129, -128, -1, 0, 127, 128, 65535, 65536, 2**40])
     info = np.iinfo(dtype)
@@ -200,7 +201,7 @@ def test_what_needs_no_rounding_is_not_copied():
     assert from_bits(values, FLOAT32) is values
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_names(name):
     dtype = as_dtype(name)
     assert as_dtype(dtype) is dtype
@@ -217,14 +218,12 @@ def test_the_documented_dtypes_are_all_there():
     assert len(DTYPES) == len(NAMES)
 
 
-@pytest.mark.parametrize("spec", [np.float32, "float32", np.dtype("f4"), ml_dtypes.bfloat16])
+@every("spec", [np.float32, "float32", np.dtype("f4"), ml_dtypes.bfloat16])
 def test_scalar_types_and_dtypes_are_taken(spec):
     assert as_dtype(spec) in DTYPES
 
 
-@pytest.mark.parametrize(
-    "spec", [np.float64, float, "float64", int, np.int64, complex, "float33", object(), None]
-)
+@every("spec", [np.float64, float, "float64", int, np.int64, complex, "float33", object(), None])
 def test_other_dtypes_are_refused(spec):
     with pytest.raises(DtypeError) as caught:
         as_dtype(spec)
@@ -239,7 +238,7 @@ def test_the_refusal_names_what_has_the_dtype():
     assert "array.astype(np.float32)" in caught.value.remedy
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
+@every("dtype", FLOATS)
 def test_a_single_number_keeps_its_shape(dtype):
     rounded = round_to(np.float32(0.1), dtype)
     assert rounded.shape == ()

@@ -25,12 +25,13 @@ from difftest.simulator import (
 from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, not_modelled
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 PACKAGE = Path(difftest.simulator.__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("error", "builtin"),
+@every(
+    "error, builtin",
     [
         (LimitError, ValueError),
         (ShapeError, ValueError),

@@ -10,6 +10,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
 STATIONARY, MOVING = normal(2, 16, 8), normal(2, 16, 20)
@@ -139,8 +140,8 @@ def test_a_load_goes_to_its_tile():
     assert events[0].writes[0].allocation is events[1].reads[0].allocation
 
 
-@pytest.mark.parametrize(
-    ("body", "opcodes"),
+@every(
+    "body, opcodes",
     [
         (lambda t, x: t.__setitem__(..., _declared(x)), ["activation", "tensor_copy"]),
         (
@@ -157,14 +158,6 @@ def test_a_load_goes_to_its_tile():
             lambda t, x: t.__setitem__(..., _twice(t, x)),
             ["activation", "tensor_copy", "tensor_copy"],
         ),
-    ],
-    ids=[
-        "a tile",
-        "a result that is used again",
-        "a part of a result",
-        "a repeated result",
-        "not at once",
-        "twice",
     ],
 )
 def test_what_is_a_copy_stays_one(body, opcodes):

@@ -7,6 +7,7 @@ import pytest
 
 from difftest.simulator import KernelError, ShapeError
 from difftest.simulator.index import as_integer, broadcast_shapes
+from tests.every import every
 
 
 def test_broadcast_shapes_names_its_operands():
@@ -17,7 +18,7 @@ def test_broadcast_shapes_names_its_operands():
     assert caught.value.received == "shapes (4, 2) and (3,)"
 
 
-@pytest.mark.parametrize("value", [1.0, "1", None, 1j, np.arange(2), np.float32(2)])
+@every("value", [1.0, "1", None, 1j, np.arange(2), np.float32(2)])
 def test_only_integers_are_indices(value):
     with pytest.raises(KernelError, match="indices and sizes are integers") as caught:
         as_integer(value, "index")

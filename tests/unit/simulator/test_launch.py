@@ -25,6 +25,7 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
 DATA = normal(4, 6)
@@ -58,14 +59,14 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("array", LAYOUTS.values(), ids=list(LAYOUTS))
+@every("array", LAYOUTS.values())
 def test_inputs_of_any_layout(array):
     before = array.copy()
     assert_array_equal(launch(copied, [array]).outputs[0], before, strict=True)
     assert_array_equal(array, before)
 
 
-@pytest.mark.parametrize(
+@every(
     "dtype",
     [
         np.float32,
@@ -123,9 +124,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("array", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("array, received", [row[1:] for row in REFUSED])
 def test_arrays_that_are_no_tensors(array, received):
     with pytest.raises(NkiError) as caught:
         launch(copied, [array])
@@ -141,7 +140,7 @@ def accumulated(total: nt.mutable_tensor, x):
     return total
 
 
-@pytest.mark.parametrize("array", [LAYOUTS[k] for k in LAYOUTS if k != "read-only"])
+@every("array", [LAYOUTS[k] for k in LAYOUTS if k != "read-only"])
 def test_a_mutable_tensor_is_written_in_place(array):
     total, addend = array, np.ones_like(array)
     before = array.copy()
@@ -254,7 +253,7 @@ def test_the_grid_is_the_launchs_or_the_kernels():
     assert seen == [0, 1, 2, 0, 1, 0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("grid", [(0,), (2, -1), ("x",), (1.5,)])
+@every("grid", [(0,), (2, -1), ("x",), (1.5,)])
 def test_a_grid_that_is_none(grid):
     with pytest.raises(KernelError, match="grid"):
         launch(doubled, [DATA], grid=grid)
@@ -289,8 +288,8 @@ def test_a_part_of_a_tensor_is_returned():
     assert part.flags.c_contiguous
 
 
-@pytest.mark.parametrize(
-    ("dtype", "poison"),
+@every(
+    "dtype, poison",
     [(nl.float32, np.nan), (nl.bfloat16, np.nan), (nl.int16, -23131), (nl.uint8, 0xA5)],
 )
 def test_what_was_not_written_is_poison_and_named(dtype, poison):
@@ -335,8 +334,8 @@ def test_an_output_that_was_never_written():
     assert "nl.ndarray(x.shape" in caught.value.location.text
 
 
-@pytest.mark.parametrize(
-    ("returned", "rule"),
+@every(
+    "returned, rule",
     [
         (lambda: 3, "a kernel returns tensors"),
         (lambda: {"out": 3}, "a kernel returns tensors"),
@@ -359,7 +358,7 @@ def test_record_false_gives_the_same_outputs_and_no_events():
     assert len(plain.trace) == 0
 
 
-@pytest.mark.parametrize("failure", [ZeroDivisionError, AssertionError, KeyboardInterrupt])
+@every("failure", [ZeroDivisionError, AssertionError, KeyboardInterrupt])
 def test_after_an_error_no_kernel_is_running(failure):
     def kernel():
         nl.zeros((2, 2), nl.float32)
@@ -459,8 +458,8 @@ def test_a_tensor_of_no_dimension_cannot_be_declared():
         launch(copied, [np.array(3, np.float32)])
 
 
-@pytest.mark.parametrize(
-    ("call", "happened", "remedy"),
+@every(
+    "call, happened, remedy",
     [
         ({"machine": "trn1"}, "launch was called with machine='trn1'", "MACHINES['trn1']"),
         ({"kwargs": 5}, "launch was called with kwargs=5", "launch(kernel, args, {'n': 1})"),

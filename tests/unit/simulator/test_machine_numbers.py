@@ -6,9 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import difftest.simulator
+from tests.every import every
 
 PACKAGE = Path(difftest.simulator.__file__).parent
 SIZES = (64, 128, 512, 2048, 4096, 16384)
@@ -61,8 +60,8 @@ def test_no_module_but_the_machine_has_its_sizes():
     assert found == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "lines"),
+@every(
+    "source, lines",
     [
         ("wrong = shape[0] > 128", [1]),
         ("sizes = (32,\n 64)", [2]),

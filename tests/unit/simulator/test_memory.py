@@ -24,6 +24,7 @@ from difftest.simulator.memory import (
 )
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
+from tests.every import every
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
@@ -68,10 +69,9 @@ def test_the_written_mask_after_any_writes(data):
         assert tensor.written is None
 
 
-@pytest.mark.parametrize(
-    ("shape", "strides", "unwritten"),
+@every(
+    "shape, strides, unwritten",
     [((2, 6), (6, 0), 10), ((2, 3, 2), (6, 1, 1), 4), ((2, 2, 3), (6, 3, 1), 0)],
-    ids=["one element again and again", "steps that overlap", "all of it"],
 )
 def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwritten):
     tensor = storage((2, 6))
@@ -89,9 +89,7 @@ def test_a_whole_write_needs_no_mask():
     assert (tensor.unwritten, tensor.written) == (0, None)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"]
-)
+@every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"])
 def test_poison_of_floats_is_nan(dtype):
     for shape in ((2, 3), ()):
         array = poison(shape, as_dtype(dtype))
@@ -100,7 +98,7 @@ def test_poison_of_floats_is_nan(dtype):
         assert np.isnan(from_bits(array, array.dtype)).all()
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32"])
+@every("dtype", ["int8", "uint16", "int32", "uint32"])
 def test_poison_of_integers_is_a_pattern(dtype):
     for shape in ((2, 3), ()):
         array = poison(shape, as_dtype(dtype))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator.pattern import Pattern, contiguous_strides
+from tests.every import every
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
@@ -134,10 +134,9 @@ def test_coarser_elements_are_whole_and_aligned(pattern, parts):
         assert_array_equal(numbers(coarser), places[..., ::parts] // parts)
 
 
-@pytest.mark.parametrize(
-    ("shape", "strides", "repeats"),
+@every(
+    "shape, strides, repeats",
     [((2, 6), (6, 0), True), ((2, 3, 2), (6, 1, 1), True), ((2, 2, 3), (6, 3, 1), False)],
-    ids=["one element again and again", "steps that overlap", "all of it"],
 )
 def test_a_pattern_of_as_many_elements_may_be_another(shape, strides, repeats):
     pattern = Pattern(0, shape, strides)

@@ -14,6 +14,7 @@ from difftest.simulator.frontend.slices import DynamicSlice as ds
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 mgrid = MGridMaker()
@@ -158,7 +159,7 @@ def test_affine_indices_of_a_tile(data, shape):
         assert_array_equal(stored(array, space)[key].read(), array[same])
 
 
-@pytest.mark.parametrize(
+@every(
     "key",
     [
         (arange(4)[:, None], arange(4)[None, :] + 2),
@@ -167,9 +168,8 @@ def test_affine_indices_of_a_tile(data, shape):
         (arange(4)[:, None], 3 - arange(5)[None, :]),
         (arange(4)[:, None], 2 * arange(4)[None, :]),
     ],
-    ids=["beyond", "before", "an integer beyond", "below 0 backwards", "a step beyond"],
 )
-@pytest.mark.parametrize("space", SPACES, ids=lambda space: space.value)
+@every("space", SPACES)
 def test_affine_indices_out_of_bounds(key, space):
     tile = stored(numbered((4, 5)), space)[key]
     with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
@@ -187,9 +187,8 @@ def test_a_blocked_tensor_is_indexed_to_its_partitions():
         assert_array_equal(tile.read(), array[1])
 
 
-@pytest.mark.parametrize(
-    ("key", "shape"),
-    [(slice(0, 2), (2, 5)), (1, (1, 5)), ((1, 2), (1, 1)), ((slice(None), 2), (4, 1))],
+@every(
+    "key, shape", [(slice(0, 2), (2, 5)), (1, (1, 5)), ((1, 2), (1, 1)), ((slice(None), 2), (4, 1))]
 )
 def test_a_tile_has_at_least_two_dimensions(key, shape):
     assert stored(numbered((4, 5)), Space.SBUF)[key].tile_shape() == shape
@@ -207,7 +206,7 @@ def test_reshape_is_a_view(data, shape, space):
     assert view.storage is tile.storage
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 2, 5), (3, 4, 10), (3, 4, 5, 2, 1)])
+@every("shape", [(3, 4, 2, 5), (3, 4, 10), (3, 4, 5, 2, 1)])
 def test_reshape_of_a_blocked_tensor_keeps_blocks_and_partitions(shape):
     array = numbered((3, 4, 10))
     blocks = stored(array, Space.SBUF, partition_axis=1)
@@ -216,7 +215,7 @@ def test_reshape_of_a_blocked_tensor_keeps_blocks_and_partitions(shape):
     assert_array_equal(view[2].read(), array.reshape(shape)[2])
 
 
-@pytest.mark.parametrize("shape", [(4, 3, 10), (12, 10), (3, 2, 2, 10), (1, 4, 30), (120,)])
+@every("shape", [(4, 3, 10), (12, 10), (3, 2, 2, 10), (1, 4, 30), (120,)])
 def test_reshape_of_a_blocked_tensor_does_not_move_partitions(shape):
     blocks = stored(numbered((3, 4, 10)), Space.SBUF, partition_axis=1)
     with pytest.raises(ShapeError, match="keeps its partition dimension") as caught:
@@ -328,9 +327,7 @@ SBUF = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "error", "received"), [row[1:] for row in SBUF], ids=[row[0] for row in SBUF]
-)
+@every("use, error, received", [row[1:] for row in SBUF])
 def test_what_a_tile_refuses(use, error, received):
     with pytest.raises(error) as caught:
         use(stored(numbered((4, 6)), Space.SBUF))

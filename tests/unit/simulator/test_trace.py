@@ -14,6 +14,7 @@ from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.trace import Allocation, Attributes, LoopKind, Region
+from tests.every import every
 
 DATA = np.ones((8, 12), np.float32)
 
@@ -51,8 +52,8 @@ def test_opcodes_and_engines_in_program_order(trace):
     assert (len(trace), trace.count("dma_copy"), trace.count("nc_matmul")) == (9, 6, 0)
 
 
-@pytest.mark.parametrize(
-    ("index", "partitions", "free_axes"),
+@every(
+    "index, partitions, free_axes",
     [
         (np.s_[:], 3, ((2, 12), (4, 1))),
         (np.s_[1], 3, ((4, 1),)),
@@ -60,7 +61,6 @@ def test_opcodes_and_engines_in_program_order(trace):
         (np.s_[:, 1], 1, ((2, 12), (4, 1))),
         (np.s_[0:1, 0:2, ::2], 2, ((1, 12), (2, 2))),
     ],
-    ids=str,
 )
 def test_a_region_knows_its_partitions(index, partitions, free_axes):
     """Whatever was indexed away before, or stands before them as blocks."""

@@ -9,11 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32, name_of
+from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT32
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -31,6 +30,7 @@ from difftest.simulator.trace import (
     Trace,
 )
 from difftest.simulator.trace_json import VERSION
+from tests.every import every
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
 KERNELS = kernels_of_the_tree()
@@ -69,7 +69,7 @@ def test_each_kernel_has_a_run():
     assert set(RUNS) == {kernel.__name__ for kernel in KERNELS.values()}
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@every("name", KERNELS)
 def test_the_trace_of_each_kernel_comes_back(name):
     trace = trace_of(KERNELS[name])
     assert len(trace) > 2
@@ -117,7 +117,7 @@ def test_all_that_an_event_says_comes_back():
     assert [sight.value for sight in last.seen] == [math.inf, None]
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
+@every("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
 def test_a_value_comes_back_to_the_bit(value):
     trace = Trace()
     attributes = Attributes(value=value)
@@ -126,8 +126,8 @@ def test_a_value_comes_back_to_the_bit(value):
     assert np.float64(event.attributes.value).tobytes() == np.float64(value).tobytes()
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
-@pytest.mark.parametrize("space", Space)
+@every("dtype", DTYPES)
+@every("space", Space)
 def test_allocations_of_each_memory_and_dtype(space, dtype):
     trace = Trace()
     one = Allocation(7, space, (2, 3, 4), dtype, 1, None, "t", first=0, last=5, reads=2)
@@ -137,7 +137,7 @@ def test_allocations_of_each_memory_and_dtype(space, dtype):
     assert again.allocations[0].partition_bytes == one.partition_bytes
 
 
-@pytest.mark.parametrize("axis", [0, 1, None])
+@every("axis", [0, 1, None])
 def test_a_regions_partition_axis(axis):
     tile = Allocation(0, Space.SBUF, (2, 3, 4), np.dtype(np.float32), 1, None)
     trace = Trace()

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from difftest.simulator import TraceFormatError, trace_from_json, trace_to_json
+from tests.every import every
 from tests.unit.simulator.test_trace_json import every_field
 
 GONE = object()
@@ -38,8 +39,8 @@ def test_the_good_trace_is_one():
     assert len(trace_from_json(changed(("kernel",), "another"))) == 8
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("", "not JSON (Expecting value"),
         ("{", "not JSON (Expecting property name"),
@@ -54,7 +55,7 @@ def test_another_document(text, message):
     assert refusal(text).startswith(message)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, "3", True, 3.0, None])
+@every("version", [0, 1, 2, "3", True, 3.0, None])
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
@@ -69,8 +70,8 @@ TOLD = (*EVENT, "attributes")
 SEEN = (*EVENT, "seen", 0)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
+@every(
+    "path, value, message",
     [
         (("events",), GONE, "the document: received ["),
         (("events",), {}, "events: received {}; accepted: a list"),

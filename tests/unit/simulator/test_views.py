@@ -24,6 +24,7 @@ from difftest.simulator.instructions.writing import write
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 UINT8 = np.dtype(np.uint8)
@@ -107,7 +108,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("use", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@every("use", [row[1] for row in REFUSED])
 def test_views_that_no_pattern_can_name(use):
     with pytest.raises(ShapeError, match="a view of another element size scales") as caught:
         use(stored(np.zeros((4, 6), np.float32), SBUF))
@@ -173,8 +174,8 @@ def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
 WHOLE = np.arange(60, dtype=np.float32).reshape(4, 15)
 
 
-@pytest.mark.parametrize(
-    ("space", "shape", "strides", "offset"),
+@every(
+    "space, shape, strides, offset",
     [
         (HBM, (3, 2), (7, 2), 5),
         (HBM, (2, 3, 4), (0, 20, 1), 0),
@@ -229,7 +230,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("space", "shape", "strides", "offset", "error", "received"), BY_HAND)
+@every("space, shape, strides, offset, error, received", BY_HAND)
 def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, received):
     with pytest.raises(error) as caught:
         stored(WHOLE, space).with_pattern(shape, strides, offset)

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.timing import predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.advice.worth import Advice, numbers, ranked
+from tests.every import every
 from tests.unit.timing.advised import X, advice, loaded, stored
 from tests.unit.timing.shipped import shipped
 
@@ -173,7 +174,7 @@ def summed(x, how):
     return stored(total)
 
 
-@pytest.mark.parametrize("how", ["a new tile each time", "copied first", "in place", "to zeros"])
+@every("how", ["a new tile each time", "copied first", "in place", "to zeros"])
 def test_sums_outside_psum_in_other_words(how):
     assert "sums-outside-psum" in advice(summed, X, how=how)
 

@@ -1,6 +1,5 @@
-import pytest
-
 from difftest.timing.alignment import align, device_trace
+from tests.every import every
 from tests.unit.timing.shipped import prediction_of
 
 KERNELS = {
@@ -17,7 +16,7 @@ def aligned(name):
     return {one.unit: one for one in align(device_trace(name), timeline)}
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@every("name", KERNELS)
 def test_each_engine_lines_up_with_the_device(name):
     """Counts are equal; first starts and last ends are within 8 % of the kernel's own part, and so
     is the middle of the offsets between the n-th instruction here and there."""

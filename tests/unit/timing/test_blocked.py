@@ -1,7 +1,6 @@
 """Tensors with block dimensions before the one over partitions cost what lies in a partition."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.classic import isa as nisa
@@ -13,6 +12,7 @@ from difftest.timing.buffers import Memory
 from difftest.timing.costs import inner_stride
 from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import Report
+from tests.every import every
 
 X = np.ones((128, 512), np.float32)
 
@@ -122,8 +122,8 @@ def test_the_operands_of_a_product_are_those_of_one_block():
     assert memory_usage(prediction.schedule, Space.SBUF).peak >= 3 * 512
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "banks"),
+@every(
+    "shape, axis, banks",
     [((4, 128, 16), 1, 4), ((128, 64), 0, 1), ((2, 2, 128, 768), 2, 8), ((1, 128, 512), 1, 1)],
 )
 def test_each_block_in_psum_has_banks_of_its_own(shape, axis, banks):

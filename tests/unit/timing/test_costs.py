@@ -13,6 +13,7 @@ from difftest.timing import UnknownCostError, costs, predict
 from difftest.timing.costs import CostTable, all_costs, cost_table, variant
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import MODELLED
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 V, S = Engine.VECTOR, Engine.SCALAR
@@ -64,7 +65,7 @@ def test_an_operand_in_hbm_is_no_work_of_an_engine():
     assert 3.0 < prediction.schedule.end / 1e3 < 5.0
 
 
-@pytest.mark.parametrize("engine", [V, Engine.SCALAR, Engine.GPSIMD, Engine.TENSOR])
+@every("engine", [V, Engine.SCALAR, Engine.GPSIMD, Engine.TENSOR])
 def test_a_barrier_on_each_engine_has_a_cost(engine):
     build = Builder()
     shared = build.hbm((4, 4))
@@ -106,8 +107,8 @@ def test_each_row_says_where_it_comes_from():
         assert cost.cycles > 0
 
 
-@pytest.mark.parametrize(
-    ("instruction", "engine", "cycles", "interval", "latency"),
+@every(
+    "instruction, engine, cycles, interval, latency",
     [
         ("reciprocal", "vector", 8.0, 57, 219),  # 64 cycles of 1.12 GHz
         ("iota", "gpsimd", 1.0, 107, 142),  # 150 cycles of 1.4 GHz
@@ -146,7 +147,7 @@ def interval(kernel, opcode):
     return row.cycles * costs.free_elements(event) / 0.96 + row.interval_ns
 
 
-@pytest.mark.parametrize("block", [(), (2,), (2, 3)])
+@every("block", [(), (2,), (2, 3)])
 def test_a_block_dimension_is_not_the_partitions(block):
     """Blocks lie one after the other in each partition: [2, par_dim(128), 1000] has 2000 there."""
 
@@ -186,8 +187,8 @@ def copied(shape, source="float32", target="float32", space="sbuf", strides=None
     return row.cycles * shape[1] / clock + row.latency_ns
 
 
-@pytest.mark.parametrize(
-    ("measured", "arguments"),
+@every(
+    "measured, arguments",
     [
         (269.8, {"shape": (128, 444), "source": "float16", "target": "float16", "engine": V}),
         (387.5, {"shape": (128, 444), "target": "float16", "engine": V}),

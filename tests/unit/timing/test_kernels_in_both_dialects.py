@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
+from tests.every import every
 
 LAYER = [(1, 128, 64, 64), (128, 128, 3, 3), (128,)]
 CASES = {
@@ -27,8 +28,8 @@ def predicted(dialect, name, shapes, keywords, dtype=np.float32, grid=()):
     return predict(launch(kernel, arrays, keywords, grid=grid).trace, TRN2, dge=True)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("name", CASES)
+@every("dtype", [np.float32, np.float16])
+@every("name", CASES)
 def test_todays_kernel_is_predicted_as_fast_as_the_classic_one(name, dtype):
     classic, todays = (
         predicted(dialect, name, *CASES[name], dtype=dtype) for dialect in ("classic", "nki")

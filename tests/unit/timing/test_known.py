@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import pytest
-
 from difftest.simulator import TRN2, Engine
 from difftest.timing.evidence import Evidence
 from difftest.timing.known import evidence_of
+from tests.every import every
 
 MEASURED, DOCUMENTED, ASSUMED = Evidence
 
 
-@pytest.mark.parametrize(
-    ("instruction", "engine", "known"),
+@every(
+    "instruction, engine, known",
     [
         ("tensor_copy", Engine.VECTOR, {MEASURED, DOCUMENTED}),
         ("tensor_copy", Engine.GPSIMD, {ASSUMED}),

@@ -7,6 +7,7 @@ from difftest.simulator import TRN1, TRN2, launch, trace_from_json, trace_to_jso
 from difftest.simulator.trace import Trace
 from difftest.timing import predict
 from difftest.timing.advice import advise
+from tests.every import every
 from tests.unit.simulator.small_runs import kernels_of_the_tree
 from tests.unit.simulator.small_runs import trace_of as small_trace_of
 from tests.unit.timing.programs import Builder
@@ -15,8 +16,8 @@ from tests.unit.timing.shipped import prediction_of, shipped, trace_of
 KERNELS = kernels_of_the_tree()
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes", "keywords", "measured"),
+@every(
+    "name, shapes, keywords, measured",
     [
         ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 1000}, 26.60),
         ("vector_add.vector_add_stream", [(256000,)] * 2, {"FREE_DIM": 2000}, 28.51),
@@ -115,8 +116,8 @@ def test_trn1_is_slower_where_its_vector_engine_is():
     assert times[0] > times[1]
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("dge", [False, True])
+@every("name", KERNELS)
+@every("dge", [False, True])
 def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     trace = small_trace_of(KERNELS[name])
     expected = predict(trace, TRN2, dge=dge)

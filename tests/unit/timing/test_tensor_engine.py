@@ -4,6 +4,7 @@ from difftest.simulator.machine import TRN1, TRN2
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import clockwork
 from difftest.timing.tensor_engine import Matmul, TensorEngine, Throttle, matmul
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 FP16 = Matmul(passes=1, rows=444, four_byte=False, strided=False, flops=0)
@@ -34,9 +35,8 @@ def test_float32_takes_two_passes_of_two_cycles():
     assert warm == pytest.approx(2 * 429.4, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("four_byte", "strided", "interval"),
-    [(False, False, 62.0), (False, True, 64.0), (True, True, 232.0)],
+@every(
+    "four_byte, strided, interval", [(False, False, 62.0), (False, True, 64.0), (True, True, 232.0)]
 )
 def test_few_rows_wait_for_the_weights(four_byte, strided, interval):
     work = Matmul(1, 14, four_byte, strided, 0)
@@ -107,8 +107,8 @@ def test_what_a_matmul_asks_for():
     assert found == Matmul(2, 1024, True, False, 2 * 128 * 64 * 512, partial=True)
 
 
-@pytest.mark.parametrize(
-    ("stationary", "partial"),
+@every(
+    "stationary, partial",
     [((128, 128), False), ((64, 128), True), ((1, 128), True), ((128, 8), True)],
 )
 def test_products_of_a_part_of_the_array_take_longer_not_less(stationary, partial):

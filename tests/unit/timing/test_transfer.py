@@ -7,6 +7,7 @@ from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Regi
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN1, TRN2
 from difftest.timing.transfer import contiguous_run, transfer
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 
@@ -52,10 +53,7 @@ def test_a_row_does_not_leave_its_partition():
     assert (found.row_bytes, found.rows) == (32, 128)
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "engines"),
-    [(0, 1, [0]), (0, 8, [0]), (4, 12, [0, 1]), (64, 128, range(8, 16))],
-)
+@every("first, last, engines", [(0, 1, [0]), (0, 8, [0]), (4, 12, [0, 1]), (64, 128, range(8, 16))])
 def test_few_partitions_use_few_engines(first, last, engines):
     tile = sbuf(128, 4)
     part = Region(tile, first * 4, (last - first, 4), (4, 1))
@@ -78,8 +76,8 @@ def test_a_store_writes_hbm():
     assert (store.reads_hbm, store.writes_hbm) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "mode", "generated"),
+@every(
+    "shape, dtype, mode, generated",
     [
         ((16, 128), "float16", "unknown", True),
         ((16, 384), "float16", "hwdge", True),

@@ -15,6 +15,7 @@ from difftest.timing.clockwork import TRN1 as TIMES
 from difftest.timing.probes import probed, probes
 from difftest.timing.program import lower
 from difftest.timing.tensor_engine import TensorEngine, matmul
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 V = Engine.VECTOR
@@ -29,9 +30,7 @@ FITTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "probe", FITTED, ids=[f"{p.instruction}-{p.engine.value}-{p.measured:g}" for p in FITTED]
-)
+@every("probe", FITTED)
 def test_an_instruction_takes_what_the_probe_shows(probe):
     usual = 0.37 if probe.engine is Engine.TENSOR else 0.07
     error = LOOSE.get(probe.what, usual)
@@ -63,8 +62,8 @@ def product(dtype, columns):
     return starts[-1] - starts[-2]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "columns", "measured", "error"),
+@every(
+    "dtype, columns, measured, error",
     [
         ("float16", 512, 219, 0.04),
         ("float16", 128, 48, 0.14),
@@ -84,8 +83,8 @@ def loading(columns, count):
     return predict(build.trace, TRN1, dge=False).schedule.end
 
 
-@pytest.mark.parametrize(
-    ("columns", "few", "many", "rate", "error"),
+@every(
+    "columns, few, many, rate, error",
     [(2048, 4, 12, 262.5, 0.03), (8192, 1, 4, 262.5, 0.03), (128, 20, 180, 160, 0.06)],
 )
 def test_loads_run_at_the_rate_that_the_probe_shows(columns, few, many, rate, error):

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.timing import predict
 from difftest.timing.costs import variant
 from difftest.timing.work import work
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 MACHINES = [TRN1, TRN2, TRN3]
@@ -48,9 +49,7 @@ def test_topk_takes_four_cycles_for_each_element_of_its_snake():
     assert timed(trace, "topk") == (4 * 96 + 16, pytest.approx((4 * 96 + 16) / 1.2 + 125))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "width", "cycles"), [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)]
-)
+@every("dtype, width, cycles", [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)])
 def test_local_gather_counts_what_it_gathers(dtype, width, cycles):
     """ISA's C: (28 + 4 e) / (4 e) / min(4 / bytes, e), e elements for an index."""
     shape = (128, 64, width)

@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difftest.analysis.detectors.canvas import Canvas, are_apart
 from difftest.simulator.trace import Allocation, Region, Space
+from tests.every import every
 
 
 def tensor(*shape, dtype=np.float32):
@@ -87,7 +87,7 @@ def tile(row, column):
     return Region(ROWS, row * 6 + column, (2, 3), (6, 1))
 
 
-@pytest.mark.parametrize(
+@every(
     "owned",
     [
         [(0, rows(0, 2)), (1, rows(2, 8))],
@@ -96,14 +96,13 @@ def tile(row, column):
         [(4 * r + c, tile(r, c)) for r in (0, 2, 4, 6) for c in (0, 3)],
         [(c, Region(ROWS, c, (5, 8, 3), (0, 6, 1))) for c in (0, 3)],
     ],
-    ids=["in-order", "backward", "one-in-another-of-its-owner", "a-grid", "read-several-times"],
 )
 def test_the_short_cut_sees_pieces_and_grids(owned):
     """Without it each large output that is stored tile by tile would have a canvas."""
     assert are_apart(ROWS, owned)
 
 
-@pytest.mark.parametrize(
+@every(
     "owned",
     [
         [(0, rows(0, 3)), (1, rows(2, 8))],
@@ -115,17 +114,13 @@ def test_the_short_cut_sees_pieces_and_grids(owned):
         [(0, Region(ROWS, 0, (7,), (1,))), (1, Region(ROWS, 6, (7,), (1,)))],
         [(0, Region(ROWS, 0, (3, 2, 3), (6, 6, 1))), (1, tile(2, 0))],
     ],
-    ids=[
-        *("rows", "behind-a-shorter-one", "one-tile", "half-a-tile", "backward", "one-element"),
-        *("one-element-of-the-next-row", "two-axes-along-the-rows"),
-    ],
 )
 def test_the_short_cut_does_not_see_what_is_not_there(owned):
     assert not are_apart(ROWS, owned)
 
 
-@pytest.mark.parametrize(
-    ("line", "cells"),
+@every(
+    "line, cells",
     [
         (Region(CUBE, 0, (96,), (1,)), (1, 1, 1)),
         (Region(CUBE, 24, (48,), (1,)), (3, 1, 1)),
@@ -134,7 +129,6 @@ def test_the_short_cut_does_not_see_what_is_not_there(owned):
         (Region(CUBE, 30, (24,), (1,)), (96,)),
         (Region(CUBE, 24, (30,), (1,)), (96,)),
     ],
-    ids=["whole", "planes", "planes-by-two-steps", "a-row", "not-aligned", "planes-and-a-row"],
 )
 def test_a_box_that_is_walked_as_one_line_has_no_cell_for_each_element(line, cells):
     """A scatter that may write anywhere has such a region: nki-library's moe_cte has 168."""

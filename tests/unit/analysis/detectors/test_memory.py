@@ -10,6 +10,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in
 
 
@@ -71,15 +72,14 @@ def refilled(anew, buffer, count, size):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("anew", "buffer", "found"),
+@every(
+    "anew, buffer, found",
     [
         (True, nl.sbuf, [("sbuf-full", "note")]),
         (False, nl.sbuf, [("sbuf-full", "warning")]),
         (True, nl.psum, [("psum-full", "warning")]),
         (False, nl.psum, [("psum-full", "error")]),
     ],
-    ids=["sbuf-anew", "sbuf-held", "psum-anew", "psum-held"],
 )
 def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between(
     anew, buffer, found
@@ -108,9 +108,7 @@ def placed(second, *, read_again):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("second", "read_again", "found"), [(0, True, 1), (32, True, 1), (64, True, 0), (0, False, 0)]
-)
+@every("second, read_again, found", [(0, True, 1), (32, True, 1), (64, True, 0), (0, False, 0)])
 def test_a_tensor_that_another_was_placed_over(second, read_again, found):
     kernel = placed(second, read_again=read_again)
     got = findings_in(kernel, [np.ones((128, 16), np.float32)])
@@ -140,11 +138,10 @@ def by_another_name(space, *, own=False, view=False):
     return kernel
 
 
-@pytest.mark.parametrize("space", [nl32.sbuf, nl32.private_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize(
-    ("options", "found"),
+@every("space", [nl32.sbuf, nl32.private_hbm])
+@every(
+    "options, found",
     [({}, ["address-unordered"]), ({"own": True}, ["address-alias"]), ({"view": True}, [])],
-    ids=["other-name", "own-then-other", "one-name"],
 )
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
 def test_a_read_by_another_name_than_the_write(space, options, found):
@@ -201,8 +198,8 @@ def exchanged(*, spoilt=False, by_another_name=False, unplaced=False, ahead=0):
     return jit(kernel)[2]
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
+@every(
+    "options, found",
     [
         ({}, []),
         ({"ahead": 3}, []),
@@ -210,7 +207,6 @@ def exchanged(*, spoilt=False, by_another_name=False, unplaced=False, ahead=0):
         ({"spoilt": True}, ["address-alias"]),
         ({"by_another_name": True}, ["address-unordered"]),
     ],
-    ids=["each-its-own", "one-goes-on-first", "unplaced", "spoilt", "other-name"],
 )
 def test_two_cores_send_tiles_at_one_address_which_are_two_places(options, found):
     """nki-library 2.29 has it: mlp_tkg_gate_up_projection.py, and attention_tkg.py."""
@@ -240,9 +236,7 @@ def in_turn(tiles, *, ahead):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("tiles", "ahead", "found"), [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)]
-)
+@every("tiles, ahead, found", [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)])
 def test_a_block_whose_physical_tile_another_took(tiles, ahead, found):
     """Fewer tiles than blocks are alive: a lifetime conflict of the direct allocation guide."""
     got = findings_in(in_turn(tiles, ahead=ahead), [np.ones((128, 16), np.float32)])

@@ -7,6 +7,7 @@ import pytest
 from difftest.analysis.detectors.narrow import LONGEST
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 
@@ -26,8 +27,8 @@ def summed(dtype, times, *, in_place=True):
     return kernel
 
 
-@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "a new tile each time"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@every("in_place", [True, False])
+@every("dtype", ["bfloat16", "float16"])
 def test_as_many_additions_as_can_be_seen(dtype, in_place):
     kind, longest = getattr(nl, dtype), LONGEST[dtype]
     data = normal(4, 8).astype(np.float16).astype(np.float32)

@@ -9,6 +9,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as isa32
 from difftest.simulator.frontend.nki import language as nl32
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 F32 = np.float32
@@ -99,12 +100,10 @@ def test_an_infinity_on_the_way_to_a_finite_result():
     assert found_in(sigmoid, [np.full((4, 8), -100, F32)]) == []
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)],
-    ids=["float16", "bfloat16", "float8_e4m3"],
+@every(
+    "dtype, value", [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)]
 )
-@pytest.mark.parametrize("way", ["copy", "store"])
+@every("way", ["copy", "store"])
 def test_a_cast_that_overflows(dtype, value, way):
     compute = (lambda tile: nl.copy(tile, dtype=dtype)) if way == "copy" else lambda tile: tile
     data = normal(4, 8)
@@ -187,9 +186,7 @@ def plus(number):
     return by(lambda tile: nisa.tensor_scalar(tile, np.add, number))
 
 
-@pytest.mark.parametrize(
-    ("value", "added", "lost"), [(2**24, 1, 1), (2**24, 2, 0), (2**24 - 1, 1, 0)]
-)
+@every("value, added, lost", [(2**24, 1, 1), (2**24, 2, 0), (2**24 - 1, 1, 0)])
 def test_a_sum_that_float32_does_not_have(value, added, lost):
     found = findings_in(plus(added), [np.full((4, 8), value, np.int32)])
     assert [one.id for one in found] == ["integer-rounded"] * lost

@@ -6,6 +6,7 @@ import pytest
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 COLUMNS = 128
@@ -119,7 +120,7 @@ def test_what_each_iteration_fills_beside_a_reduction_is_not_used_on_the_way():
     assert ("affine-carried", "error") not in found_in(kernel, [normal(128, 512)])
 
 
-@pytest.mark.parametrize("loop", [nl.sequential_range, nl.static_range, range])
+@every("loop", [nl.sequential_range, nl.static_range, range])
 def test_other_loops_claim_nothing(loop):
     assert found_in(accumulate(loop), [normal(128, 512)]) == []
 

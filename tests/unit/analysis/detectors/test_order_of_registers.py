@@ -1,10 +1,10 @@
 """Iterations of ``affine_range`` that share the reduction registers of an engine."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import found_in, normal
 
 COLUMNS = 128
@@ -39,8 +39,8 @@ def summed_in_registers(loop, *, begins, shown):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("begins", "shown", "found"),
+@every(
+    "begins, shown, found",
     [
         ("first", True, [("affine-carried", "error")]),
         ("first", False, [("affine-carried", "error")]),

@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from difftest.analysis.detectors import DETECTORS
+from tests.every import every
 
 PAGE = Path(__file__).parents[4] / "docs" / "detectors.md"
 GROUPS = {one.group for one in DETECTORS}
@@ -22,7 +21,7 @@ def sections():
     return found
 
 
-@pytest.mark.parametrize("group", sorted(sections()))
+@every("group", sorted(sections()))
 def test_a_part_has_the_detectors_of_its_group(group):
     assert sections()[group] == [one.id for one in DETECTORS if one.group == group]
 

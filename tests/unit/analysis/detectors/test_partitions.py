@@ -8,6 +8,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in
 
 X = np.ones((128, 8), np.float32)
@@ -46,9 +47,8 @@ def test_more_than_a_quadrant_from_the_second_on():
     assert "it has 32 at most" in finding.rule
 
 
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [(0, 128), (0, 96), (32, 64), (64, 128), (64, 96), (96, 128), (33, 97), (1, 128)],
+@every(
+    "first, last", [(0, 128), (0, 96), (32, 64), (64, 128), (64, 96), (96, 128), (33, 97), (1, 128)]
 )
 def test_what_engines_reach_or_nobody_knows_of(first, last):
     assert found_in(on_a_tile(doubled(first, last)), [X]) == []

@@ -1,12 +1,12 @@
 """Races planted in kernels as people write them, each beside a correct near relative."""
 
 import numpy as np
-import pytest
 
 from difftest.analysis.finding import Severity
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, normal
 
 with embedded():
@@ -218,7 +218,7 @@ def told_of(made):
     return {one.id for one in findings_in(kernel, arrays) if one.severity is not Severity.NOTE}
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@every("name", PAIRS)
 def test_a_planted_race_is_found_and_its_near_relative_is_not(name):
     make, wrong, correct, id = PAIRS[name]
     assert told_of(make(wrong)) == {id}

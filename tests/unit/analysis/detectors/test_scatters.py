@@ -7,6 +7,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 ROWS, COLUMNS = 8, 16
@@ -43,14 +44,13 @@ AGAIN = rows(0, 2, 4, 6, 1, 2, 5, 7)
 TABLE, A = normal(ROWS, COLUMNS), normal(ROWS, COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("indices", "a", "found"),
+@every(
+    "indices, a, found",
     [
         (APART, A, []),
         (TWICE, A, [("scatter-twice", "warning")]),
         (TWICE, np.ones_like(A), []),
     ],
-    ids=["apart", "other-values", "equal-values"],
 )
 def test_a_scatter_that_overwrites(indices, a, found):
     assert found_in(scatter(adds=False), [TABLE, a, indices]) == found
@@ -59,14 +59,13 @@ def test_a_scatter_that_overwrites(indices, a, found):
 AFTER = ("scatter-after-write", "warning")
 
 
-@pytest.mark.parametrize(
-    ("indices", "found"),
+@every(
+    "indices, found",
     [
         (APART, [AFTER]),
         (TWICE, [("scatter-added-twice", "error"), AFTER]),
         (AGAIN, [AFTER, ("scatter-added-twice", "warning")]),
     ],
-    ids=["apart", "one-row-twice", "one-row-by-two"],
 )
 def test_a_scatter_that_adds(indices, found):
     kernel = scatter(adds=True, zeroed=True, again=True)
@@ -133,8 +132,8 @@ def added_to_a_half(half, offset):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("half", "offset", "found"),
+@every(
+    "half, offset, found",
     [(0, 8, []), (1, 0, []), (1, 8, ["scatter-after-write"]), (0, 7, ["scatter-after-write"])],
 )
 def test_a_scatter_by_a_pattern_reaches_its_columns_of_each_row(half, offset, found):

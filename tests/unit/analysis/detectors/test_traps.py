@@ -5,6 +5,7 @@ import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 A = normal(128, 256)
@@ -14,7 +15,7 @@ def part(i):
     return nl.ds(i * 64, 64)
 
 
-@pytest.mark.parametrize("loop", [nl.affine_range, nl.sequential_range, nl.static_range])
+@every("loop", [nl.affine_range, nl.sequential_range, nl.static_range])
 def test_a_tensor_that_is_used_after_the_loop_that_makes_it(loop):
     def kernel(a):
         out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)

@@ -8,6 +8,7 @@ from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import all_findings_in, findings_in, found_in, normal
 
 ROWS, COLUMNS, KEPT = 8, 16, 10
@@ -64,8 +65,8 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
-@pytest.mark.parametrize("name", REACHES)
+@every("dtype", DTYPES)
+@every("name", REACHES)
 def test_it_reaches_an_output(name, dtype):
     """As NaN a comparison shows it; a number that looks like a result is worse."""
     (finding,) = findings_in(by(REACHES[name]), [data(dtype)])
@@ -359,8 +360,8 @@ def test_reduce_res_of_padded_rows(rows, found):
     assert got == [("uninitialised-output", "warning")] * found
 
 
-@pytest.mark.parametrize("reduces", [False, True])
-@pytest.mark.parametrize(("below", "found"), [(KEPT, 0), (KEPT + 1, 1)])
+@every("reduces", [False, True])
+@every("below, found", [(KEPT, 0), (KEPT + 1, 1)])
 def test_a_mask_that_is_no_box(reduces, below, found):
     """A triangle that reaches into what was not loaded, or does not."""
 

@@ -1,13 +1,12 @@
-import pytest
-
 from difftest.backends.device.faults import NCC, NRT, Blame, find_fault
+from tests.every import every
 
 INFRASTRUCTURE = ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE")
 KERNEL = ("NRT_EXEC_OOB", "NRT_EXEC_BAD_INPUT", "NRT_EXEC_COMPLETED_WITH_NUM_ERR")
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
+@every(
+    "text, code",
     [
         ("NRT Error NRT_EXEC_OOB(1006): Failed to execute model", "NRT_EXEC_OOB(1006)"),
         ("nrt_execute failed with NRT_TIMEOUT", "NRT_TIMEOUT(5)"),
@@ -20,9 +19,7 @@ def test_codes_are_found_by_name_and_by_number(text, code):
     assert find_fault(text).code == code
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"]
-)
+@every("text", ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"])
 def test_what_is_no_code_is_not_taken_for_one(text):
     assert find_fault(text) is None
 
@@ -34,12 +31,12 @@ def test_a_number_that_belongs_to_another_name_is_said_to():
     assert str(fault).endswith("the number 6 is NRT_HW_ERROR")
 
 
-@pytest.mark.parametrize("name", INFRASTRUCTURE)
+@every("name", INFRASTRUCTURE)
 def test_faults_of_the_infrastructure(name):
     assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.INFRASTRUCTURE
 
 
-@pytest.mark.parametrize("name", KERNEL)
+@every("name", KERNEL)
 def test_faults_of_the_kernel(name):
     assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.KERNEL
 

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from difftest.backends.base import poisoned
 from difftest.backends.device.guards import (
@@ -10,6 +9,7 @@ from difftest.backends.device.guards import (
     is_all_canary,
     is_all_zero,
 )
+from tests.every import every
 
 SHAPE = (2, 3)
 
@@ -42,7 +42,7 @@ def test_one_value_that_is_not_zero_is_enough():
     assert suspect(Guard(), output, array(1)) is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
+@every("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
 def test_what_was_there_before_the_run_is_suspicious(dtype):
     before = poisoned(SHAPE, np.dtype(dtype))
     assert is_all_canary(before)

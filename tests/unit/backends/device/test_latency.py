@@ -6,6 +6,7 @@ from difftest.backends.device.latency import (
     latency_of,
     measure_steadily,
 )
+from tests.every import every
 
 
 def test_each_percentile_is_a_duration_that_was_measured():
@@ -17,7 +18,7 @@ def test_each_percentile_is_a_duration_that_was_measured():
     assert (latency.warmup, latency.iterations) == (5, 20)
 
 
-@pytest.mark.parametrize("durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]])
+@every("durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]])
 def test_what_is_no_duration_is_an_error(durations):
     with pytest.raises(ValueError, match="accepted: positive numbers"):
         latency_of(durations, "device time", warmup=5)

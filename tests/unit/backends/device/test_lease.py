@@ -9,6 +9,7 @@ import pytest
 from difftest.backends.device import lease
 from difftest.backends.device.lease import NoCoreError, find_cores, lease_core, parse_cores
 from difftest.backends.device.worker import Worker
+from tests.every import every
 
 HOLD = """
 import sys
@@ -83,15 +84,14 @@ def test_one_process_leases_a_core_once(tmp_path):
     assert (first.core, lease_core((0, 1), folder=tmp_path).core) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "cores"),
-    [("0", (0,)), ("4-7", (4, 5, 6, 7)), ("0,2,4-5", (0, 2, 4, 5)), ("1,1", (1,))],
+@every(
+    "text, cores", [("0", (0,)), ("4-7", (4, 5, 6, 7)), ("0,2,4-5", (0, 2, 4, 5)), ("1,1", (1,))]
 )
 def test_the_runtimes_notation_of_cores(text, cores):
     assert parse_cores(text) == cores
 
 
-@pytest.mark.parametrize("text", ["all", "-1", "1-", "0:3", "1-x"])
+@every("text", ["all", "-1", "1-", "0:3", "1-x"])
 def test_another_notation_is_an_error(text):
     with pytest.raises(NoCoreError, match="accepted: an index or a range"):
         parse_cores(text)

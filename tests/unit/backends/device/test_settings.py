@@ -1,6 +1,7 @@
 import pytest
 
 from difftest.backends.device.settings import SettingError, Settings, read_settings
+from tests.every import every
 
 
 def test_nothing_set_is_what_is_usual():
@@ -19,7 +20,7 @@ def test_what_is_set_counts():
     assert settings == Settings(12.5, 7, 1.0, "/env/bin/python")
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
+@every("text", ["soon", "0", "-1", "inf", "nan"])
 def test_a_number_that_is_none_names_the_variable(text):
     with pytest.raises(SettingError, match=rf"DIFFTEST_LEASE_WAIT: received '{text}'; accepted"):
         read_settings({"DIFFTEST_LEASE_WAIT": text})

@@ -18,6 +18,7 @@ from difftest.backends.device.stage import (
     run_threshold,
 )
 from difftest.course.assignment import PERFORMANCE, TRANSPOSE_US
+from tests.every import every
 
 SMALL = Threshold(
     name="small",
@@ -38,7 +39,7 @@ def measured(p99, threshold=SMALL, spread=0.001, **changes):
     )
 
 
-@pytest.mark.parametrize("threshold", CONVOLUTIONS, ids=lambda one: one.name)
+@every("threshold", CONVOLUTIONS)
 def test_each_limit_decides_at_just_under_and_just_over(threshold):
     full, relaxed = threshold.full_us, threshold.relaxed_us
 
@@ -62,8 +63,8 @@ def test_the_transpose_must_be_under_its_limit():
     assert TRANSPOSE.result(np.nextafter(TRANSPOSE_US, np.inf)) == "missed"
 
 
-@pytest.mark.parametrize(
-    ("image", "dtype", "limits"),
+@every(
+    "image, dtype, limits",
     [
         ((224, 224), "float32", (4964, 4596)),
         ((224, 224), "float16", (1365, 1002)),
@@ -131,8 +132,8 @@ def test_a_prediction_is_not_kept(tmp_path):
     assert not (tmp_path / "h.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("results", "code"),
+@every(
+    "results, code",
     [
         ([measured(40.0), measured(90.0)], 0),
         ([measured(40.0), measured(100.1)], 1),

@@ -12,6 +12,7 @@ from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
 from difftest.simulator.exact.functions import FUNCTIONS
 from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
+from tests.every import every
 
 RNG = np.random.default_rng(5)
 SIZE = 400
@@ -35,7 +36,7 @@ def ends(x, count=5):
     return (x.value + share * x.error).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
+@every("name", ["add", "subtract", "multiply", "divide"])
 def test_two_operands_within_their_bounds_give_a_result_within_its(name):
     left, right = drawn(), drawn(0.5, 4.0)
     made = getattr(bounded, name)(left, right)
@@ -59,7 +60,7 @@ def test_a_large_bound_far_below_the_other_operand_does_not_count():
     assert made.error.max() == pytest.approx(1e-7)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@every("name", sorted(FUNCTIONS))
 def test_functions(name):
     low, high = (0.25, 4.0) if name in VALID_RANGES else (-4.0, 4.0)
     high = 1.5 if name == "arctan" else 3.0 if name == "sin" else high
@@ -70,14 +71,14 @@ def test_functions(name):
         assert (np.abs(got - made.value) <= made.error * (1 + 1e-6) + 1e-12).all()
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "gelu", "silu", "mish", "gelu_apprx_sigmoid"])
+@every("name", ["sigmoid", "gelu", "silu", "mish", "gelu_apprx_sigmoid"])
 def test_the_exact_functions_keep_float64s_digits_far_from_0(name):
     """Where 1 + tanh or 1 + erf of the machine's own float64 has lost them."""
     (value,) = FUNCTIONS[name](Bounded(np.array([-30.0]))).value
     assert 0 < abs(value) < 1e-10
 
 
-@pytest.mark.parametrize("dtype", [BFLOAT16, FLOAT16, FLOAT8_E4M3])
+@every("dtype", [BFLOAT16, FLOAT16, FLOAT8_E4M3])
 def test_a_rounding_into_a_narrow_dtype_subnormals_too(dtype):
     value = RNG.standard_normal(SIZE) * np.exp2(RNG.uniform(-16, 3, SIZE))
     value = value.astype(np.float32).astype(np.float64)

@@ -18,6 +18,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.writing import fit
+from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import drawn
 
@@ -88,7 +89,7 @@ class OutsideError(AssertionError):
     """The machine wrote something that its exact run excludes."""
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_the_machine_lies_within_the_bounds(name):
     """On drawn calls: bit for bit what it is without an exact run, and within the bounds."""
     ran = 0

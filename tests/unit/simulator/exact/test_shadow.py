@@ -13,6 +13,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as nki_language
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 
 BFLOAT16 = ml_dtypes.bfloat16
 X = np.random.default_rng(1).standard_normal((16, 24)).astype(np.float32)
@@ -227,15 +228,14 @@ LOWER = np.tril(np.ones((16, 24), np.bool_))
 """A mask that is no box."""
 
 
-@pytest.mark.parametrize(
-    ("op", "reduced"),
+@every(
+    "op, reduced",
     [
         (np.add, lambda x: np.where(LOWER, x, 0.0).sum(axis=1)),
         (np.max, lambda x: np.where(LOWER, x, -np.inf).max(axis=1)),
         (np.multiply, lambda x: np.where(LOWER, x, 1.0).prod(axis=1)),
         (np.subtract, lambda x: 2 * x[:, 0] - np.where(LOWER, x, 0.0).sum(axis=1)),
     ],
-    ids=["add", "max", "multiply", "subtract"],
 )
 def test_a_reduction_under_a_mask_that_is_no_box(op, reduced):
     """It counts what the mask leaves, and the errors of that alone."""

@@ -9,6 +9,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
+from tests.every import every
 
 DATA = np.ones((4, 8), np.float32)
 
@@ -29,12 +30,12 @@ def test_enumerations_have_the_documented_numbers():
     assert nisa.constants.engine.vector is nisa.vector_engine
 
 
-@pytest.mark.parametrize("member", nisa.engine)
+@every("member", nisa.engine)
 def test_engines_translate(member):
     assert as_engine(member, "f").value == member.name
 
 
-@pytest.mark.parametrize("value", ["vector", 5, None, Engine.VECTOR])
+@every("value", ["vector", 5, None, Engine.VECTOR])
 def test_other_engines_are_refused(value):
     with pytest.raises(KernelError, match="f takes engine as a member") as caught:
         as_engine(value, "f")
@@ -46,7 +47,7 @@ def test_commands_translate(command):
     assert as_accumulate(command, "f") is Accumulate[command.name.upper()]
 
 
-@pytest.mark.parametrize("value", ["reset", None, 9])
+@every("value", ["reset", None, 9])
 def test_other_commands_are_refused(value):
     with pytest.raises(KernelError, match="f takes reduce_cmd as a member"):
         as_accumulate(value, "f")
@@ -139,7 +140,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every("name", CALLS)
 def test_no_function_ignores_an_argument(name):
     def kernel(x):
         CALLS[name](nl.load(x))

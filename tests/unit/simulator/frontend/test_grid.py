@@ -8,10 +8,11 @@ import pytest
 from difftest.simulator import KernelError
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.grid import grid_shape, physical_cores
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("key", "shape"),
+@every(
+    "key, shape",
     [
         (4, (4,)),
         ((4, 2), (4, 2)),
@@ -29,8 +30,8 @@ def test_the_documented_grids(key, shape):
     assert grid_shape(key) == shape
 
 
-@pytest.mark.parametrize(
-    ("key", "cores"),
+@every(
+    "key, cores",
     [
         ((4, 2), ()),
         ((nl.nc(2), 2), (0, 0, 1, 1)),
@@ -56,7 +57,7 @@ def test_a_dimension_is_positive(size):
         nl.nc(size)
 
 
-@pytest.mark.parametrize("dim", [1.5, "2", None, [2]])
+@every("dim", [1.5, "2", None, [2]])
 def test_a_dimension_is_an_integer(dim):
     with pytest.raises(
         KernelError, match=r"a launch grid is made of integers, nl\.nc and"

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.nki import kernel as todays
 from difftest.simulator.frontend.on_device import baremetal_with, profile_with
+from tests.every import every
 
 baremetal = baremetal_with(None)
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -42,7 +43,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@every("form", FORMS)
 def test_a_kernel_is_called_and_simulated(form):
     kernel = FORMS[form]()
     assert_array_equal(kernel(DATA), 2 * DATA)
@@ -91,7 +92,7 @@ GRIDS = {
 }
 
 
-@pytest.mark.parametrize("grid", GRIDS.values(), ids=list(GRIDS))
+@every("grid", GRIDS.values())
 def test_a_grid(grid):
     assert_array_equal(tile_of_the_grid[grid](DATA), 2 * DATA)
     assert_array_equal(nki.simulate_kernel(tile_of_the_grid[grid], DATA), 2 * DATA)
@@ -223,9 +224,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "error", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, error, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, error, received):
     with pytest.raises(error) as caught:
         use()
@@ -238,10 +237,8 @@ def test_wrong_arguments_show_the_signature():
     assert caught.value.rule == "scaled takes (x, factor=2.0, *, offset=0.0)"
 
 
-@pytest.mark.parametrize(
-    "decorate", [nki.jit, nki.trace, nki.simulate_kernel, todays.jit, todays.simulate]
-)
-@pytest.mark.parametrize("given", [5, "matmul"])
+@every("decorate", [nki.jit, nki.trace, nki.simulate_kernel, todays.jit, todays.simulate])
+@every("given", [5, "matmul"])
 def test_what_cannot_be_called_is_no_kernel(decorate, given):
     with pytest.raises(KernelError) as caught:
         decorate(given)

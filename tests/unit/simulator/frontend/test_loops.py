@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import LoopKind
+from tests.every import every
 
 KINDS = {
     "affine": nl.affine_range,
@@ -16,13 +17,11 @@ KINDS = {
     "static": nl.static_range,
     "Python's": range,
 }
-kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+kinds = every("kind", KINDS.values())
 
 
 @kinds
-@pytest.mark.parametrize(
-    "args", [(5,), (2, 5), (1, 10, 3), (np.int64(3),), (0,), (5, 0, -2)], ids=str
-)
+@every("args", [(5,), (2, 5), (1, 10, 3), (np.int64(3),), (0,), (5, 0, -2)])
 def test_they_count_as_range_does(kind, args):
     seen = []
     launch(lambda: seen.extend(kind(*args)))
@@ -110,8 +109,8 @@ def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():
     assert launch(unlooped).trace.events[0].loops == ()
 
 
-@pytest.mark.parametrize("kind", [nl.affine_range, nl.sequential_range, nl.static_range])
-@pytest.mark.parametrize("args", [(1.5,), ("4",), (), (0, 4, 0), (None,), (1, 2, 3, 4)], ids=str)
+@every("kind", [nl.affine_range, nl.sequential_range, nl.static_range])
+@every("args", [(1.5,), ("4",), (), (0, 4, 0), (None,), (1, 2, 3, 4)])
 def test_what_no_loop_takes(kind, args):
     with pytest.raises(KernelError) as caught:
         launch(lambda: list(kind(*args)) and None)
@@ -139,8 +138,8 @@ def test_without_a_grid():
     assert seen == [(0, 1)]
 
 
-@pytest.mark.parametrize("use", [nl.program_id, nl.num_programs])
-@pytest.mark.parametrize("axis", [2, -1])
+@every("use", [nl.program_id, nl.num_programs])
+@every("axis", [2, -1])
 def test_an_axis_that_the_grid_does_not_have(use, axis):
     with pytest.raises(KernelError) as caught:
         launch(lambda: use(axis) and None, grid=(2, 2))
@@ -148,8 +147,8 @@ def test_an_axis_that_the_grid_does_not_have(use, axis):
     assert caught.value.received == f"axis {axis!r} of a grid of 2 dimensions"
 
 
-@pytest.mark.parametrize("use", [nl.program_id, nl.num_programs])
-@pytest.mark.parametrize("axis", ["x", 0.5])
+@every("use", [nl.program_id, nl.num_programs])
+@every("axis", ["x", 0.5])
 def test_an_axis_that_is_no_number(use, axis):
     with pytest.raises(KernelError, match="indices and sizes are integers") as caught:
         launch(lambda: use(axis) and None, grid=(2, 2))

@@ -14,6 +14,7 @@ from difftest.simulator.instructions.accumulate import exponential, tensor_scala
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.reduce import tensor_scalar_reduce
 from difftest.simulator.instructions.registers import Accumulate
+from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 RESET, REDUCE, LOAD = Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE
@@ -112,7 +113,7 @@ EXPONENTIAL_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", EXPONENTIAL_REFUSED)
+@every("name", EXPONENTIAL_REFUSED)
 def test_what_exponential_refuses(name):
     arguments, machine, rule = EXPONENTIAL_REFUSED[name]
 
@@ -151,7 +152,7 @@ def cumulated(data, op0, op1, start):
 IDENTITY = {"add": 0, "subtract": 0, "multiply": 1, "maximum": -np.inf, "minimum": np.inf}
 
 
-@pytest.mark.parametrize("name", IDENTITY)
+@every("name", IDENTITY)
 def test_a_cumulative_result_and_its_start(name):
     def kernel(x):
         ops = (OP0, ALU_OPS[name])
@@ -206,7 +207,7 @@ CUMULATIVE_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", CUMULATIVE_REFUSED)
+@every("name", CUMULATIVE_REFUSED)
 def test_what_tensor_scalar_cumulative_refuses(name):
     dtype, arguments, rule = CUMULATIVE_REFUSED[name]
     with pytest.raises(NkiError, match=rule):
@@ -228,8 +229,8 @@ def test_a_cumulative_result_is_no_int32():
 # -- tensor_scalar_reduce's registers --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "combine"),
+@every(
+    "name, combine",
     [("add", np.add), ("multiply", np.multiply), ("maximum", np.maximum), ("minimum", np.minimum)],
 )
 def test_tensor_scalar_reduce_goes_on_loads_and_negates(name, combine):

@@ -17,6 +17,7 @@ from difftest.simulator.instructions.activation import activate2, activation
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
 from difftest.simulator.instructions.registers import Accumulate
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 erf = np.vectorize(math.erf)
@@ -82,7 +83,7 @@ def test_the_functions_are_those_of_the_table():
     assert set(ACTIVATIONS) == set(FUNCTIONS) | OF_TODAY
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@every("name", FUNCTIONS)
 def test_a_function(name):
     definition, inputs = FUNCTIONS[name]
     expected = definition(inputs.astype(np.float64))
@@ -121,8 +122,8 @@ def test_every_function_that_takes_infinities_has_its_limits():
     assert set(LIMITS) == set(FUNCTIONS) - set(VALID_RANGES)
 
 
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@every("name", LIMITS)
+@every("dtype", [np.float32, np.float16])
 def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
     """The largest finite numbers are as far out as the limits are."""
     inputs = np.array([[-INF, INF, np.nan]], dtype)
@@ -137,7 +138,7 @@ def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
     assert not np.isnan(far_out).any()
 
 
-@pytest.mark.parametrize("name", OF_NUMPY)
+@every("name", OF_NUMPY)
 def test_numpys_functions_name_them_too(name):
     inputs = FUNCTIONS[name][1]
     same = on_tiles(
@@ -147,7 +148,7 @@ def test_numpys_functions_name_them_too(name):
     assert_array_equal(*same)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3])
+@every("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3])
 def test_scale_bias_and_function_round_once(dtype):
     """The product is not rounded before the bias is added: a fused multiply-add."""
     data, scale, bias = normal(8, 32, dtype=dtype), normal(8, 1, seed=1), normal(8, 1, seed=2)
@@ -168,7 +169,7 @@ def test_scale_bias_and_function_round_once(dtype):
     assert_array_equal(given, np.square(wide), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.float16, nl.bfloat16])
+@every("dtype", [nl.float32, nl.float16, nl.bfloat16])
 def test_the_bias_may_be_narrow(dtype):
     result = on_tiles(
         lambda x: nisa.activation(nl.copy, x, bias=nisa.memset((11, 1), 1.2, dtype)), X
@@ -234,7 +235,7 @@ def test_the_ranges_are_those_of_the_table():
     } == VALID_RANGES
 
 
-@pytest.mark.parametrize("name", VALID_RANGES)
+@every("name", VALID_RANGES)
 def test_outside_its_range_a_function_is_a_note(name):
     low, high = (np.float32(limit) for limit in VALID_RANGES[name])
     low, high = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
@@ -301,9 +302,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, X)
@@ -329,7 +328,7 @@ def activated(x, imm0=2.0, imm1=0.5, relu=0.0, *, ops=(None, None), reverse=(Fal
     return gate.issue(activate2, (x, imm0, imm1, relu), options, dst=dst, others=(total,))
 
 
-@pytest.mark.parametrize("ops", STAGES, ids=str)
+@every("ops", STAGES)
 def test_activate2s_first_stage(ops):
     """With numbers and with vectors; each operation rounds."""
     vectors = normal(11, 1, seed=1), normal(11, 1, seed=2)
@@ -363,8 +362,8 @@ ABS_MAX = AluOp(name="abs_max", compute=lambda x, y: np.where(np.abs(x) > np.abs
 ABS_MIN = AluOp(name="abs_min", compute=lambda x, y: np.where(np.abs(x) < np.abs(y), x, y))
 
 
-@pytest.mark.parametrize(
-    ("op", "expected"),
+@every(
+    "op, expected",
     [
         (ALU_OPS["add"], lambda x: x.sum(axis=1)),
         (ALU_OPS["maximum"], lambda x: x.max(axis=1)),
@@ -372,7 +371,6 @@ ABS_MIN = AluOp(name="abs_min", compute=lambda x, y: np.where(np.abs(x) < np.abs
         (ABS_MAX, lambda x: x[range(len(x)), np.abs(x).argmax(axis=1)]),
         (ABS_MIN, lambda x: x[range(len(x)), np.abs(x).argmin(axis=1)]),
     ],
-    ids=lambda value: getattr(value, "name", ""),
 )
 def test_activate2s_reductions(op, expected):
     data = normal(11, 30)
@@ -411,7 +409,7 @@ ACTIVATE2_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", ACTIVATE2_REFUSED)
+@every("name", ACTIVATE2_REFUSED)
 def test_what_activate2_refuses(name):
     machine, options, rule = ACTIVATE2_REFUSED[name]
     with pytest.raises(NkiError, match=rule):

@@ -10,6 +10,7 @@ from difftest.simulator import Engine, KernelError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 V, G, S = Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR
@@ -51,13 +52,13 @@ def test_the_operators_are_those_of_the_table():
         assert (op.bitvec, op.reduction, set(op.engines)) == (bitvec, reduction, engines), name
 
 
-@pytest.mark.parametrize("name", ALU_OPS)
+@every("name", ALU_OPS)
 def test_an_operator_is_named_by_its_function_in_nl(name):
     assert alu_op(getattr(nl, name), "test") is ALU_OPS[name]
 
 
-@pytest.mark.parametrize(
-    ("function", "name"),
+@every(
+    "function, name",
     [
         (np.add, "add"),
         (np.subtract, "subtract"),
@@ -97,13 +98,12 @@ def test_an_operator_is_named_by_its_function_in_nl(name):
         (nl.sum, "add"),
         (nl.prod, "multiply"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_numpys_functions_name_the_same_operators(function, name):
     assert alu_op(function, "test") is ALU_OPS[name]
 
 
-@pytest.mark.parametrize("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])
+@every("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])
 def test_what_is_no_operator(op):
     with pytest.raises(KernelError) as caught:
         alu_op(op, "tensor_tensor")
@@ -136,7 +136,7 @@ TRUTH = {
 }
 
 
-@pytest.mark.parametrize("name", ARITHMETIC)
+@every("name", ARITHMETIC)
 def test_arithmetic(name):
     op = getattr(nl, name)
     rounded = 0 if name not in ("mod", "fmod") else 1e-5
@@ -151,7 +151,7 @@ def test_divide():
     assert_array_equal(np.isinf(on_tiles(nl.divide, A, WITH_ZEROS)), WITH_ZEROS == 0)
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@every("name", TRUTH)
 def test_truth_is_bool_in_nl_and_one_or_zero_in_an_instruction(name):
     op = getattr(nl, name)
     a_bool, number = on_tiles(lambda a, b: (op(a, b), nisa.tensor_tensor(a, b, op)), A, WITH_ZEROS)
@@ -164,7 +164,7 @@ def test_logical_not():
     assert on_tiles(nl.logical_not, values).tolist() == [[True, True, False, False]]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@every("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_bitvec_operators_work_on_bits(dtype):
     info = np.iinfo(dtype)
     a = integers(4, 16, low=info.min, high=info.max, dtype=dtype)

@@ -8,18 +8,19 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import Engine, NkiError, ShapeError, Space, launch
-from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, name_of, round_to
+from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT32, TFLOAT32, is_float, round_to
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import tensor_copy_predicated
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
 VALUES = np.array([[0, 1, 2.5, 3.5, 100.3, 300, 70000, -1, -2.5, -129, 1e-3, 3e9]], np.float32)
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(PLAIN, PLAIN)), ids=name_of)
+@every("source, target", list(itertools.product(PLAIN, PLAIN)))
 def test_a_cast_goes_through_float32_and_rounds_once(source, target):
     with np.errstate(over="ignore"):
         data = VALUES.astype(source) if is_float(source) else round_to(VALUES, source)
@@ -29,8 +30,8 @@ def test_a_cast_goes_through_float32_and_rounds_once(source, target):
     assert_array_equal(result, expected, strict=True)
 
 
-@pytest.mark.parametrize("dtype", PLAIN, ids=name_of)
-@pytest.mark.parametrize("engine", [nisa.vector_engine, nisa.gpsimd_engine, nisa.unknown_engine])
+@every("dtype", PLAIN)
+@every("engine", [nisa.vector_engine, nisa.gpsimd_engine, nisa.unknown_engine])
 def test_a_copy_without_cast_keeps_every_bit(dtype, engine):
     if dtype == BOOL:
         data = np.array([[True, False]])
@@ -44,7 +45,7 @@ def test_a_copy_without_cast_keeps_every_bit(dtype, engine):
     assert result[number].tobytes() == data[number].tobytes()
 
 
-@pytest.mark.parametrize("copy", [nl.copy, nisa.tensor_copy, lambda x: x[...]])
+@every("copy", [nl.copy, nisa.tensor_copy, lambda x: x[...]])
 def test_copies_between_memories(copy):
     data = normal(8, 3, 4)
 
@@ -89,7 +90,7 @@ def test_memset():
     assert_array_equal(results[4], np.full((4, 3), 2, np.int16), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [nl.int32, nl.float32, nl.int8, nl.bfloat16])
+@every("dtype", [nl.int32, nl.float32, nl.int8, nl.bfloat16])
 def test_iota(dtype):
     def compute(_):
         p, x, y = nl.mgrid[0:4, 0:3, 0:2]
@@ -106,8 +107,8 @@ PREDICATE = np.array([[0, 1, 2], [3, 0, 0]], np.uint8)
 A, B = normal(2, 3), normal(2, 3, seed=1)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
-@pytest.mark.parametrize("reverse", [False, True])
+@every("dtype", [np.uint8, np.uint16, np.uint32])
+@every("reverse", [False, True])
 def test_tensor_copy_predicated(dtype, reverse):
     def compute(src, dst, predicate):
         nisa.tensor_copy_predicated(src=src, dst=dst, predicate=predicate, reverse_pred=reverse)
@@ -266,9 +267,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, A, PREDICATE)
@@ -278,7 +277,7 @@ def test_float32_is_what_the_engines_hold():
     assert on_tiles(lambda x: nl.copy(x, dtype=nl.float32), A).dtype == FLOAT32
 
 
-@pytest.mark.parametrize("shape", [(4, 12), (4, 3, 4), (4, 12, 1)], ids=str)
+@every("shape", [(4, 12), (4, 3, 4), (4, 12, 1)])
 def test_a_predicated_copy_into_another_rank(shape):
     """src, dst and predicate have the same partitions and as many elements in each."""
     values, chosen = normal(4, 2, 6), normal(4, 6, 2, seed=1) > 0

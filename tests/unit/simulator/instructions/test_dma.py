@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, BufferError, Engine, NkiError, launch
-from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, name_of, round_to
+from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, round_to
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -18,6 +18,7 @@ from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
 from difftest.simulator.trace import Attributes
+from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
@@ -37,7 +38,7 @@ def through_sbuf(src, dst_dtype, sbuf_dtype):
     return launch(kernel, [src]).outputs[0]
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(PLAIN, PLAIN)), ids=name_of)
+@every("source, target", list(itertools.product(PLAIN, PLAIN)))
 def test_a_dma_casts(source, target):
     with np.errstate(over="ignore"):
         data = VALUES.astype(source) if is_float(source) else round_to(VALUES, source)
@@ -56,7 +57,7 @@ def _hbm_to_hbm(tensor, dtype):
     return out
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in PLAIN if dtype.itemsize <= 2], ids=name_of)
+@every("dtype", [dtype for dtype in PLAIN if dtype.itemsize <= 2])
 def test_every_bit_pattern_arrives(dtype):
     """Through SBUF and back, and from HBM to HBM: but for the payload of a NaN, unchanged."""
     bits = np.arange(2 ** (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}")
@@ -72,10 +73,9 @@ def test_every_bit_pattern_arrives(dtype):
             assert not nan.any() or np.isnan(result[nan].astype(np.float32)).all()
 
 
-@pytest.mark.parametrize(
-    ("dst", "src"),
+@every(
+    "dst, src",
     [((2, 12), (2, 3, 4)), ((4, 6), (2, 3, 4)), ((24,), (4, 6)), ((4, 6), (24,)), ((24, 1), (24,))],
-    ids=str,
 )
 def test_elements_are_moved_in_row_major_order(dst, src):
     data = normal(*src)
@@ -191,7 +191,7 @@ def test_a_scatter_that_adds_meets_an_index_twice(add):
     assert_array_equal(launch(kernel, [TABLE.copy(), rows, INDEX]).outputs[0], expected)
 
 
-@pytest.mark.parametrize("bad", [-1, 10, 2**31 - 1])
+@every("bad", [-1, 10, 2**31 - 1])
 def test_indices_out_of_bounds_are_skipped_or_an_error(bad):
     index = INDEX.copy()
     index[2] = bad
@@ -224,10 +224,8 @@ def test_indices_out_of_bounds_are_skipped_or_an_error(bad):
         assert caught.value.limit == "[9, 5]"
 
 
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))]
-)
-@pytest.mark.parametrize("given", [True, False])
+@every("shape, axes", [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))])
+@every("given", [True, False])
 def test_dma_transpose(shape, axes, given):
     data = normal(*shape)
 
@@ -274,7 +272,7 @@ def test_indices_do_not_lead_around_an_immutable_parameter(write):
         launch(kernel, [TABLE, INDEX])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+@every("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 def test_load_transpose2d(dtype):
     data = integers(130, 60, low=-100, high=100, dtype=dtype)
 
@@ -313,14 +311,13 @@ def psum(*shape):
     return nl.zeros(shape, nl.float32, buffer=nl.psum)
 
 
-@pytest.mark.parametrize(
+@every(
     "copy",
     [
         lambda t: nisa.dma_copy(dst=t, src=psum(10, 6)),
         lambda t: nisa.dma_copy(dst=psum(10, 6), src=t),
         lambda t: nisa.dma_transpose(psum(10, 6)),
     ],
-    ids=["source", "destination", "transpose"],
 )
 def test_dma_does_not_reach_psum(copy):
     with pytest.raises(BufferError) as caught:
@@ -414,9 +411,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, rule, received):
     def kernel(t):
         use(t)

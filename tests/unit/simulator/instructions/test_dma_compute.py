@@ -13,6 +13,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.dma_compute import MOST_SOURCES, dma_compute
 from difftest.simulator.trace import Engine
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal
 
 ADD = ALU_OPS["add"]
@@ -74,7 +75,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_is_refused(name):
     call, rule = REFUSED[name]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difftest.simulator.dtypes import DTYPES, name_of
 from difftest.simulator.instructions.record import INSTRUCTIONS, Takes
+from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import MODES, difference
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 
@@ -45,7 +45,7 @@ def test_each_record_has_an_example():
     assert set(EXAMPLES) == set(INSTRUCTIONS)
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_what_the_record_promises(name):
     """Every buffer and every dtype of every role, one at a time."""
     seen = 0
@@ -63,7 +63,7 @@ def test_what_the_record_promises(name):
     assert seen > 1
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_drawn_calls(name):
     """Shapes, dtypes, buffers, engines and options together."""
 

@@ -10,10 +10,11 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN1, Engine, NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
-narrow = pytest.mark.parametrize("dtype", NARROW, ids=lambda dtype: dtype.__name__)
+narrow = every("dtype", NARROW)
 
 
 def wide(array):
@@ -36,7 +37,7 @@ def test_two_operators_round_once(dtype):
 
 
 @narrow
-@pytest.mark.parametrize("operation", [np.add, np.subtract, np.multiply])
+@every("operation", [np.add, np.subtract, np.multiply])
 def test_tensor_tensor_rounds_once_into_the_output(dtype, operation):
     a, b = normal(16, 64, dtype=dtype), normal(16, 64, dtype=dtype, seed=1)
     exact = operation(wide(a), wide(b))
@@ -119,8 +120,8 @@ def test_free_dimensions_broadcast():
 WIDE = (2**24 + 1) * np.ones((2, 3), np.int32)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
-@pytest.mark.parametrize("operation", [np.add, np.subtract, np.multiply])
+@every("dtype", [np.int32, np.uint32])
+@every("operation", [np.add, np.subtract, np.multiply])
 def test_integers_of_32_bits_are_exact(dtype, operation):
     a = integers(8, 16, low=2**24, high=2**30, dtype=dtype)
     b = integers(8, 16, low=1, high=2, dtype=dtype, seed=1)
@@ -129,7 +130,7 @@ def test_integers_of_32_bits_are_exact(dtype, operation):
     assert (a.astype(np.float32) != a).any()
 
 
-@pytest.mark.parametrize(
+@every(
     "compute",
     [
         lambda x: nisa.tensor_tensor(x, x - x, np.add, engine=nisa.vector_engine),
@@ -138,10 +139,7 @@ def test_integers_of_32_bits_are_exact(dtype, operation):
         lambda x: nl.add(x, 0),
         lambda x: nisa.tensor_copy(x, engine=nisa.scalar_engine),
         lambda x: nisa.activation(nl.copy, x),
-    ],
-    ids=["named vector engine", "maximum", "tensor_scalar", "nl.add of a number", "scalar copy",
-         "activation"],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_elsewhere_they_go_through_float32(compute):
     assert_array_equal(on_tiles(compute, WIDE), np.full((2, 3), 2**24, np.int32), strict=True)
 
@@ -152,8 +150,8 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("dtype", EDGES)
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
+@every("dtype", EDGES)
+@every("name", ["add", "subtract", "multiply"])
 def test_integers_of_32_bits_wrap(dtype, name):
     """As tensor_tensor, as a Python operator and in place: the low 32 bits of the result."""
     row = EDGES[dtype]
@@ -287,9 +285,7 @@ ENGINES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "engine"), [row[1:] for row in ENGINES], ids=[row[0] for row in ENGINES]
-)
+@every("compute, engine", [row[1:] for row in ENGINES])
 def test_engines(compute, engine):
     assert engine_of(compute, F, N) is engine
 
@@ -454,9 +450,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule, received):
     with pytest.raises(NkiError) as caught:
         on_tiles(compute, F, N)

@@ -11,12 +11,13 @@ from difftest.simulator import TRN1, TRN2, NkiError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gather import nc_n_gather, nonzero_with_count
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 # -- nc_n_gather -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+@every("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 def test_nc_n_gather_takes_the_free_axes_as_one(dtype):
     data = normal(7, 4, 5).astype(dtype)
     places = integers(7, 3, 2, low=0, high=20, dtype=np.uint32)
@@ -46,7 +47,7 @@ GATHER_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", GATHER_REFUSED)
+@every("name", GATHER_REFUSED)
 def test_what_nc_n_gather_refuses(name):
     arguments, dst, rule = GATHER_REFUSED[name]
     places = np.arange(42, dtype=np.uint32).reshape(7, 6) % 20
@@ -125,7 +126,7 @@ COUNT_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", COUNT_REFUSED)
+@every("name", COUNT_REFUSED)
 def test_what_nonzero_with_count_refuses(name):
     machine, call, rule = COUNT_REFUSED[name]
     with pytest.raises(NkiError, match=rule):

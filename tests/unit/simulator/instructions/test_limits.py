@@ -10,6 +10,7 @@ import pytest
 from difftest.simulator import BufferError, DtypeError, KernelError, ShapeError, Space
 from difftest.simulator.dtypes import DTYPES, name_of
 from difftest.simulator.instructions.record import INSTRUCTIONS, Takes
+from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
@@ -32,7 +33,7 @@ def test_each_rule_of_each_record_has_its_limits():
     assert set(LIMITS) == {(name, rule.__name__) for name, rule in RULES}
 
 
-@pytest.mark.parametrize(("name", "rule", "number"), EDGES)
+@every("name, rule, number", EDGES)
 def test_a_rule_at_its_limit_and_just_over_it(name, rule, number):
     record, edge = INSTRUCTIONS[name], LIMITS[name, rule][number]
     edge.legal.check(record)
@@ -96,7 +97,7 @@ def use(name, role, **changes):
     return Use(operands, call.options, first, tuple(rest), None, call.engine, call.machine)
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@every("name, role", ROLES)
 def test_a_buffer_that_a_record_does_not_declare(name, role):
     record = INSTRUCTIONS[name]
     declared = declared_role(record, role)
@@ -110,7 +111,7 @@ def test_a_buffer_that_a_record_does_not_declare(name, role):
         assert caught.value.received.startswith(f"{role} = ")
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@every("name, role", ROLES)
 def test_a_dtype_that_a_record_does_not_declare(name, role):
     record = INSTRUCTIONS[name]
     declared = declared_role(record, role)
@@ -122,7 +123,7 @@ def test_a_dtype_that_a_record_does_not_declare(name, role):
         assert caught.value.happened == f"{name} got {role} of {name_of(dtype)}"
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@every("name, role", ROLES)
 def test_something_else_in_a_tiles_place(name, role):
     record = INSTRUCTIONS[name]
     declared = declared_role(record, role)
@@ -144,7 +145,7 @@ def test_something_else_in_a_tiles_place(name, role):
         check_structure(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_a_destination_of_another_shape(name):
     """One element a partition more than the instruction makes."""
     record = INSTRUCTIONS[name]

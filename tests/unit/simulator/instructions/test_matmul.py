@@ -14,10 +14,11 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import nc_matmul
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
-floats = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.__name__)
+floats = every("dtype", FLOATS)
 
 
 @given(st.integers(1, 128), st.integers(1, 128), st.integers(1, 512), st.sampled_from(FLOATS))
@@ -80,7 +81,7 @@ def test_nl_matmul(transpose_x):
     assert_allclose(result, x @ y, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["+=", "[...] +=", "[:, :] +=", "= a + b"])
+@every("form", ["+=", "[...] +=", "[:, :] +=", "= a + b"])
 def test_products_accumulate_in_psum(form):
     stationary, moving = normal(3, 16, 8), normal(3, 16, 20, seed=1)
 
@@ -157,7 +158,7 @@ def test_a_part_of_a_bank_accumulates():
 
 
 @floats
-@pytest.mark.parametrize("shape", [(1, 1), (128, 128), (5, 128), (128, 3), (32, 32)], ids=str)
+@every("shape", [(1, 1), (128, 128), (5, 128), (128, 3), (32, 32)])
 def test_nc_transpose_moves_data_only(dtype, shape):
     data = normal(*shape, dtype=dtype)
     result = on_tiles(nisa.nc_transpose, data)
@@ -191,7 +192,7 @@ def test_nc_transpose_into_another_dtype():
     assert_array_equal(result, data.T.astype(ml_dtypes.bfloat16), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.float16])
+@every("dtype", [nl.float32, nl.bfloat16, nl.float16])
 def test_the_instruction_itself_rounds_once_into_any_destination(dtype):
     """A part of a tensor, another dtype, a mask: the newer dialects name the destination."""
     stationary, moving = normal(16, 8), normal(16, 20, seed=1)
@@ -385,11 +386,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "rule", "received", "limit"),
-    [row[1:] for row in REFUSED],
-    ids=[row[0] for row in REFUSED],
-)
+@every("use, rule, received, limit", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, rule, received, limit):
     with pytest.raises(NkiError) as caught:
         launch(use)

@@ -24,6 +24,7 @@ from difftest.simulator.instructions.elementwise import tensor_scalar
 from difftest.simulator.instructions.mx import nc_matmul_mx, quantize_mx, scale_places, unpack
 from difftest.simulator.trace_json import trace_to_json
 from difftest.simulator.trace_reader import trace_from_json
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
 UINT8 = np.dtype(np.uint8)
@@ -68,9 +69,9 @@ def expected_scales(x, largest_exponent):
 FORMATS = {"e4m3": (FLOAT8_E4M3FN_X4, E4M3, 8), "e5m2": (FLOAT8_E5M2_X4, E5M2, 15)}
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("partitions", [32, 96])
-@pytest.mark.parametrize("source", [np.float16, ml_dtypes.bfloat16])
+@every("name", FORMATS)
+@every("partitions", [32, 96])
+@every("source", [np.float16, ml_dtypes.bfloat16])
 def test_quantize_mx(name, partitions, source):
     packed, element, largest = FORMATS[name]
     x = normal(partitions, 12, dtype=source)
@@ -116,8 +117,8 @@ def test_scales_keep_the_other_partitions():
     ]
 
 
-@pytest.mark.parametrize("scales", [UINT8, FLOAT8_E8M0FNU], ids=str)
-@pytest.mark.parametrize("partitions", [32, 128])
+@every("scales", [UINT8, FLOAT8_E8M0FNU])
+@every("partitions", [32, 128])
 def test_a_product_of_what_was_quantized(scales, partitions):
     """Equal to the product of the dequantized operands; near that of the original ones."""
     x, y = normal(partitions, 4 * 6, dtype=np.float16), normal(partitions, 4 * 10, seed=1)
@@ -275,7 +276,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_is_refused(name):
     machine, call, rule = REFUSED[name]
     with pytest.raises(NkiError, match=rule):

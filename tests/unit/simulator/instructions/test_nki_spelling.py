@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.instructions.record import INSTRUCTIONS, classic_instructions
+from tests.every import every
 from tests.unit.simulator.instructions.calls import nki_spelling
 from tests.unit.simulator.instructions.calls.drawn import difference
 from tests.unit.simulator.instructions.calls.examples import drawn
@@ -27,7 +28,7 @@ def test_each_record_of_today_s_dialect_is_spelled():
     assert SPELLINGS.keys() == INSTRUCTIONS.keys() - classic_instructions().keys()
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+@every("name", SPELLINGS)
 def test_the_dialect_issues_what_the_record_means(name):
     @settings(max_examples=EXAMPLES_EACH, deadline=None)
     @given(st.data())

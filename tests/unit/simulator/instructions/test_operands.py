@@ -10,6 +10,7 @@ from difftest.simulator import BufferError, KernelError
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES, HBM, ON_CHIP, SBUF_ONLY
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 
@@ -17,20 +18,18 @@ def tile(*shape, space=Space.SBUF, dtype=np.float32):
     return stored(np.zeros(shape, dtype), space)
 
 
-@pytest.mark.parametrize(
-    "value", [True, 1, 1.5, np.float64(2), np.int8(1), np.bool_(True), ml_dtypes.bfloat16(1)]
-)
+@every("value", [True, 1, 1.5, np.float64(2), np.int8(1), np.bool_(True), ml_dtypes.bfloat16(1)])
 def test_numbers(value):
     assert is_number(value)
 
 
-@pytest.mark.parametrize("value", [None, "1", 1j, np.complex64(1), np.str_("1"), np.ones(1), [1]])
+@every("value", [None, "1", 1j, np.complex64(1), np.str_("1"), np.ones(1), [1]])
 def test_no_numbers(value):
     assert not is_number(value)
 
 
-@pytest.mark.parametrize(
-    ("spaces", "space", "accepted", "remedy"),
+@every(
+    "spaces, space, accepted, remedy",
     [
         (ON_CHIP, Space.SHARED_HBM, "sbuf or psum", "load it into SBUF first"),
         (SBUF_ONLY, Space.PSUM, "sbuf", "copy it to SBUF first"),
@@ -48,7 +47,7 @@ def test_a_tile_in_the_wrong_memory(spaces, space, accepted, remedy):
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("value", [None, 3, np.ones(3), "tile"])
+@every("value", [None, 3, np.ones(3), "tile"])
 def test_no_tile(value):
     with pytest.raises(KernelError, match="tensor_copy takes a tile as src") as caught:
         need_tile(value, "src", "tensor_copy")

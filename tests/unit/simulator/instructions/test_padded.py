@@ -13,6 +13,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as today
 from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 
 MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 ROWS, COLUMNS, USED = 8, 16, 3
@@ -25,6 +26,9 @@ F32, U8 = today_nl.float32, today_nl.uint8
 
 def new(shape, dtype=F32, buffer=today_nl.sbuf):
     return today_nl.ndarray(shape, dtype, buffer=buffer)
+
+
+BORN = new.__code__.co_firstlineno + 1
 
 
 def padded(x):
@@ -184,7 +188,7 @@ def test_padded_rows_of_todays_dialect(name, plain):
     if not plain:
         born = "return today_nl.ndarray(shape, dtype, buffer=buffer), "
         assert "they came from [" in str(caught.value)
-        assert f"float32 in sbuf, made at {__file__}:27: {born}" in str(caught.value)
+        assert f"float32 in sbuf, made at {__file__}:{BORN}: {born}" in str(caught.value)
 
 
 # -- the classic dialect ---------------------------------------------------------------------------
@@ -394,8 +398,8 @@ def test_an_index_and_a_register_are_uses(use, plain):
     assert caught.value.location.text.endswith("# the line")
 
 
-@pytest.mark.parametrize("side", ["stationary", "moving"])
-@pytest.mark.parametrize("extra", [0, 1])
+@every("side", ["stationary", "moving"])
+@every("extra", [0, 1])
 def test_padded_columns_of_an_mx_product(side, extra):
     """Of ten packed columns seven are written: as many rows or columns of the product are sure."""
     written, packed = 7, 10

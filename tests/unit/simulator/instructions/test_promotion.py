@@ -6,11 +6,11 @@ import itertools
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.simulator.dtypes import DTYPES, as_dtype, is_float, name_of
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.promotion import promote_dtypes, scalar_dtype
+from tests.every import every
 from tests.unit.simulator.on_tiles import on_tiles
 
 DOCUMENTED = [
@@ -31,13 +31,13 @@ DOCUMENTED = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b", "result"), DOCUMENTED)
+@every("a, b, result", DOCUMENTED)
 def test_the_documented_pairs(a, b, result):
     for first, second in ((a, b), (b, a)):
         assert name_of(promote_dtypes(as_dtype(first), as_dtype(second))) == result
 
 
-@pytest.mark.parametrize(("a", "b"), list(itertools.combinations_with_replacement(DTYPES, 2)))
+@every("a, b", list(itertools.combinations_with_replacement(DTYPES, 2)))
 def test_any_pair(a, b):
     result = promote_dtypes(a, b)
     assert result == promote_dtypes(b, a)
@@ -47,8 +47,8 @@ def test_any_pair(a, b):
         assert result == a
 
 
-@pytest.mark.parametrize(
-    ("scalar", "dtype"),
+@every(
+    "scalar, dtype",
     [
         (True, "uint8"),
         (2, "int32"),
@@ -61,14 +61,13 @@ def test_any_pair(a, b):
         (np.sqrt(2.0), "float32"),  # NumPy's 64-bit scalars are weak: what a host computes with
         (np.prod((2, 3)), "int32"),
     ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_scalars(scalar, dtype):
     assert scalar_dtype(scalar) == as_dtype(dtype)
 
 
-@pytest.mark.parametrize(
-    ("tile", "scalar", "dtype"),
+@every(
+    "tile, scalar, dtype",
     [
         (np.int8, 2, np.int32),
         (np.float16, 1.2, np.float32),

@@ -11,6 +11,7 @@ from difftest.simulator import TRN1, TRN2, TRN3, Engine, NkiError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.random_numbers import rand2, rng
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 
@@ -19,7 +20,7 @@ def drawn(dtype, shape=(128, 64), buffer=nl.sbuf, engine=Engine.UNKNOWN):
     return gate.issue(rng, (), dst=dst, engine=engine)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@every("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_rng_gives_random_bits(dtype):
     """Every bit is set in about half of 8192 numbers, twice the same in two launches."""
 
@@ -58,14 +59,14 @@ RNG_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", RNG_REFUSED)
+@every("name", RNG_REFUSED)
 def test_what_rng_refuses(name):
     machine, options, rule = RNG_REFUSED[name]
     with pytest.raises(NkiError, match=rule):
         launch(lambda: [drawn(**options)].clear(), machine=machine)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
+@every("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
 def test_rand2_lies_between_its_bounds(dtype):
     def compute(low, high):
         dst = [nl.ndarray((64, 30, 4), dtype) for _ in range(2)]
@@ -96,7 +97,7 @@ RAND2_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", RAND2_REFUSED)
+@every("name", RAND2_REFUSED)
 def test_what_rand2_refuses(name):
     machine, bounds, rule = RAND2_REFUSED[name]
 

@@ -25,6 +25,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.trace import Attributes
 from difftest.timing.known import evidence_of
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 
@@ -49,7 +50,7 @@ def test_each_record_is_complete():
 PAGES = {one.page for one in documented_names(CLASSIC)}
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_the_pages_of_a_record_are_documented(name):
     """At the classic dialect's tag; of what today's dialect alone has, none is."""
     record = INSTRUCTIONS[name]
@@ -138,7 +139,7 @@ def test_a_number_is_no_part_of_a_signature():
     assert np.signbit(minus).all()
 
 
-@pytest.mark.parametrize("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
+@every("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
 def test_a_destination_has_the_results_elements(shape):
     def kernel():
         one, out = nl.zeros((8, 16), nl.float32), nl.ndarray(shape, nl.float32)
@@ -200,7 +201,7 @@ def arguments(name):
     }
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS))
 def test_the_options_of_a_record_are_arguments_of_aws(name):
     """The simulator keeps no books in a record: a call can say all that it is told."""
     unknown = set(INSTRUCTIONS[name].options) - arguments(CALLED_BY.get(name, name))

@@ -9,6 +9,7 @@ from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Attributes
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles, written
 
 DATA = normal(4, 3, 5)
@@ -20,9 +21,9 @@ REDUCTIONS = {
 }
 
 
-@pytest.mark.parametrize(("op", "expected"), REDUCTIONS.values(), ids=list(REDUCTIONS))
-@pytest.mark.parametrize("axis", [2, [2], (1, 2), [2, 1], -1, [-2, -1]], ids=str)
-@pytest.mark.parametrize("keepdims", [False, True])
+@every("op, expected", REDUCTIONS.values())
+@every("axis", [2, [2], (1, 2), [2, 1], -1, [-2, -1]])
+@every("keepdims", [False, True])
 def test_tensor_reduce(op, expected, axis, keepdims):
     axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
     wanted = expected(DATA, axis=axes, keepdims=keepdims)
@@ -31,9 +32,8 @@ def test_tensor_reduce(op, expected, axis, keepdims):
     assert_allclose(result, wanted.reshape(result.shape), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.prod, np.prod)],
+@every(
+    "function, expected", [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.prod, np.prod)]
 )
 def test_the_functions_of_nl(function, expected):
     for axis, keepdims in ((1, False), (2, True), ((1, 2), False)):
@@ -69,8 +69,8 @@ def test_bits_across_partitions(op):
         on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits.astype(np.float32))
 
 
-@pytest.mark.parametrize(
-    ("op", "expected"),
+@every(
+    "op, expected",
     [(nl.abs, np.abs), (nl.logical_not, np.logical_not), (nl.reciprocal, np.reciprocal)],
 )
 def test_tensor_scalar_reduce_with_a_unary_operator(op, expected):
@@ -121,8 +121,8 @@ INTO = {  # name: an instruction of x [4, 6] with the second destination ``into`
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", INTO)
-@pytest.mark.parametrize("shape", [(4, 6), (1, 4), (1, 1), (4, 2), (5, 1)], ids=str)
+@every("name", INTO)
+@every("shape", [(4, 6), (1, 4), (1, 1), (4, 2), (5, 1)])
 def test_a_reductions_destination_has_one_element_a_partition(name, shape):
     def compute(x):
         into = nl.zeros(shape, nl.float32)
@@ -147,7 +147,7 @@ def test_a_reductions_destination_has_one_element_a_partition(name, shape):
     ]
 
 
-@pytest.mark.parametrize("name", INTO)
+@every("name", INTO)
 def test_a_reductions_destination_may_be_a_column(name):
     def compute(x):
         into = nl.zeros((4, 3), nl.float32)
@@ -186,7 +186,7 @@ def test_logical_reductions_are_one_or_zero():
     assert [result[:, 0].tolist() for result in results] == [[0, 0, 1], [0, 1, 1], [0, 1, 1]]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int32"])
+@every("dtype", ["uint8", "int16", "uint32", "int32"])
 def test_bitvec_reductions_keep_every_bit(dtype):
     info = np.iinfo(dtype)
     values = integers(4, 6, low=info.min, high=info.max, dtype=dtype)
@@ -226,18 +226,15 @@ def test_integers_reduce_in_float32():
     assert on_tiles(lambda x: nl.sum(x, axis=1), values).tolist() != [[2**24 + 1]]
 
 
-@pytest.mark.parametrize(
-    ("op", "expected"), [(np.add, np.sum), (np.max, np.max), (nl.bitwise_or, np.bitwise_or.reduce)]
-)
+@every("op, expected", [(np.add, np.sum), (np.max, np.max), (nl.bitwise_or, np.bitwise_or.reduce)])
 def test_across_partitions(op, expected):
     values = integers(6, 3, 2, low=0, high=100, dtype=np.int32)
     result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), values)
     assert_array_equal(result, expected(values, axis=0)[None].astype(np.int32), strict=True)
 
 
-@pytest.mark.parametrize(
-    ("op", "expected"),
-    [(np.add, np.sum), (np.max, np.max), (np.min, np.min), (nl.multiply, np.prod)],
+@every(
+    "op, expected", [(np.add, np.sum), (np.max, np.max), (np.min, np.min), (nl.multiply, np.prod)]
 )
 def test_tensor_scalar_reduce(op, expected):
     column = normal(4, 1, seed=1)
@@ -286,9 +283,9 @@ def test_engines():
     assert events[0].attributes == Attributes(op="add", axis=(1,))
 
 
-@pytest.mark.parametrize("op", [np.divide, np.equal, nl.power])
-@pytest.mark.parametrize(
-    ("issued", "option"),
+@every("op", [np.divide, np.equal, nl.power])
+@every(
+    "issued, option",
     [
         (lambda x, op: nisa.tensor_reduce(op, x, axis=2), "op"),
         (
@@ -298,7 +295,6 @@ def test_engines():
             "reduce_op",
         ),
     ],
-    ids=["tensor_reduce", "activation"],
 )
 def test_what_does_not_reduce(issued, option, op):
     with pytest.raises(KernelError, match="takes an operator that can reduce") as caught:
@@ -363,9 +359,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule, received):
     with pytest.raises(NkiError) as caught:
         on_tiles(compute, DATA)
@@ -390,7 +384,7 @@ def left_to_right(lines, start=0.0):
 SIZES = [(128, 512), (128, 128), (1, 300), (2, 300), (3, 9), (5, 8), (5, 7), (1, 1)]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@every("size", SIZES)
 def test_a_float32_sum_is_from_left_to_right(size):
     """Bit exact on trn1, as published for rows of 128 elements."""
     data = normal(*size)

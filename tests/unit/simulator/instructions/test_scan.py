@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 A, B, START = normal(4, 9), normal(4, 9, seed=1), normal(4, 1, seed=2)
@@ -25,11 +26,9 @@ def scanned(a, b, start, op0, op1, reverse0=False, reverse1=False):
     return np.stack(columns, axis=1)
 
 
-@pytest.mark.parametrize("reverse0", [False, True])
-@pytest.mark.parametrize("reverse1", [False, True])
-@pytest.mark.parametrize(
-    ("op0", "op1"), [(np.multiply, np.add), (np.subtract, np.subtract), (np.maximum, np.minimum)]
-)
+@every("reverse0", [False, True])
+@every("reverse1", [False, True])
+@every("op0, op1", [(np.multiply, np.add), (np.subtract, np.subtract), (np.maximum, np.minimum)])
 def test_tensor_tensor_scan(op0, op1, reverse0, reverse1):
     vector, number = on_tiles(
         lambda a, b, s: (
@@ -138,9 +137,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, A, B, START)

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 DATA = normal(5, 20)
@@ -42,7 +43,7 @@ def first_places(data, values):
     return places
 
 
-@pytest.mark.parametrize("kind", DATA_OF_ALL_KINDS)
+@every("kind", DATA_OF_ALL_KINDS)
 def test_max8_and_its_places(kind):
     data = DATA_OF_ALL_KINDS[kind]
     values, places = on_tiles(
@@ -119,7 +120,7 @@ def test_gather_flattened():
 ORDER = [*range(31, 15, -1), *[255] * 8, *[3] * 8]
 
 
-@pytest.mark.parametrize("partitions", [32, 64, 128])
+@every("partitions", [32, 64, 128])
 def test_nc_stream_shuffle(partitions):
     source, target = normal(partitions, 6), normal(partitions, 6, seed=1)
 
@@ -141,8 +142,8 @@ def test_nc_stream_shuffle_in_place():
     assert_array_equal(result, data[::-1])
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "rule"),
+@every(
+    "shape, dtype, rule",
     [
         ((4, 6), np.uint32, "writes dst_idx of shape"),
         ((4, 1), np.uint32, "writes dst_idx of shape"),
@@ -163,7 +164,7 @@ def test_the_indices_of_a_replacement_have_a_place_each(shape, dtype, rule):
         on_tiles(compute, normal(4, 16))
 
 
-@pytest.mark.parametrize("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
+@every("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
 def test_segment_ids_are_integers_from_0(ids):
     with pytest.raises(NkiError, match="takes integers of at least 0 as segment_ids") as caught:
         on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), np.array([ids], np.float32))
@@ -299,9 +300,7 @@ def many(partitions=1):
     return nl.zeros((partitions, 16385), nl.float32)
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, DATA)

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN1, NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 FLOAT32_MIN = np.finfo(np.float32).min
@@ -16,15 +17,14 @@ P, X = nl.mgrid[0:6, 0:8]
 ROWS, COLUMNS = np.mgrid[0:6, 0:8]
 
 
-@pytest.mark.parametrize(
-    ("predicate", "chosen"),
+@every(
+    "predicate, chosen",
     [
         (P >= X, ROWS >= COLUMNS),
         (P > X, ROWS > COLUMNS),
         (2 * P + 1 < 3 * X, 2 * ROWS + 1 < 3 * COLUMNS),
         (X <= 4, COLUMNS <= 4),
     ],
-    ids=["causal", "strict", "affine", "columns"],
 )
 def test_affine_select(predicate, chosen):
     narrow = A.astype(ml_dtypes.bfloat16)
@@ -113,8 +113,8 @@ def test_the_registers_of_the_vector_engine_accumulate_a_maximum():
 PREDICATE = (COLUMNS % 3 == ROWS % 3).astype(np.uint8)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("shape", [(6, 8), (6, 2, 4)], ids=["same rank", "another rank"])
+@every("reverse", [False, True])
+@every("shape", [(6, 8), (6, 2, 4)])
 def test_select_reduce(reverse, shape):
     column = normal(6, 1, seed=2)
 
@@ -251,9 +251,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("compute", "rule"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("compute, rule", [row[1:] for row in REFUSED])
 def test_what_is_refused(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, A, PREDICATE)

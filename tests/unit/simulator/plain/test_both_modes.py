@@ -19,6 +19,7 @@ from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import NkiKernel
 from difftest.simulator.plain.api import MEANINGS
+from tests.every import every
 
 with embedded():
     import kernels
@@ -270,6 +271,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_both_modes_refuse_what_the_documentation_does_not_allow(name):
     refuses(REFUSED[name], BYTES)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.record import classic_instructions
+from tests.every import every
 
 ROWS, COLUMNS = 32, 16
 X = (np.arange(ROWS * COLUMNS) * 7 % (ROWS * COLUMNS) - 256).reshape(ROWS, COLUMNS)
@@ -232,7 +232,7 @@ def test_every_instruction_has_an_example():
     assert set(EXAMPLES) == set(classic_instructions())
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@every("name", sorted(EXAMPLES))
 def test_an_instruction_in_both_modes(name):
     compute, expected = EXAMPLES[name]
 

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
+from tests.every import every
 
 A = np.arange(96, dtype=np.float32).reshape(4, 24) * 7 % 31
 A -= np.arange(4, dtype=np.float32)[:, None]
@@ -159,7 +160,7 @@ def result(compute, *, plain):
     return launch(kernel, (A,), plain=plain).outputs[0]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every("name", CALLS)
 def test_both_modes_agree(name):
     fast, plain = (result(CALLS[name], plain=mode) for mode in (False, True))
     assert fast.dtype == plain.dtype
@@ -200,7 +201,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@every("wrong", WRONG)
 def test_both_modes_refuse(wrong):
     for plain in (False, True):
         with pytest.raises(NkiError):
@@ -222,7 +223,7 @@ def test_inputs_are_written_in_place_and_left_alone_after_an_error():
     np.testing.assert_array_equal(array, A + 1)
 
 
-@pytest.mark.parametrize(
+@every(
     "use",
     [
         lambda x: nl.softmax(x),

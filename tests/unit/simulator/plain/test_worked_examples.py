@@ -27,6 +27,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.dispatch import UNMODED
 from difftest.simulator.plain.api import MEANINGS
+from tests.every import every
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -127,8 +128,8 @@ def test_a_quotient_of_integers_is_the_fraction():
     assert quotient == 1.5
 
 
-@pytest.mark.parametrize(
-    ("name", "at_minus_infinity", "at_infinity"),
+@every(
+    "name, at_minus_infinity, at_infinity",
     [
         ("gelu", 0, np.inf),
         ("gelu_apprx_tanh", 0, np.inf),
@@ -152,7 +153,7 @@ def test_floats_become_integers_to_nearest_even_and_saturate():
     assert_array_equal(cast, [[0, 2, -2, 127, -128, 127, 0]])
 
 
-@pytest.mark.parametrize("value", [1 + 2.0**-11, 1 + 3 * 2.0**-11, -(1 + 2.0**-10), 3e38, 1e-40])
+@every("value", [1 + 2.0**-11, 1 + 3 * 2.0**-11, -(1 + 2.0**-10), 3e38, 1e-40])
 def test_tfloat32_keeps_ten_bits(value):
     """The bits below the tenth of the mantissa are rounded off, to nearest even."""
     bits = int(np.float32(value).view(np.uint32))
@@ -164,8 +165,8 @@ def test_tfloat32_keeps_ten_bits(value):
     assert int(rounded.view(np.uint32)[0, 0]) == kept << 13
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "result"),
+@every(
+    "left, right, result",
     [
         (np.int32, np.float16, np.float16),
         (np.float32, ml_dtypes.bfloat16, np.float32),
@@ -252,8 +253,8 @@ def test_unwritten_elements_are_told():
     assert len(result.trace) == 0
 
 
-@pytest.mark.parametrize(
-    ("error", "compute"),
+@every(
+    "error, compute",
     [
         (OutOfBoundsError, lambda x: nl.copy(x[:, 0:7])),
         (OutOfBoundsError, lambda x: nl.exp(x[-1:4])),

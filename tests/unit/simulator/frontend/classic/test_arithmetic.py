@@ -12,13 +12,14 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, ShapeError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 A, B = normal(6, 4, 5), normal(6, 4, 5, seed=1)
 SHAPES = [(6, 4, 5), (1, 4, 5), (6, 1, 5), (6, 4, 1), (1, 1, 5), (6, 1, 1), (1, 1, 1)]
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(SHAPES, SHAPES)), ids=str)
+@every("left, right", list(itertools.product(SHAPES, SHAPES)))
 def test_operands_broadcast_in_every_dimension(left, right):
     """Partitions too: nl's functions repeat an operand of one partition, nisa's do not."""
     a, b = normal(*left), normal(*right, seed=1)
@@ -39,7 +40,7 @@ def test_one_partition_of_fewer_dimensions_broadcasts(shape):
     assert_array_equal(chosen, np.where(A > 0, A, 0) + small)
 
 
-@pytest.mark.parametrize(
+@every(
     "compute",
     [
         lambda x, y: x * y,
@@ -71,7 +72,7 @@ def test_operands_in_psum():
         assert_array_equal(on_tiles(compute, A, B), A + B)
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "divide"])
+@every("name", ["add", "subtract", "multiply", "maximum", "minimum", "divide"])
 def test_a_number_on_either_side(name):
     function, numpys = getattr(nl, name), getattr(np, name)
     right, left = on_tiles(lambda x: (function(x, 0.3), function(0.3, x)), A)
@@ -126,8 +127,8 @@ def test_floating_point_specials_are_values_and_no_warnings():
     assert np.isnan(results[4]).all()
 
 
-@pytest.mark.parametrize(
-    ("compute", "error"),
+@every(
+    "compute, error",
     [
         (lambda x: nl.add(1.0, 2.0), KernelError),
         (lambda x: nl.add(x, "1"), KernelError),

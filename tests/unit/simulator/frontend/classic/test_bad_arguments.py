@@ -11,11 +11,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pytest
 
 from difftest.simulator import NkiError, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 BAD = [None, "x", 1.5, -1, 10**12, 1j, [1], (1, 2), np.arange(3), object(), float("nan"), {}]
 BAD += [nl.arange(3), nl.arange(3)[:, None] < 2, np.add, nl.float32, b"x"]
@@ -199,7 +199,7 @@ def run(name: str, argument: str | None = None, value: Any = None) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every("name", CALLS)
 def test_bad_arguments(name):
     refused = 0
     for argument in run(name):
@@ -215,7 +215,7 @@ WITHOUT_ROWS = {"nl.random_seed", "memset", "iota", "local_gather"}
 """They walk no tile of 16 partitions in these calls."""
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every("name", CALLS)
 def test_documented_masks_and_dtypes_are_taken(name: str) -> None:
     """A truth value, a comparison of indices, and the dtype that is the default."""
 

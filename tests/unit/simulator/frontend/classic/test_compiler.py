@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -31,7 +31,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@every("form", FORMS)
 def test_decorators_in_either_order(form):
     assert (FORMS[form]()(DATA) == 2 * DATA).all()
 

@@ -6,13 +6,14 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError, Space, UnwrittenError, launch
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 DATA = normal(4, 6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint32", "float8_e4m3"])
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, None])
+@every("dtype", ["float32", "bfloat16", "int8", "uint32", "float8_e4m3"])
+@every("buffer", [nl.sbuf, nl.psum, None])
 def test_filled_tensors(dtype, buffer):
     results = on_tiles(
         lambda _: (
@@ -159,9 +160,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, rule, received):
     def kernel():
         use()

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles, written
 
 DATA = normal(4, 3, 5)
@@ -104,7 +105,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("compute", FORMS, ids=lambda form: form.__name__)
+@every("compute", FORMS)
 def test_the_destination(compute):
     expected = np.zeros((4, 5), np.float32)
     for i in range(3):
@@ -169,7 +170,7 @@ def into_a_list_that_is_too_short(x):
     totals[0] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
 
 
-@pytest.mark.parametrize(
+@every(
     "compute",
     [
         without_assignment,
@@ -229,8 +230,8 @@ def into_an_item_behind_a_sum(x, counting):
     tiles[counting + 1] = nl.loop_reduce(x, op=np.add, loop_indices=[0])
 
 
-@pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize(
+@every("plain", [False, True])
+@every(
     "compute",
     [
         into_a_call_s_result,
@@ -253,10 +254,10 @@ def test_a_left_side_that_may_run_code_is_refused_and_not_run(compute, plain):
     assert made[0].uses == 0
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize("target", ["float32", "bfloat16", "float16", "int32"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int32"])
-@pytest.mark.parametrize("begun", [True, False])
+@every("plain", [False, True])
+@every("target", ["float32", "bfloat16", "float16", "int32"])
+@every("dtype", ["bfloat16", "float16", "float32", "int32"])
+@every("begun", [True, False])
 def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain):
     """As ``b[...] = nisa.tensor_tensor(b, x, op, dtype=...)``, into the tile that is there."""
     data = (DATA[:, 0] * np.float32(37.173)).astype(np.float32)

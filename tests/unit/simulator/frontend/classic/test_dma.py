@@ -10,14 +10,13 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 A = normal(6, 4, 5)
 
 
-@pytest.mark.parametrize(
-    ("shape", "loaded"), [((7,), (7, 1)), ((7, 1), (7, 1)), ((4, 3, 2), (4, 3, 2)), ((1,), (1, 1))]
-)
+@every("shape, loaded", [((7,), (7, 1)), ((7, 1), (7, 1)), ((4, 3, 2), (4, 3, 2)), ((1,), (1, 1))])
 def test_a_loaded_tile_has_at_least_two_dimensions(shape, loaded):
     data = normal(*shape)
     assert_array_equal(on_tiles(lambda x: x, data), data.reshape(loaded), strict=True)
@@ -47,7 +46,7 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize(("value", "expected"), STORED.values(), ids=list(STORED))
+@every("value, expected", STORED.values())
 def test_what_can_be_stored(value, expected):
     def kernel(x):
         out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.shared_hbm)
@@ -162,9 +161,7 @@ def rows():
     return nisa.iota(nl.arange(4)[:, None], nl.int32)
 
 
-@pytest.mark.parametrize(
-    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, rule, received):
     def kernel():
         use()

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.classic.expressions import (
     MGridMaker,
     arange,
 )
+from tests.every import every
 
 mgrid = MGridMaker()
 SMALL = st.integers(-5, 5)
@@ -170,16 +171,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, received", [row[1:] for row in REFUSED])
 def test_what_is_not_affine_is_refused(use, received):
     with pytest.raises(NkiError) as caught:
         use(arange(4)[:, None])
     assert received in caught.value.received
 
 
-@pytest.mark.parametrize(
+@every(
     "operation",
     [
         lambda i: i + 1.5,

@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import DtypeError, KernelError, NotModelledError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 DATA = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
 
@@ -38,7 +39,7 @@ NOT_MODELLED = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_MODELLED)
+@every("name", NOT_MODELLED)
 def test_what_is_not_modelled_raises(name):
     def kernel(table):
         NOT_MODELLED[name](nl.load(table), table)
@@ -65,8 +66,8 @@ WITH_DST = {
 }
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize("name", WITH_DST)
+@every("plain", [False, True])
+@every("name", WITH_DST)
 def test_the_dtype_beside_a_dst_is_the_dsts(name, plain):
     """``dtype`` is documented of instructions that write to a ``dst``, which has its own."""
 

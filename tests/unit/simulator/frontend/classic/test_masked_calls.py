@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
 ROWS, COLUMNS = 32, 16
@@ -263,9 +264,9 @@ def run(compute, mask, plain):
     return launch(kernel, [DATA], plain=plain).outputs
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("name", CALLS)
+@every("plain", [False, True])
+@every("mask", MASKS)
+@every("name", CALLS)
 def test_a_mask_keeps_what_the_instruction_makes_of_the_rest_alone(name, mask, plain):
     compute, expected = CALLS[name]
     make, chosen = MASKS[mask]

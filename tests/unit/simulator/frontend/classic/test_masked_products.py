@@ -14,6 +14,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
 K, M, N = 8, 4, 6
@@ -43,8 +44,8 @@ OPERAND_MASKS = {  # name: of the stationary operand, of the moving one, and wha
 }
 
 
-@pytest.mark.parametrize("function", ["nisa.nc_matmul", "nl.matmul", "transposed"])
-@pytest.mark.parametrize("limited", OPERAND_MASKS)
+@every("function", ["nisa.nc_matmul", "nl.matmul", "transposed"])
+@every("limited", OPERAND_MASKS)
 def test_a_mask_between_a_products_operands_brackets(limited, function):
     """``nl.matmul(lhs_T[i_lhs_f <= 64], rhs[i_rhs_f <= 256], transpose_x=True)``, as AWS has it."""
     of_left, of_right, k, m, n = OPERAND_MASKS[limited]

@@ -16,6 +16,7 @@ from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 from tests.unit.simulator.stored import stored
 
@@ -32,7 +33,7 @@ MASKS = {  # name: (NKI's, NumPy's)
     "all": (X < 6, np.ones((4, 6), bool)),
     "nothing": (X < 0, np.zeros((4, 6), bool)),
 }
-masks = pytest.mark.parametrize(("mask", "chosen"), MASKS.values(), ids=list(MASKS))
+masks = every(("mask", "chosen"), MASKS.values())
 
 
 @given(hnp.arrays(np.bool_, hnp.array_shapes(max_dims=3, max_side=5)))
@@ -58,7 +59,7 @@ def test_a_mask_that_leaves_nothing_out_is_no_mask():
     assert_array_equal(as_mask(X < 4, (4, 6)), COLUMNS < 4)
 
 
-@pytest.mark.parametrize("mask", [np.ones((4, 6), bool), "x", 1.5, [True]])
+@every("mask", [np.ones((4, 6), bool), "x", 1.5, [True]])
 def test_what_is_no_mask(mask):
     with pytest.raises(KernelError, match="a mask is made of comparisons") as caught:
         as_mask(mask, (4, 6))
@@ -106,7 +107,7 @@ def test_a_masked_load_then_a_masked_store(mask, chosen):
 
 
 @masks
-@pytest.mark.parametrize("dtype", [nl.float32, nl.int32, nl.bfloat16])
+@every("dtype", [nl.float32, nl.int32, nl.bfloat16])
 def test_what_a_masked_load_leaves_out_is_poison(mask, chosen, dtype):
     loaded = on_tiles(lambda _: nl.load(_hbm(dtype), mask=mask), DATA)
     poison = np.array(0xA5A5A5A5, np.uint32).view(np.int32) if dtype == nl.int32 else np.nan
@@ -120,8 +121,8 @@ def _hbm(dtype):
 
 
 @masks
-@pytest.mark.parametrize(
-    ("compute", "expected"),
+@every(
+    "compute, expected",
     [
         (lambda t, m: nl.exp(t, mask=m), np.exp),
         (lambda t, m: nl.add(t, t, mask=m), lambda a: a + a),
@@ -146,10 +147,7 @@ def _hbm(dtype):
         ),
         (lambda t, m: nl.where(t > 3, t, -t, mask=m), lambda a: np.where(a > 3, a, -a)),
         (lambda t, m: nisa.memset((4, 6), 3.0, nl.float32, mask=m), lambda a: a * 0 + 3),
-    ],
-    ids=["exp", "add", "scalar", "copy", "tensor_copy", "reciprocal", "tensor_tensor",
-         "tensor_scalar", "scalar_tensor_tensor", "activation", "where", "memset"],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_masked_instruction(mask, chosen, compute, expected):
     """Assigned to a tile, it changes only what the mask holds."""
 
@@ -166,22 +164,20 @@ CUBE = DATA.reshape(4, 2, 3)
 COLUMN = DATA[:, :1]
 
 
-@pytest.mark.parametrize(
-    ("mask", "box"),
+@every(
+    "mask, box",
     [
         (P3 >= 2, (slice(2, 4), slice(None), slice(None))),
         ((P3 < 3) & (Y3 > 0) & (X3 < 2), (slice(0, 3), slice(1, 2), slice(0, 2))),
     ],
-    ids=["partitions", "a box"],
 )
-@pytest.mark.parametrize(
+@every(
     "compute",
     [
         lambda t, c, m: nisa.tensor_scalar(t, np.multiply, c, mask=m),
         lambda t, c, m: nisa.activation(nl.copy, t, scale=c, mask=m),
         lambda t, c, m: nl.multiply(t, c[:, :, None], mask=m),
     ],
-    ids=["tensor_scalar", "activation", "nl.multiply"],
 )
 def test_a_mask_over_three_dimensions_with_a_column(mask, box, compute):
     def into_zeros(tile, column):
@@ -242,8 +238,8 @@ def test_a_masked_dma_copy_between_shapes():
     assert_array_equal(launch(kernel, [data]).outputs[0], expected)
 
 
-@pytest.mark.parametrize(
-    ("mask", "part"),
+@every(
+    "mask, part",
     [
         (lambda p, x: p < 3, np.s_[:3]),
         (lambda p, x: x < 7, np.s_[:, :7]),
@@ -283,7 +279,7 @@ def test_a_masked_dropout_with_a_probability_for_each_partition():
     assert_array_equal(on_tiles(compute, data, chances), expected)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 5, 7, 8])
+@every("rows", [1, 3, 4, 5, 7, 8])
 def test_the_last_tile_is_cut_by_a_mask(rows):
     """The documentation's own use: indices leave the tensor, the mask brings them back."""
     data = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
@@ -360,8 +356,8 @@ REDUCTIONS = {
 }
 
 
-@pytest.mark.parametrize(("reduce", "expected"), REDUCTIONS.values(), ids=list(REDUCTIONS))
-@pytest.mark.parametrize("name", ["columns", "rows", "a box", "all", "nothing"])
+@every("reduce, expected", REDUCTIONS.values())
+@every("name", ["columns", "rows", "a box", "all", "nothing"])
 def test_a_masked_reduction_reduces_what_the_mask_holds(reduce, expected, name):
     mask, chosen = MASKS[name]
     rows, columns = chosen.any(1), chosen.any(0)

@@ -28,6 +28,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.memories import tile_size
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
 DATA = np.random.default_rng(1).integers(-8, 9, (8, 16)).astype(np.float32)
@@ -287,9 +288,7 @@ def add_one(x):
     return out
 
 
-@pytest.mark.parametrize(
-    "hint", ["kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"]
-)
+@every("hint", ["kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"])
 def test_undocumented_hints_of_jit(hint):
     with pytest.warns(RuleWarning, match=hint):
         kernel = nki.jit(**{hint: True})(add_one)

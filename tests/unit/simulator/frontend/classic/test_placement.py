@@ -23,6 +23,7 @@ from difftest.simulator import (
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 DATA = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
 modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
@@ -191,14 +192,14 @@ def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
     assert not any(one.areas for one in result.trace.allocations)
 
 
-@pytest.mark.parametrize("thing", [3, int, "kernel"], ids=repr)
+@every("thing", [3, int, "kernel"])
 def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
     with pytest.raises(NkiError, match=r"to be a kernel|else than a kernel"):
         ncc.force_auto_alloc(thing)
 
 
-@pytest.mark.parametrize(
-    ("buffer", "text"),
+@every(
+    "buffer, text",
     [
         (lambda: ncc.sbuf.mod_alloc(base_addr=208 * 1024), "placed outside sbuf"),
         (lambda: ncc.sbuf.alloc(lambda *_: (16, 0)), "placed outside sbuf"),
@@ -207,7 +208,6 @@ def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
         (lambda: ncc.sbuf.alloc(3), "got no function"),
         (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)), "got 1 numbers of tiles"),
     ],
-    ids=["beyond", "partition", "bank", "two numbers", "no function", "block dimensions"],
 )
 def test_what_cannot_be_placed(buffer, text):
     def kernel():
@@ -232,7 +232,7 @@ def test_inside_a_bank_of_psum_is_a_note():
         launch(kernel, [DATA], strictness="documented")
 
 
-@pytest.mark.parametrize(
+@every(
     "call",
     [
         lambda: ncc.sbuf.mod_alloc(),
@@ -247,11 +247,6 @@ def test_inside_a_bank_of_psum_is_a_note():
         lambda: ncc.enable_stack_allocator(level=3),
         lambda: ncc.skip_middle_end_transformations(None, None),
         lambda: ncc.force_auto_alloc(None, None),
-    ],
-    ids=[
-        *("no base_addr", "byte_addr", "a bank of SBUF", "no bank", "no function"),
-        *("auto_alloc", "multi_buffer", "no_reorder", "allocation_scope"),
-        *("enable_stack_allocator", "skip_middle_end_transformations", "force_auto_alloc"),
     ],
 )
 def test_arguments_that_do_not_fit(call):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 A = normal(6, 4, 5)
 
 
-@pytest.mark.parametrize("axis", [1, 2, (1, 2), -1])
+@every("axis", [1, 2, (1, 2), -1])
 def test_mean_along_axes(axis):
     result = on_tiles(lambda x: nl.mean(x, axis=axis), A)
     wanted = A.astype(np.float64).mean(axis)

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, NkiError, ShapeError, UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
 
 A, B = normal(6, 8), normal(6, 8, seed=1)
@@ -22,7 +23,7 @@ FLOAT_OPERATORS = ["add", "sub", "mul", "truediv", "lt", "le", "gt", "ge", "eq",
 BIT_OPERATORS = ["and_", "or_", "xor", "lshift", "rshift"]
 
 
-@pytest.mark.parametrize("name", FLOAT_OPERATORS)
+@every("name", FLOAT_OPERATORS)
 def test_operators_of_floats(name):
     op = getattr(operator, name)
     both, right, left, scalar = on_tiles(
@@ -62,7 +63,7 @@ def test_the_quotient_of_integers_is_a_fraction(dtype):
     assert_array_equal(in_place, np.rint(quotient).astype(dtype), strict=True)
 
 
-@pytest.mark.parametrize("name", BIT_OPERATORS)
+@every("name", BIT_OPERATORS)
 def test_operators_of_bits(name):
     op = getattr(operator, name)
     both, right, left = on_tiles(lambda x, y: (op(x, y), op(x, 3), op(3, y)), M, N)
@@ -78,9 +79,9 @@ def test_power_and_mod():
     np.testing.assert_allclose(left, 2 ** B.astype(np.float64), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv"])
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("form", ["name", "[...]", "part"])
+@every("name", ["iadd", "isub", "imul", "itruediv"])
+@every("dtype", [np.float32, ml_dtypes.bfloat16])
+@every("form", ["name", "[...]", "part"])
 def test_in_place_operators_keep_the_tile_and_its_dtype(name, dtype, form):
     op = getattr(operator, name)
 
@@ -148,8 +149,8 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize(("assign", "same"), TARGETS.values(), ids=list(TARGETS))
-@pytest.mark.parametrize("made", [lambda v: v, lambda v: nl.copy(v)], ids=["a tile", "a result"])
+@every("assign, same", TARGETS.values())
+@every("made", [lambda v: v, lambda v: nl.copy(v)])
 def test_assignment(assign, same, made):
     def compute(x, y):
         assign(x, made(y))
@@ -184,9 +185,9 @@ PERMUTED = {
 }
 
 
-@pytest.mark.parametrize(("put", "expected"), PERMUTED.values(), ids=list(PERMUTED))
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
-@pytest.mark.parametrize(
+@every("put, expected", PERMUTED.values())
+@every("dtype", [np.float32, np.float16, np.int32])
+@every(
     "made",
     [
         lambda t: t,
@@ -195,7 +196,6 @@ PERMUTED = {
         lambda t: nl.copy(t, dtype=nl.float32),
         lambda t: nl.copy(t, dtype=nl.bfloat16),
     ],
-    ids=["a tile", "tensor_copy", "nl.add", "from float32", "from bfloat16"],
 )
 def test_a_destination_of_its_tensors_shape_in_another_order(put, expected, dtype, made):
     """All elements of the tensor, but not one after the other: the index says where each goes."""
@@ -220,8 +220,8 @@ def test_a_tile_reversed_in_its_own_place(dtype):
     assert_array_equal(on_tiles(compute, A.astype(dtype)), A.astype(dtype)[:, ::-1])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("made", [lambda t: t, nl.copy], ids=["a tile", "a result"])
+@every("dtype", [np.float32, np.float16])
+@every("made", [lambda t: t, nl.copy])
 def test_a_dense_index_beside_an_integer(dtype, made):
     """nl.mgrid's axes are dense (as NumPy's): every element of the column is named four times."""
 
@@ -445,9 +445,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("use", "rule", "received"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@every("use, rule, received", [row[1:] for row in REFUSED])
 def test_what_is_refused(use, rule, received):
     def kernel(t):
         use(nl.load(t), t)

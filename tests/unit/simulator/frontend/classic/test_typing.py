@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.classic.typing import is_mutable
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 
-@pytest.mark.parametrize(
-    ("annotation", "mutable"),
+@every(
+    "annotation, mutable",
     [
         (nt.mutable_tensor, True),
         (nt.mutable_tensor[128, 512], True),

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import Engine, Space, launch
@@ -15,6 +14,7 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.classic.used_names import USED
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
@@ -276,7 +276,7 @@ def test_every_name_has_a_use():
     assert min(USED.values()) >= 2
 
 
-@pytest.mark.parametrize("name", USED)
+@every("name", USED)
 def test_a_name_that_kernels_use(name):
     use = USES[name]
     results = on_tiles(use.compute, *use.arrays, grid=use.grid)

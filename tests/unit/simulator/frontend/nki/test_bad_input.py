@@ -1,7 +1,6 @@
 """Misuse of `nki.isa` and of tensors in today's dialect: one clear error each."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator import (
     TRN1,
@@ -15,11 +14,12 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, tile
 
 
-@pytest.mark.parametrize(
-    ("compute", "kind", "text"),
+@every(
+    "compute, kind, text",
     [
         (
             lambda: nisa.nc_matmul(tile((8, 8), nl.bfloat16, nl.psum), tile((4, 8)), tile((4, 8))),

@@ -1,13 +1,13 @@
 """The same computation through both frontends gives the same bits, instruction by instruction."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as cisa
 from difftest.simulator.frontend.classic import language as cl
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.instructions.record import classic_instructions
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, values
 from tests.unit.simulator.on_tiles import on_tiles
 
@@ -282,7 +282,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_both_dialects_agree_bit_for_bit(name):
     arrays, classic, newer = CASES[name]
     expected, actual = on_tiles(classic, *arrays), on_nki_tiles(newer, *arrays)

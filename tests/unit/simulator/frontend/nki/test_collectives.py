@@ -20,6 +20,7 @@ from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 
 DATA = [np.arange(8, dtype=np.float32).reshape(4, 2) * 10**rank for rank in range(4)]
 ALL = [[0, 1, 2, 3]]
@@ -48,12 +49,9 @@ def results(kernel, data=DATA):
     return [one.outputs[0] for one in launch_ranks(kernel, [(array,) for array in data])]
 
 
-@pytest.mark.parametrize("buffer", [nl.shared_hbm, nl.sbuf])
-@pytest.mark.parametrize("groups", [ALL, PAIRS])
-@pytest.mark.parametrize(
-    ("op", "reduced"),
-    [(nl.add, np.add), (nl.minimum, np.minimum), (nl.maximum, np.maximum)],
-)
+@every("buffer", [nl.shared_hbm, nl.sbuf])
+@every("groups", [ALL, PAIRS])
+@every("op, reduced", [(nl.add, np.add), (nl.minimum, np.minimum), (nl.maximum, np.maximum)])
 def test_all_reduce(buffer, groups, op, reduced):
     def call(srcs, dsts):
         ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup(groups), op)
@@ -63,8 +61,8 @@ def test_all_reduce(buffer, groups, op, reduced):
         np.testing.assert_array_equal(result, reduced.reduce([DATA[n] for n in group]))
 
 
-@pytest.mark.parametrize(
-    ("groups", "dim", "buffer"),
+@every(
+    "groups, dim, buffer",
     [(ALL, 0, nl.shared_hbm), (PAIRS, 0, nl.shared_hbm), (PAIRS, 0, nl.sbuf), (PAIRS, 1, nl.sbuf)],
 )
 def test_all_gather(groups, dim, buffer):
@@ -211,8 +209,8 @@ def by_table(call, *, in_sbuf=False, **options):
     return kernel
 
 
-@pytest.mark.parametrize("in_sbuf", [False, True])
-@pytest.mark.parametrize("known", [False, True])
+@every("in_sbuf", [False, True])
+@every("known", [False, True])
 def test_all_gather_v(known, in_sbuf):
     sent = [(3, 1), (2, 4)]  # count and displacement of each rank
     metas = [np.array([[n, 99], [at, 99], [77, 77]], np.uint32) for n, at in sent]
@@ -362,8 +360,8 @@ def sbuf(*shape):
     return nl.zeros(shape, nl.float32)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
+@every(
+    "call, error, text",
     [
         (lambda: reduced(srcs=hbm(4, 2)), KernelError, "srcs as a list"),
         (lambda: reduced(srcs=[]), KernelError, "srcs as a list"),

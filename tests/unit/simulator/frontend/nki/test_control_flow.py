@@ -10,6 +10,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
 from difftest.simulator.trace import LoopKind
+from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(1, 8)
 
@@ -52,8 +53,8 @@ def copied(a, loop):
     return out
 
 
-@pytest.mark.parametrize(
-    ("loop", "chosen"),
+@every(
+    "loop, chosen",
     [
         (lambda body: nl.fori_loop(2, 5, body), [2, 3, 4]),
         (lambda body: nl.fori_loop(1, 8, body, step=3), [1, 4, 7]),
@@ -172,8 +173,8 @@ def moved(value):
     return target
 
 
-@pytest.mark.parametrize(
-    ("make", "value"),
+@every(
+    "make, value",
     [
         (lambda: register(7), 7),
         (lambda: moved(-3), -3),
@@ -201,7 +202,7 @@ def test_int32_scalars_wrap_around_and_int64_scalars_do_not():
     launch(kernel)
 
 
-@pytest.mark.parametrize(
+@every(
     "use",
     [
         bool,
@@ -215,7 +216,7 @@ def test_int32_scalars_wrap_around_and_int64_scalars_do_not():
         lambda r: nl.ndarray((4, r), nl.float32),
     ],
 )
-@pytest.mark.parametrize("make", [lambda: register(1), lambda: scalar(1)])
+@every("make", [lambda: register(1), lambda: scalar(1)])
 def test_a_register_in_pythons_control_flow_is_a_type_error(use, make):
     with pytest.raises(TypeError, match="not known while the kernel is built") as caught:
         launch(jit(lambda: use(make())))
@@ -227,8 +228,8 @@ def loaded(shape, dtype):
     nisa.register_load(register(), nl.zeros(shape, dtype))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
+@every(
+    "call, error, text",
     [
         (lambda: stored(register()), UnwrittenError, "written before it is read"),
         (lambda: register(1 << 32), KernelError, "32 bits"),

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.trace import LoopKind
+from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(1, 8)
 
@@ -39,8 +40,8 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("loop", LOOPS)
+@every("use", USES)
+@every("loop", LOOPS)
 def test_a_tensor_of_a_body_is_not_used_after_the_loop(loop, use):
     def kernel():
         out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)

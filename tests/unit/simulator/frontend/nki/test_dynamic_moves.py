@@ -16,6 +16,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 DATA = np.arange(16 * 32, dtype=np.float32).reshape(16, 32)
@@ -135,7 +136,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@every("name", VIEWS)
 def test_a_view_of_a_gather_names_what_numpys_does(name):
     view, expected = VIEWS[name]
 
@@ -151,7 +152,7 @@ def test_a_view_of_a_gather_names_what_numpys_does(name):
     np.testing.assert_array_equal(launch(kernel, (CUBE, rows(3, 0, 7))).outputs[0], expected)
 
 
-@pytest.mark.parametrize(
+@every(
     "use",
     [
         lambda v, i: v[0],
@@ -174,8 +175,8 @@ def test_the_dimension_of_the_offsets_stays_whole(use):
         launch(kernel, (CUBE, rows(3, 0, 7)))
 
 
-@pytest.mark.parametrize(
-    ("use", "text"),
+@every(
+    "use, text",
     [
         (lambda v: v.permute((1, 0, 2)), "permute keeps"),
         (lambda v: v.expand_dim(0), "expand_dim names"),
@@ -267,8 +268,8 @@ def test_one_offset_of_a_transpose_may_be_skipped(start, moves):
     np.testing.assert_array_equal(out, WIDE[start : start + 16].T if moves else -np.ones_like(out))
 
 
-@pytest.mark.parametrize(
-    ("changed", "text"),
+@every(
+    "changed, text",
     [
         ({"index": chosen(16).astype(np.int32)}, "the indices are uint32"),
         ({"count": 20}, "a multiple of 16"),

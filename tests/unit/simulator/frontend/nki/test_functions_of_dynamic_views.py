@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import BufferError, KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 DATA = np.arange(4 * 16, dtype=np.float32).reshape(4, 16) - 20
@@ -40,8 +41,8 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("at", [in_sbuf, nisa.register_alloc], ids=["sbuf", "register"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@every("at", [in_sbuf, nisa.register_alloc])
+@every("name", FUNCTIONS)
 def test_a_function_reads_where_the_offset_is(name, at):
     function, expected = FUNCTIONS[name]
     result = launch(lambda a: stored(function(nl.load(a), at(3))), (DATA,)).outputs[0]

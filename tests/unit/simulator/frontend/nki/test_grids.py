@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised
 
 
@@ -262,7 +263,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_grids_refuse(name):
     use, text = REFUSED[name]
     assert text in raised(NkiError, use)

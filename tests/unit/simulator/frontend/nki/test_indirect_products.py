@@ -11,6 +11,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.indirect_products import IndirectionWarning
 from difftest.simulator.machine import TRN3
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored
 
 RANDOM = np.random.default_rng(5)
@@ -33,11 +34,11 @@ def run(compute, *arrays):
     return result
 
 
-@pytest.mark.parametrize(
-    ("commands", "factor"),
+@every(
+    "commands, factor",
     [((None,), 1), ((None, None), 2), ((False, False), 1), ((False, True), 2), ((False, None), 2)],
 )
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@every("dtype", ["bfloat16", "float32"])
 def test_a_product_is_scattered(commands, factor, dtype):
     def kernel(left, right, index):
         left, right, index = map(nl.load, (left, right, index))
@@ -147,8 +148,8 @@ def transposing():
     nisa.nc_matmul(result, left, left.indirect(index, 4), is_transpose=True)
 
 
-@pytest.mark.parametrize(
-    ("compute", "text"),
+@every(
+    "compute, text",
     [
         (one_without, "moving and its scales indirect by one index"),
         (by_two_indices, "stationary and its scales indirect by one index"),

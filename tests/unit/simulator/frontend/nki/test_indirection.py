@@ -22,6 +22,7 @@ from difftest.simulator.frontend.nki.indirection import TAKES
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.machine import TRN3
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised
 
 RANDOM = np.random.default_rng(0)
@@ -190,8 +191,8 @@ def test_the_table_names_instructions_and_their_operands():
         assert set(roles) <= known, name
 
 
-@pytest.mark.parametrize(
-    ("use", "kind", "text"),
+@every(
+    "use, kind, text",
     [
         (lambda x, i: x.indirect(i.view(nl.int16)[:, 0:1], 17), ShapeError, "limit:    16"),
         (lambda x, i: x.indirect(nl.copy(i, dtype=nl.float32)), DtypeError, "holds integers"),

@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import TRN3, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored
 
 BIG = np.array([[2**24 + 1, 2**24, -(2**31), 2**31 - 1, 2**30 + 1, 0, -1, 7]], np.int32)
@@ -28,7 +29,7 @@ MEANING = {
 }
 
 
-@pytest.mark.parametrize("name", MEANING)
+@every("name", MEANING)
 def test_tensor_tensor_and_the_function_are_exact(name):
     def compute(x, y):
         out = nl.ndarray(x.shape, nl.int32)

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
 from difftest.simulator.frontend.nki.levels import LevelWarning
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import (
     on_nki_tiles,
     raised,
@@ -45,8 +46,8 @@ def summed(*flags, before=None):
     return on_nki_tiles(compute, A, B)
 
 
-@pytest.mark.parametrize(
-    ("flags", "times"),
+@every(
+    "flags, times",
     [
         ((False, False), 1),
         ((False, True, True), 3),
@@ -167,8 +168,8 @@ def test_registers_add_up_across_instructions_and_are_read_when_idle():
     np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("op", "function"),
+@every(
+    "op, function",
     [(nl.add, np.add), (nl.multiply, np.multiply), (nl.max, np.maximum), (nl.min, np.minimum)],
 )
 def test_tensor_scalar_reduce_goes_on_where_it_was(op, function):

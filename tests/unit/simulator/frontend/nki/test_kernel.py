@@ -18,6 +18,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import typing as nt
 from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, NkiKernel, jit, simulate
 from difftest.simulator.machine import TRN1, TRN2
+from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -32,7 +33,7 @@ def scaled(a: nt.tensor[2, 4], factor=2.0):
     return out
 
 
-@pytest.mark.parametrize("decorated", [jit(scaled), jit()(scaled), jit(debug=True)(scaled)])
+@every("decorated", [jit(scaled), jit()(scaled), jit(debug=True)(scaled)])
 def test_each_form_of_jit_makes_a_kernel(decorated):
     assert isinstance(decorated, NkiKernel)
     assert decorated.__name__ == "scaled"

@@ -15,6 +15,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import typing as nt
 from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.inputs import SharedArgumentWarning
+from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -89,8 +90,8 @@ HOLDERS = {
 }
 
 
-@pytest.mark.parametrize("by_keyword", [False, True])
-@pytest.mark.parametrize("name", HOLDERS)
+@every("by_keyword", [False, True])
+@every("name", HOLDERS)
 def test_an_array_in_any_holder_is_a_tensor_and_is_written_in_place(name, by_keyword):
     hold, get = HOLDERS[name]
 
@@ -129,11 +130,7 @@ def test_an_array_of_any_strides_is_written_in_place(make):
 VALUES = [None, True, 3, 2.5, "text", Mode.EXACT, Level.LOW, (1, (2, None)), {"a": 1}, Bare(2)]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [*VALUES, np.float32(2), nl.bfloat16, len, Mode],
-    ids=lambda value: type(value).__name__,
-)
+@every("value", [*VALUES, np.float32(2), nl.bfloat16, len, Mode])
 def test_what_holds_no_array_goes_through_as_it_is(value):
     seen = []
 

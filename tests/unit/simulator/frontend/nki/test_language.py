@@ -17,6 +17,7 @@ from difftest.simulator import (
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
 A, B = values(16, 24), values(16, 24, seed=1)
@@ -31,7 +32,7 @@ def made(compute, **options):
 # -- tensors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm])
+@every("buffer", [nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm])
 def test_filled_tensors(buffer):
     def kernel():
         tiles = (
@@ -105,8 +106,8 @@ def test_tensors_of_overlapping_addresses_share_their_bytes():
     np.testing.assert_array_equal(on_nki_tiles(compute, A[:4, :8]), expected)
 
 
-@pytest.mark.parametrize(
-    ("buffer", "address", "kind", "text"),
+@every(
+    "buffer, address, kind, text",
     [
         (nl.psum, (0, 4), KernelError, "the first of a bank"),
         (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
@@ -182,7 +183,7 @@ BINARY = {
 }
 
 
-@pytest.mark.parametrize("name", BINARY)
+@every("name", BINARY)
 def test_functions_of_two_tiles_and_of_a_number(name):
     function = getattr(nl, name)
 
@@ -216,7 +217,7 @@ UNARY = {
 }
 
 
-@pytest.mark.parametrize("name", UNARY)
+@every("name", UNARY)
 def test_functions_of_one_tile(name):
     result = on_nki_tiles(getattr(nl, name), A)
     assert result.dtype == np.float32
@@ -238,8 +239,8 @@ FRACTIONS = np.array(
 )[None, :]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ROUNDED)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@every("name", ROUNDED)
+@every("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_floor_ceil_and_trunc_are_exact(name, dtype):
     data = FRACTIONS.astype(dtype)
     random = (10 * A).astype(dtype)
@@ -276,7 +277,7 @@ def test_a_function_casts_once():
 REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "mean": np.mean}
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
+@every("name", REDUCTIONS)
 def test_reductions(name):
     function, numpys = getattr(nl, name), REDUCTIONS[name]
     data = A.reshape(16, 4, 6)
@@ -368,8 +369,8 @@ def test_loads_and_stores(capsys):
     assert capsys.readouterr().out.startswith("row [[")
 
 
-@pytest.mark.parametrize(
-    ("compute", "kind", "text"),
+@every(
+    "compute, kind, text",
     [
         (lambda x: nl.add(x, x[:, 0:1]), ShapeError, "broadcast(dim, size)"),
         (lambda x: nl.add(1, 2), KernelError, "two tiles, or a tile and a number"),
@@ -406,7 +407,7 @@ def test_loops():
     made(compute)
 
 
-@pytest.mark.parametrize(("grid", "ndim", "programs"), [((), 0, 1), ((1,), 1, 1), ((2,), 1, 2)])
+@every("grid, ndim, programs", [((), 0, 1), ((1,), 1, 1), ((2,), 1, 2)])
 def test_programs(grid, ndim, programs):
     def kernel():
         out = nl.ndarray((2, 1), nl.int32, buffer=nl.shared_hbm)

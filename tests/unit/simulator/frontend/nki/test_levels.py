@@ -18,6 +18,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.idioms import READ_AS
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LEVELS, LIFETIMES, LevelWarning
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, tile
 
 MODULES = {"nl": nl, "nisa": nisa, "ncc": ncc}
@@ -91,7 +92,7 @@ def refusal(row, level):
     return None
 
 
-@pytest.mark.parametrize("row", sorted(LIFETIMES))
+@every("row", sorted(LIFETIMES))
 def test_each_row_holds_at_its_levels_and_at_no_other(row):
     if "tensor_copy_dynamic" in row:
         with pytest.raises(AttributeError):
@@ -111,7 +112,7 @@ def test_each_row_holds_at_its_levels_and_at_no_other(row):
             assert instead in text
 
 
-@pytest.mark.parametrize("row", sorted(LIFETIMES))
+@every("row", sorted(LIFETIMES))
 def test_without_a_level_all_exist_and_what_has_ended_warns(row):
     if "tensor_copy_dynamic" in row:
         return  # it has no function at any level: the next test
@@ -149,8 +150,8 @@ def below(array):
     return np.tril(array)
 
 
-@pytest.mark.parametrize(
-    ("make", "expected"),
+@every(
+    "make, expected",
     [
         (lambda t: selected(0, 1, t, 0.0, nl.greater_equal), below),
         (lambda t: selected(0, 1, t, 0.0), lambda a: np.diag(np.diag(a))),

@@ -22,6 +22,7 @@ from difftest.simulator.frontend.nki.constants import dma_engine
 from difftest.simulator.frontend.nki.isa.multicore import BarrierWarning
 from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.machine import TRN1
+from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -250,8 +251,8 @@ def exchange(dtype=nl.float32, size=4, **changed):
 GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
+@every(
+    "call, error, text",
     [
         (lambda: barrier(cores=(0,)), KernelError, "both cores"),
         (
@@ -287,8 +288,8 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
     assert caught.value.location.file == __file__
 
 
-@pytest.mark.parametrize("size", [256])
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int8])
+@every("size", [256])
+@every("dtype", [nl.float32, nl.bfloat16, nl.int8])
 def test_the_most_that_gpsimd_moves(dtype, size):
     launch(jit(lambda: exchange(dtype, size, **GPSIMD))[2])
 

@@ -16,6 +16,7 @@ from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import simulate
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 
 PSUM = nl.psum
@@ -272,7 +273,7 @@ MISUSES = {
 }
 
 
-@pytest.mark.parametrize("name", MISUSES)
+@every("name", MISUSES)
 def test_a_misuse_is_one_error_that_has_the_line(name):
     misuse, text = MISUSES[name]
     arguments = np.ones((2, 2), np.float32)

@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, jit, simulate
 from difftest.simulator.frontend.nki.levels import LEVELS
 from difftest.simulator.machine import KIB
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
 
 X, Y = values(16, 24), values(16, 24, seed=1)
@@ -48,7 +49,7 @@ def test_square_and_relu_are_operators_of_tensor_scalar():
     assert_array_equal(named(nl.relu, X, 0.0), np.maximum(X, 0))
 
 
-@pytest.mark.parametrize("op", [nl.abs_max, nl.abs_min, nl.square, nl.relu])
+@every("op", [nl.abs_max, nl.abs_min, nl.square, nl.relu])
 def test_they_need_neuroncore_v4(op):
     with pytest.raises(KernelError, match="needs NeuronCore-v4"):
         named(op, X, 0.0, machine=TRN2)
@@ -194,8 +195,8 @@ def quantized():
     nisa.quantize_mx(packed, tile((32, 16), nl.bfloat16), scale)
 
 
-@pytest.mark.parametrize(
-    ("body", "since"),
+@every(
+    "body, since",
     [(activated, "0.4"), (lambda: nl.abs_max(tile((4, 4)), 1.0), "0.4"), (quantized, "0.5")],
 )
 def test_a_level_before_has_not_the_name(body, since):

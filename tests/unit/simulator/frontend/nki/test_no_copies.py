@@ -3,11 +3,11 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from tests.every import every
 
 SHAPE = (128, 64, 32)
 SIZE = 4 * 128 * 64 * 32
@@ -44,8 +44,8 @@ def costs(make, space):
     return seen[0]
 
 
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-@pytest.mark.parametrize("make", VIEWS.values(), ids=VIEWS)
+@every("space", SPACES.values())
+@every("make", VIEWS.values())
 def test_a_view_copies_nothing(make, space):
     shares, peak = costs(make, space)
     assert shares

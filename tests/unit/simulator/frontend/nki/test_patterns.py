@@ -14,6 +14,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored
 
 DATA = np.arange(16 * 32, dtype=np.float32).reshape(16, 32)
@@ -29,8 +30,8 @@ def strided(pattern, offset=0):
     return result
 
 
-@pytest.mark.parametrize(
-    ("pattern", "offset"),
+@every(
+    "pattern, offset",
     [
         ([[32, 16], [1, 32]], 0),
         ([[32, 16], [1, 8]], 8),
@@ -46,8 +47,8 @@ def test_a_pattern_on_chip(pattern, offset):
     np.testing.assert_array_equal(result, strided(pattern, offset))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "offset"),
+@every(
+    "pattern, offset",
     [
         ([[64, 8], [1, 32]], 0),
         ([[0, 5], [1, 32]], 32),
@@ -88,8 +89,8 @@ def test_a_pattern_addresses_storage_whatever_the_view():
     np.testing.assert_array_equal(inherited, DATA[4:6, 8:12])
 
 
-@pytest.mark.parametrize(
-    ("compute", "kind", "text"),
+@every(
+    "compute, kind, text",
     [
         (lambda x: x.ap([[64, 8], [1, 32]]), nisa.NkiValidationError, "partition stride 64"),
         (lambda x: x.ap([[32, 17], [1, 32]]), OutOfBoundsError, "partitions 0 to 16"),
@@ -225,8 +226,8 @@ def test_a_scatter():
 ONE = np.array([[5]], np.int32)
 
 
-@pytest.mark.parametrize(
-    ("source", "shape", "expected"),
+@every(
+    "source, shape, expected",
     [
         (lambda x, i: x.ap([[32, 4], [1, 8]], scalar_offset=i), (4, 8), DATA[5:9, :8]),
         (
@@ -278,8 +279,8 @@ def test_one_offset_out_of_bounds_raises_or_is_skipped():
     assert (dma(source, (4, 8), oob_mode=nisa.oob_mode.skip)(far) == -1).all()
 
 
-@pytest.mark.parametrize(
-    ("source", "kind", "text"),
+@every(
+    "source, kind, text",
     [
         (lambda x, i: nl.load(x).vector_select(0, i), BufferError, "in HBM"),
         (lambda x, i: nl.load(x).select(0, i[0, 0]), ShapeError, "free dimension"),
@@ -325,7 +326,7 @@ def test_a_pattern_beyond_the_end_that_nobody_uses_is_no_error():
     np.testing.assert_array_equal(on_nki_tiles(compute, DATA), DATA[:, ::8])
 
 
-@pytest.mark.parametrize(
+@every(
     "use",
     [
         lambda part, t: nisa.tensor_copy(t, part),

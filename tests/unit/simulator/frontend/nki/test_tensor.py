@@ -11,6 +11,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import TruthWarning
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
 
 
@@ -26,8 +27,8 @@ def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
     return seen[0]
 
 
-@pytest.mark.parametrize(
-    ("key", "shape"),
+@every(
+    "key, shape",
     [
         ((0, 0, 10), (1, 1)),
         ((slice(None), 0), (64, 64)),
@@ -45,9 +46,8 @@ def test_ranks_on_chip(key, shape):
     assert shapes(lambda t: t[key].shape) == shape
 
 
-@pytest.mark.parametrize(
-    ("key", "shape"),
-    [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))],
+@every(
+    "key, shape", [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))]
 )
 def test_ranks_in_hbm(key, shape):
     assert shapes(lambda t: t[key].shape, buffer=nl.hbm) == shape
@@ -72,8 +72,8 @@ def test_attributes():
     assert shapes(look)
 
 
-@pytest.mark.parametrize(
-    ("key", "kind", "text"),
+@every(
+    "key, kind, text",
     [
         (64, OutOfBoundsError, "index 64 at dimension 0"),
         ((0, slice(60, 65)), OutOfBoundsError, "elements 60 to 64 at dimension 1"),
@@ -91,8 +91,8 @@ def test_a_wrong_index_is_an_error(key, kind, text):
     assert text in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("key", "shape"),
+@every(
+    "key, shape",
     [
         (nl.ds(4, 0), (0, 2)),
         (slice(4, 4), (0, 2)),
@@ -100,7 +100,7 @@ def test_a_wrong_index_is_an_error(key, kind, text):
         ((1, nl.ds(0, 0)), (0,)),
     ],
 )
-@pytest.mark.parametrize("plain", [False, True])
+@every("plain", [False, True])
 def test_a_view_of_no_elements_in_hbm_may_be_made(key, shape, plain):
     """nki-library 2.29 makes one on a core that gets no rows, and then does nothing with it."""
     seen = []
@@ -117,7 +117,7 @@ def test_a_view_of_no_elements_in_hbm_may_be_made(key, shape, plain):
     assert (seen[0].shape, seen[0].ndim, seen[0].size) == (shape, len(shape), 0)
 
 
-@pytest.mark.parametrize(
+@every(
     "use",
     [
         lambda part, tile, x: nisa.dma_copy(tile[0:1], part),
@@ -136,7 +136,7 @@ def test_a_view_of_no_elements_in_hbm_may_be_made(key, shape, plain):
         lambda part, tile, x: tile[0:0],
     ],
 )
-@pytest.mark.parametrize("plain", [False, True])
+@every("plain", [False, True])
 def test_a_view_of_no_elements_is_not_used(use, plain):
     @jit
     def kernel(x):
@@ -211,7 +211,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@every("name", VIEWS)
 def test_a_view_names_what_numpys_does(name):
     view, expected = VIEWS[name]
     result = placed(DATA, view)
@@ -249,8 +249,8 @@ def test_a_view_is_no_copy():
     np.testing.assert_array_equal(placed(DATA, write_through), expected)
 
 
-@pytest.mark.parametrize(
-    ("view", "kind", "text"),
+@every(
+    "view, kind, text",
     [
         (lambda t: t.permute((1, 0, 2, 3)), ShapeError, "partition dimension first"),
         (lambda t: t.permute((0, 1, 1, 2)), ShapeError, "each dimension once"),
@@ -301,8 +301,8 @@ def test_a_tensor_is_no_array():
     assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
 
 
-@pytest.mark.parametrize(
-    ("compare", "truth"),
+@every(
+    "compare, truth",
     [
         (lambda x: nl.equal(x, nl.full((4, 2, 3, 4), 3.0, nl.float32)), False),
         (lambda x: nl.equal(x, nl.copy(x)), True),
@@ -323,8 +323,8 @@ def test_a_comparison_has_the_truth_value_that_awss_examples_assert(compare, tru
     on_nki_tiles(compute, DATA)
 
 
-@pytest.mark.parametrize(
-    ("use", "function"),
+@every(
+    "use, function",
     [
         (lambda x: x + x, "nl.add"),
         (lambda x: 1.0 - x, "nl.subtract"),
