@@ -15,10 +15,10 @@ deterministic = settings(derandomize=True, database=None, deadline=None, max_exa
 
 @pytest.mark.parametrize("name", SPECS)
 def test_cases_differ_and_are_random_in_at_least_half(name):
-    counts = counted(SPECS[name], drawn(SPECS[name], 200))
-    assert counts.distinct == counts.cases >= 192
-    assert counts.telling >= 128
-    assert counts.random >= 100
+    counts = counted(SPECS[name], drawn(SPECS[name], 50))  # as many as a person's run draws
+    assert counts.distinct == counts.cases >= 48
+    assert counts.telling >= 32
+    assert counts.random >= 25
 
 
 def test_a_harness_that_repeats_itself_would_be_seen():
@@ -28,7 +28,7 @@ def test_a_harness_that_repeats_itself_would_be_seen():
 
 
 def test_layers_need_several_of_everything():
-    needs = needs_of(drawn(SPECS["test_fused_conv2d_maxpool"], 1500))
+    needs = needs_of(drawn(SPECS["test_fused_conv2d_maxpool"], 400))
     assert needs.blocks > 0.1 * needs.layers
     assert needs.halos > 0.03 * needs.layers
     assert needs.tiles > 0.3 * needs.layers
@@ -36,7 +36,7 @@ def test_layers_need_several_of_everything():
 
 
 def test_the_ladders_layers_need_a_second_tile():
-    assert needs_of(drawn(SPECS["test_conv2d_row_tiles"], 300)).tiles > 3
+    assert needs_of(drawn(SPECS["test_conv2d_row_tiles"], 150)).tiles > 1
 
 
 @pytest.mark.parametrize(
