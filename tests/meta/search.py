@@ -14,15 +14,24 @@ from difftest.harness.spec import KernelSpec
 from difftest.plugin.profiles import PROFILES
 
 
+def first_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
+    """The spec's first failure, within the cases of the quick profile; shrinking takes longer."""
+    return _failure(spec, seed, [Phase.generate])
+
+
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """What Hypothesis shrinks the spec's failure to, within the cases of the quick profile."""
+    return _failure(spec, seed, [Phase.generate, Phase.shrink])
+
+
+def _failure(spec: KernelSpec, seed: int, phases: list[Phase]) -> DifferentialFailure:
 
     def check(case):
         case.check()
 
     quick = settings(
         max_examples=PROFILES["quick"]["max_examples"],
-        phases=[Phase.generate, Phase.shrink],
+        phases=phases,
         database=None,
         deadline=None,
     )
