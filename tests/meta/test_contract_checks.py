@@ -1,12 +1,13 @@
 """A contract check that is missing from a kernel is seen: by a rejection, or by a call at an edge.
 
 Each mutant is a kernel of the project without one of its asserts. Its own test's rejections and
-edges run, and nothing that is drawn.
+edges run, and nothing that is drawn. The kernel as it is passes them: so says tests/kernels.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import types
 from dataclasses import dataclass, replace
@@ -78,18 +79,19 @@ def specs_of(file: str, module: types.ModuleType) -> list[KernelSpec]:
     return found
 
 
-def seen_by(spec: KernelSpec) -> str:
-    """What tells a kernel from its contract; empty if nothing does."""
+def seen_by(specs: list[KernelSpec]) -> str:
+    """What tells a kernel from its contract; empty if nothing does. Edges take longer."""
     runner = Runner((EmbeddedSimulator(),))
-    for rejection in spec.rejects:
+    checks = [
+        functools.partial(runner.check_rejection, spec, one)
+        for spec in specs
+        for one in spec.rejects
+    ]
+    for check in (*checks, *(functools.partial(check_edges, runner, spec) for spec in specs)):
         try:
-            runner.check_rejection(spec, rejection)
+            check()
         except NotRejectedError as error:
             return str(error)
-    try:
-        check_edges(runner, spec)
-    except NotRejectedError as error:
-        return str(error)
     return ""
 
 
@@ -104,15 +106,4 @@ def test_there_are_checks():
 def test_a_missing_check_is_seen(check):
     specs = specs_of(check.file, mutant_of(check))
     assert specs
-    assert any(seen_by(spec) for spec in specs)
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_with_all_its_checks_a_kernel_passes(file):
-    """So what is seen above is the missing check."""
-    module = types.ModuleType(f"{file}_as_it_is")
-    path = FOLDER / f"{file}.py"
-    with embedded():
-        exec(compile(path.read_text(), str(path), "exec"), vars(module))
-    for spec in specs_of(file, module):
-        assert not seen_by(spec)
+    assert seen_by(specs)
