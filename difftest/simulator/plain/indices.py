@@ -312,6 +312,7 @@ def mask_over(mask: Any, shape: Shape) -> Array:
             happened=f"a {type(mask).__name__} was given as a mask",
             received=f"{mask!r:.80}",
         )
+    partitions_first(mask.values.shape, shape, "a mask")
     try:
         return np.array(np.broadcast_to(mask.values, shape))
     except ValueError:
@@ -320,6 +321,16 @@ def mask_over(mask: Any, shape: Shape) -> Array:
             happened="a mask has a shape that its instruction's does not hold",
             received=f"{mask.values.shape} to {shape}",
         ) from None
+
+
+def partitions_first(given: Shape, over: Shape, what: str) -> None:
+    """Raise where fewer indices than dimensions would align partitions with a free axis."""
+    if 2 <= len(given) < len(over) and given[0] == over[0] > 1:
+        raise ShapeError(
+            f"the first axis of {what}'s indices is the partitions",
+            happened=f"{what} over [partitions, ...] has fewer dimensions than its tile",
+            received=f"{given} over {over}",
+        )
 
 
 def elements_of(shape: Shape) -> int:

@@ -451,6 +451,14 @@ class Indirect:
     def __init__(self, base: PlainTensor, items: tuple[Any, ...]) -> None:
         self.base, self.items = base, items
         self.shape = common_shape(*(_indirect_shape(item) for item in items))
+        tiles = (item.tile if isinstance(item, Offset) else item for item in items)
+        for have in (_index_shape(tile) for tile in tiles if isinstance(tile, PlainTensor)):
+            if len(have) < len(self.shape) and have[:1] > (1,):
+                raise ShapeError(
+                    "a tile of indices has the dimensions of the access",
+                    happened=f"an access of {len(self.shape)} dimensions got a tile of {len(have)}",
+                    received=f"{have} in {self.shape}",
+                )
 
     def resolve(self, where: Array | None = None) -> PlainTensor:
         """The tile that it names now; positions out of bounds are OUTSIDE.

@@ -66,6 +66,8 @@ class IndexedTile(IndirectTile):
             shape = broadcast_shapes(shape, _item_shape(item), "indices")
         super().__init__(base, shape)
         self.items = items
+        for tile in self.index_tiles:
+            _check_rank(tile, shape)
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
@@ -97,6 +99,18 @@ class IndexedTile(IndirectTile):
         for array, size in zip(arrays, self.base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
         return tuple(arrays), inside
+
+
+def _check_rank(tile: Tile, shape: Shape) -> None:
+    """Raise where an index tile's partitions would run along a free axis of the access."""
+    have = _index_shape(tile)
+    if len(have) < len(shape) and have[:1] > (1,):
+        raise ShapeError(
+            "a tile of indices has the dimensions of the access, its partitions first",
+            happened=f"an access of {len(shape)} dimensions got a tile of indices of {len(have)}",
+            received=f"{tile!r} in an access of shape {list(shape)}",
+            remedy="insert dimensions of size 1 behind its partitions: tile[:, None, :]",
+        )
 
 
 def _ends(item: Any, size: int) -> tuple[int, int]:
