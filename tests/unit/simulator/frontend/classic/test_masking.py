@@ -421,3 +421,25 @@ def test_partitions_are_never_aligned_with_a_free_axis(plain):
     select = launch(lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain)
     expected = np.where(np.arange(8)[:, None, None] < 6, THREE, 0)
     assert_array_equal(select.outputs[0], expected)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_window_that_a_mask_cuts_at_every_edge(plain):
+    data = normal(4, 5, 6)
+
+    def kernel(x):
+        tile = nl.load(x)
+        p, i, j, r, s = nl.mgrid[0:4, 0:5, 0:6, 0:3, 0:3]
+        y, x = i + r - 1, j + s - 1
+        inside = (y >= 0) & (y < 5) & (x >= 0) & (x < 6)
+        window = tile[p, y, x]
+        total = nisa.tensor_reduce(np.add, window, axis=[3, 4], mask=inside)
+        with pytest.raises(OutOfBoundsError):
+            nl.max(window, axis=[3, 4], mask=(y >= 0) & (y < 5) & (x >= 0))
+        return written(nl.max(window, axis=[3, 4], mask=inside)), written(total)
+
+    peak, total = launch(kernel, [data], plain=plain).outputs
+    padded = np.pad(data, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    assert_array_equal(peak, np.nanmax(windows, axis=(3, 4)))
+    np.testing.assert_allclose(total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6)
