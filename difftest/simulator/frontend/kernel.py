@@ -124,6 +124,10 @@ class RunAs:
     def __getitem__(self, key: Any) -> Any:
         return type(self)(self.kernel[key], self.predictor, self.options)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it as the decorator does."""
+        raise NotImplementedError
+
 
 def options_of_run(where: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """What one of those decorators was given, without the hints.

@@ -72,10 +72,8 @@ def _inside(data: Tile, axes: Shape, mask: object) -> Tile:
         at: list[Any] = [slice(None)] * len(shape)
         for axis, index in zip(axes, place, strict=True):
             at[axis] = slice(index, index + 1)
-        part = chosen[tuple(at)]
-        issue(
-            tensor_copy, (data[tuple(at)],), dst=copied[tuple(at)], chosen=lambda _, part=part: part
-        )
+        box = tuple(at)
+        issue(tensor_copy, (data[box],), dst=copied[box], chosen=chosen[box].reshape)
     return copied
 
 
