@@ -22,6 +22,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.rebinding import explained
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
@@ -274,7 +275,8 @@ def run_kernel(
             returned = None
             for program in order.arranged([*itertools.product(*map(range, grid))]):
                 mode.start_program(program)
-                returned = kernel_call()
+                with explained() if tensor is Tensor else contextlib.nullcontext():
+                    returned = kernel_call()
             mode.check_capacity()
             if tensor is Tensor and not plain:
                 note_mixed(core)

@@ -77,6 +77,7 @@ PLAIN = Rule(
         "difftest.simulator.frontend.classic.conjunction",
         "difftest.simulator.frontend.classic.destination",
         "difftest.simulator.frontend.classic.shapes.ParDim",
+        "difftest.simulator.frontend.classic.shapes.whole",
         "difftest.simulator.frontend.nki.constants",
     ),
 )

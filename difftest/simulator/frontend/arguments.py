@@ -81,7 +81,7 @@ def absent(module: str, documented: frozenset[str]) -> Callable[[str], Unmodelle
     return __getattr__
 
 
-HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule"})
+HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "name"})
 """Arguments that AWS does not document, that public kernels pass, and that change no value."""
 
 

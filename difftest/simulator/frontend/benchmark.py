@@ -15,7 +15,13 @@ from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.annotations import Annotation
 from difftest.simulator.frontend.artifacts import artifacts_of
-from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.frontend.kernel import (
+    Kernel,
+    RunAs,
+    as_kernel,
+    options_of_run,
+    outputs_of,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
@@ -90,24 +96,13 @@ def as_array(value: Any) -> Any:
     return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
 
 
-class Benchmark:
+class Benchmark(RunAs):
     """A kernel under ``nki.benchmark``; calling it simulates the kernel and predicts its latency.
 
     ``benchmark_result`` is there after a call.
     """
 
     benchmark_result: BenchmarkResult
-
-    def __init__(
-        self, kernel: Kernel, predictor: Predictor | None, options: dict[str, Any]
-    ) -> None:
-        self.kernel = kernel
-        self.predictor = predictor
-        self.options = options
-        functools.update_wrapper(self, kernel.function)
-
-    def __getitem__(self, key: Any) -> Benchmark:
-        return Benchmark(self.kernel[key], self.predictor, self.options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.predictor is None:
@@ -141,9 +136,7 @@ def benchmark_with(predictor: Predictor | None) -> Callable[..., Any]:
 
     def benchmark(kernel: Any = None, **options: Any) -> Any:
         """Predict a kernel's latency when it is called; a decorator with or without options."""
-        for name, value in options.items():
-            if name not in OPTIONS:
-                raise not_modelled(f"nki.benchmark's argument {name!r}", f"{name}={value!r}")
+        options = options_of_run("nki.benchmark", options, OPTIONS)
         if kernel is None:
             return functools.partial(benchmark, **options)
         return Benchmark(as_kernel(kernel), predictor, options)

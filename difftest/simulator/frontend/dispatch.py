@@ -13,9 +13,12 @@ from typing import Any
 
 from difftest.simulator.core import PlainMode, entering
 from difftest.simulator.errors import KernelError, SignatureError
+from difftest.simulator.frontend.arguments import HINTS, undocumented_argument
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
+"""By function: names under which kernels give an argument, and those that AWS documents."""
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,6 +43,9 @@ def _refitting(
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if _fits(signature, args, kwargs):
             raise error
+        kwargs = _documented(name, signature, kwargs)
+        if _fits(signature, args, kwargs):
+            return args, kwargs
         given = _by_name(name, signature, args, kwargs)
         if given is None:
             raise SignatureError(
@@ -76,6 +82,17 @@ def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str,
     except TypeError:
         return False
     return True
+
+
+def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by their documented names, without hints that the function has no place for."""
+    others, given = ALSO_CALLED.get(where, {}), {}
+    for name, value in kwargs.items():
+        if name not in signature.parameters and (name in others or name in HINTS):
+            undocumented_argument(where, name, value)
+        if name in signature.parameters or name not in HINTS:
+            given[others.get(name, name)] = value
+    return given
 
 
 def _by_name(

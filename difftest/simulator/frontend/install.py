@@ -57,30 +57,19 @@ _PARTS = {"language": language, "isa": isa, "compiler": compiler, "typing": nki_
 
 
 def _inner_modules() -> dict[str, ModuleType]:
-    """The modules inside the documented ones that kernels import from."""
+    """The modules inside the documented ones that kernels import from.
+
+    Classic kernels of AWS import ``nki.language.constants`` too.
+    """
     made = {}
-    for where, source in _INNER.items():
-        module = types.ModuleType(f"{ROOT}.nki.{where}", "Names of the module that it lies in.")
-        for name in source:
-            setattr(module, name, source[name])
-        made[f"{ROOT}.nki.{where}"] = module
+    for name, source in (
+        (f"{ROOT}.nki.language.constants", language.constants),
+        (f"{newer.ROOT}.language.constants", language.constants),
+        (f"{ROOT}.nki.isa.constants", isa.constants),
+    ):
+        made[name] = types.ModuleType(name, "Names of the module that it lies in.")
+        vars(made[name]).update(vars(source))
     return made
-
-
-_INNER: dict[str, dict[str, object]] = {
-    "language.constants": {
-        **{name: getattr(language, name) for name in ("fp32", "bfp16", "finfo", "tile_size")},
-        "sbuf_min_align": language.tile_size.sbuf_min_align,
-        "psum_min_align": language.tile_size.psum_min_align,
-    },
-    "isa.constants": {
-        "engine": isa.engine,
-        "dge_mode": isa.dge_mode,
-        "oob_mode": isa.oob_mode,
-        "reduce_cmd": isa.reduce_cmd,
-        "nc_version": isa.nc_version,
-    },
-}
 
 
 def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
@@ -91,8 +80,7 @@ def modules(predictor: Predictor | None = None, level: str | None = None) -> dic
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     for name, part in _PARTS.items():
         names[f"{ROOT}.nki.{name}"] = part
-    names |= _inner_modules()
-    names |= newer.modules(level)
+    names |= _inner_modules() | newer.modules(level)
     for package in ROOTS:
         names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
     return names

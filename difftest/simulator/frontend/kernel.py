@@ -16,12 +16,21 @@ from difftest.simulator.machine import MACHINES, TRN2, Machine
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Trace
 
-MODES = ("auto", "simulation", "baremetal", "benchmark")
-"""Modes of ``nki.jit`` that run here, all on the simulator."""
+MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
+"""Modes of ``nki.jit`` that run here, all on the simulator. ``trace``, which AWS documents in its
+``nki-migration-guide.rst`` at v2.27.0, is of kernels that others call (:func:`trace`)."""
 FRAMEWORKS = ("jax", "torchxla")
 """Modes that need a framework; their kernels take NumPy arrays here."""
-JIT_HINTS = ("kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb")
+JIT_HINTS = (
+    "kernel_return",
+    "debug_kernel",
+    "experimental_flags",
+    "show_compiler_tb",
+    "enable_out_of_bound_check",
+)
 """Arguments that AWS does not document, that public kernels pass, and that change no value."""
+RUN_HINTS = ("device_count", "num_execs")
+"""The same of ``nki.baremetal``, ``nki.benchmark`` and ``nki.profile``."""
 
 
 class Launched(Protocol):
@@ -67,6 +76,15 @@ class Kernel:
         functools.update_wrapper(self, function)
 
     def __getitem__(self, key: Any) -> Kernel:
+        if type(key) is int and key == 0:
+            error = KernelError(
+                "a grid dimension is positive",
+                happened="a kernel was given a grid of 0, and runs as one of 1",
+                received=f"{self.function.__name__}[0]",
+                remedy="leave the brackets out",
+            )
+            note(error)
+            key = 1
         return Kernel(
             self.function,
             grid=grid_shape(key),
@@ -91,8 +109,45 @@ class Kernel:
         return f"<NKI kernel {self.function.__module__}.{self.function.__qualname__}{grid}>"
 
 
+class RunAs:
+    """A kernel under ``nki.baremetal``, ``nki.benchmark`` or ``nki.profile``.
+
+    Calling it runs it so; ``nki.simulate_kernel`` and another kernel take the kernel below.
+    """
+
+    def __init__(self, kernel: Kernel, predictor: Any, options: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self.predictor = predictor
+        self.options = options
+        functools.update_wrapper(self, kernel.function)
+
+    def __getitem__(self, key: Any) -> Any:
+        return type(self)(self.kernel[key], self.predictor, self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it as the decorator does."""
+        raise NotImplementedError
+
+
+def options_of_run(where: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """What one of those decorators was given, without the hints.
+
+    Raises
+    ------
+    NotModelledError : it has no option of such a name.
+    """
+    for name, value in given.items():
+        if name in RUN_HINTS:
+            undocumented_argument(where, name, value)
+        elif name not in known:
+            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
+    return {name: value for name, value in given.items() if name in known}
+
+
 def as_kernel(kernel: Any) -> Kernel:
     """``kernel`` itself, or a plain function as one (whose parameters may be written)."""
+    if isinstance(kernel, RunAs):
+        return kernel.kernel
     if isinstance(kernel, Kernel):
         return kernel
     if callable(kernel):
@@ -139,7 +194,8 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         )
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
-    return Kernel(as_kernel(func).function, machine=MACHINES[target])
+    by_reference = mode == "trace"
+    return Kernel(as_kernel(func).function, machine=MACHINES[target], by_reference=by_reference)
 
 
 def trace(func: Any = None, **kwargs: Any) -> Any:

@@ -7,10 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import NotModelledError, not_modelled
+from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.artifacts import FILE_OPTIONS, artifacts_of
 from difftest.simulator.frontend.benchmark import NO_DGE, Predictor, as_array
-from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
+from difftest.simulator.frontend.kernel import (
+    Kernel,
+    RunAs,
+    as_kernel,
+    options_of_run,
+    outputs_of,
+)
 from difftest.simulator.strictness import note
 
 COMPILER = "additional_compile_opt"
@@ -18,20 +24,10 @@ BAREMETAL_OPTIONS = ("save_neff_name", "save_trace_name", "artifacts_dir", COMPI
 PROFILE_OPTIONS = (*FILE_OPTIONS, COMPILER, "overwrite", "profile_nth")
 
 
-class OnDevice:
+class OnDevice(RunAs):
     """A kernel under one of the two decorators: NumPy arrays in and out."""
 
-    def __init__(
-        self, where: str, kernel: Kernel, predictor: Predictor | None, options: dict[str, Any]
-    ) -> None:
-        self.where = where
-        self.kernel = kernel
-        self.predictor = predictor
-        self.options = options
-        functools.update_wrapper(self, kernel.function)
-
-    def __getitem__(self, key: Any) -> OnDevice:
-        return OnDevice(self.where, self.kernel[key], self.predictor, self.options)
+    where = "nki.baremetal"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_running():
@@ -52,8 +48,14 @@ class OnDevice:
         return outputs_of(result)
 
 
+class Profiled(OnDevice):
+    """A kernel under ``nki.profile``."""
+
+    where = "nki.profile"
+
+
 def on_device(
-    where: str, known: tuple[str, ...], predictor: Predictor | None
+    kind: type[OnDevice], known: tuple[str, ...], predictor: Predictor | None
 ) -> Callable[..., Any]:
     """A decorator, with or without options, for modules installed with this predictor."""
 
@@ -62,21 +64,19 @@ def on_device(
 
         For the files that options name see :mod:`difftest.simulator.frontend.artifacts`.
         """
-        for name, value in options.items():
-            if name not in known:
-                raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
+        options = options_of_run(kind.where, options, known)
         if func is None:
             return functools.partial(decorate, **options)
-        return OnDevice(where, as_kernel(func), predictor, options)
+        return kind(as_kernel(func), predictor, options)
 
     return decorate
 
 
 def baremetal_with(predictor: Predictor | None) -> Callable[..., Any]:
     """``nki.baremetal`` for modules that are installed with this predictor."""
-    return on_device("nki.baremetal", BAREMETAL_OPTIONS, predictor)
+    return on_device(OnDevice, BAREMETAL_OPTIONS, predictor)
 
 
 def profile_with(predictor: Predictor | None) -> Callable[..., Any]:
     """``nki.profile`` for modules that are installed with this predictor."""
-    return on_device("nki.profile", PROFILE_OPTIONS, predictor)
+    return on_device(Profiled, PROFILE_OPTIONS, predictor)

@@ -8,6 +8,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import BufferError, KernelError, LimitError, ShapeError
+from difftest.simulator.frontend.classic.destination import AwaitsTarget
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
@@ -22,6 +23,9 @@ from difftest.simulator.trace import Space
 @means("assignment")
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: an instruction's result is moved, a tile copied, a number filled."""
+    if isinstance(value, AwaitsTarget):
+        value.go_on(target)
+        return
     if (
         not isinstance(target, PlainTensor)
         or target.in_hbm

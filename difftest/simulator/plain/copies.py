@@ -15,7 +15,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import dge_mode, oob_mode
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.elementwise import each_element
+from difftest.simulator.plain.elementwise import copied_from_psum, each_element
 from difftest.simulator.plain.indices import (
     PlainIndex,
     Shape,
@@ -280,6 +280,8 @@ def _storable(value: Any, shape: Shape, where: str) -> PlainTensor:
 def dma_copy(dst: Any, src: Any, mask: Any, dst_rmw_op: Any, oob_mode: Any, dge_mode: Any) -> None:
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     _check_descriptors(dge_mode)
+    if not isinstance(src, Indirect):
+        src = copied_from_psum("a DMA", *rules.DMA)(src, "src", "a DMA")
     adds, skips = dst_rmw_op is not None, oob_mode == 1
     indirect = [side for side in (dst, src) if isinstance(side, Indirect)]
     for name, side in (("dst", dst), ("src", src)):

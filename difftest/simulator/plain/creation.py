@@ -11,7 +11,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
-from difftest.simulator.frontend.classic.shapes import ParDim
+from difftest.simulator.frontend.classic.shapes import ParDim, whole
 from difftest.simulator.plain import indices, rules
 from difftest.simulator.plain.copies import constant
 from difftest.simulator.plain.elementwise import each_element
@@ -40,19 +40,6 @@ def space(value: Any, name: str, where: str) -> Space:
     return found
 
 
-def _size(value: Any, where: str) -> int:
-    """An integer, or a float that is a whole number, which compilers take."""
-    if isinstance(value, float) and value.is_integer():
-        error = ShapeError(
-            f"{where} takes a shape of integers",
-            happened=f"{where} got a whole number as a float",
-            received=f"{value!r}",
-        )
-        note(error)
-        return int(value)
-    return int(value.__index__())
-
-
 def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
     """A role: a shape of positive sizes, and the axis that ``nl.par_dim`` marks, else 0."""
     given = value if isinstance(value, (tuple, list)) else (value,)
@@ -63,7 +50,7 @@ def sizes(value: Any, name: str, where: str) -> tuple[Shape, int]:
             received=f"{value!r:.80}",
         )
     try:
-        shape = tuple(_size(size, where) for size in given)
+        shape = tuple(int(whole(size, f"{size!r}", where).__index__()) for size in given)
     except (AttributeError, TypeError):
         raise ShapeError(
             f"{where} takes a shape of integers",

@@ -14,6 +14,7 @@ import numpy as np
 
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.conjunction import awaits_other, joined
+from difftest.simulator.frontend.classic.shapes import whole
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.strictness import note
 
@@ -36,6 +37,13 @@ def integers(values: Any, what: str) -> Shape:
     """One integer or several as a tuple."""
     several = values if isinstance(values, (tuple, list)) else (values,)
     return tuple(integer(value, what) for value in several)
+
+
+def whole_numbers(values: Any, where: str) -> Shape:
+    """:func:`integers`; a float that is a whole number too."""
+    several = values if isinstance(values, (tuple, list)) else (values,)
+    sizes = tuple(whole(value, f"{several!r}", where) for value in several)
+    return integers(sizes, f"{where}'s shape")
 
 
 def is_integer(value: object) -> bool:
@@ -251,6 +259,17 @@ class PlainMaskedOperand:
     def __repr__(self) -> str:
         return f"{self.tile!r} under a mask"
 
+    def __getitem__(self, key: Any) -> PlainMaskedOperand:
+        error = KernelError(
+            "a product's operand has one mask between its brackets",
+            happened="a tile under a mask was indexed once more",
+            received=f"{key!r:.80}",
+        )
+        if not isinstance(key, PlainMask):
+            raise error
+        note(error)
+        return PlainMaskedOperand(self.tile, self.mask & key)
+
 
 class Offset:
     """An index held in a tile plus an affine part."""
@@ -312,6 +331,7 @@ def mask_over(mask: Any, shape: Shape) -> Array:
             happened=f"a {type(mask).__name__} was given as a mask",
             received=f"{mask!r:.80}",
         )
+    partitions_first(mask.values.shape, shape, "a mask")
     try:
         return np.array(np.broadcast_to(mask.values, shape))
     except ValueError:
@@ -320,6 +340,27 @@ def mask_over(mask: Any, shape: Shape) -> Array:
             happened="a mask has a shape that its instruction's does not hold",
             received=f"{mask.values.shape} to {shape}",
         ) from None
+
+
+def partitions_first(given: Shape, over: Shape, what: str) -> None:
+    """Raise where fewer indices than dimensions would align partitions with a free axis."""
+    if 2 <= len(given) < len(over) and given[0] == over[0] > 1:
+        raise ShapeError(
+            f"the first axis of {what}'s indices is the partitions",
+            happened=f"{what} over [partitions, ...] has fewer dimensions than its tile",
+            received=f"{given} over {over}",
+        )
+
+
+def check_index_shapes(tiles: list[Shape], access: Shape) -> None:
+    """A tile of indices has its partitions first in an access, and so as many dimensions."""
+    for shape in tiles:
+        if len(shape) < len(access) and shape[:1] > (1,):
+            raise ShapeError(
+                "a tile of indices has the dimensions of the access",
+                happened=f"an access of {len(access)} dimensions got a tile of {len(shape)}",
+                received=f"{shape} in {access}",
+            )
 
 
 def elements_of(shape: Shape) -> int:
@@ -332,17 +373,35 @@ def bytes_of(positions: Array, itemsize: int) -> Array:
     return positions[..., None] * itemsize + np.arange(itemsize)
 
 
-def with_whole_axes(items: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
-    """Whole axes for the dimensions that no item names, behind those of the indices."""
-    rest = shape[len(items) :]
-    named = [
-        PlainIndex(item.values.reshape(*item.shape, *(1,) * len(rest)))
-        if isinstance(item, PlainIndex)
-        else item
-        for item in items
-    ]
+def with_whole_axes(items: tuple[Any, ...], tensor: Any) -> tuple[Any, ...]:
+    """Whole axes for the dimensions that no item names, behind those of the indices; HBM only.
+
+    Raises
+    ------
+    ShapeError : the tensor is on chip, or it is indexed by expressions and tiles at once.
+    """
+    if len(items) == tensor.ndim:
+        return items
+    error = ShapeError(
+        "advanced indexing names every dimension",
+        happened=f"a tensor of {tensor.ndim} dimensions got {len(items)} advanced indices",
+        received=repr(tensor),
+    )
+    kinds = {type(item) for item in items if not is_integer(item)}
+    if not tensor.in_hbm or len(items) > tensor.ndim or len(kinds) > 1 or Offset in kinds:
+        raise error
+    note(error)
+    rest = tensor.shape[len(items) :]
+    ones, named = (1,) * len(rest), []
+    for item in items:
+        if isinstance(item, PlainIndex):
+            item = PlainIndex(item.values.reshape(*item.shape, *ones))
+        elif not is_integer(item):  # a tile; of one index a partition the free one is not kept
+            have = item.tile().shape
+            item = item.tile().reshape((*(have[:1] if item.size == have[0] else have), *ones))
+        named.append(item)
     whole = [
-        PlainIndex(np.arange(size).reshape(-1, *(1,) * (len(rest) - axis - 1)))
+        PlainIndex(np.arange(size).reshape(*(1,) * (axis + 1), -1, *(1,) * (len(rest) - axis - 1)))
         for axis, size in enumerate(rest)
     ]
     return (*named, *whole)

@@ -241,6 +241,20 @@ def transpose(x: PlainTensor, dtype: Any, mask: Any) -> PlainTensor:
     return copy(turned, PlainMask(mask_over(mask, x.shape).T), dtype)
 
 
+@means(".T")
+def transposed(x: PlainTensor) -> PlainTensor:
+    """``x.T``, which is ``nl.transpose`` of a tile on chip."""
+    error = KernelError(
+        "a tile is transposed by nl.transpose or nisa.nc_transpose",
+        happened="a tensor was asked for .T",
+        received=repr(x),
+    )
+    if x.in_hbm or x.ndim != 2:
+        raise error
+    note(error)
+    return transpose(x.tile(), None, None)
+
+
 @means("nl.matmul", x=masked(rules.tile()), y=masked(OPERAND))
 def matmul(x: Any, y: Any, transpose_x: bool, mask: Any) -> PlainTensor:
     """``x @ y``, or ``x.T @ y``, in PSUM."""

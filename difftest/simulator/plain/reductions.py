@@ -10,7 +10,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import reduce_cmd
-from difftest.simulator.frontend.classic.destination import assignment_target
+from difftest.simulator.frontend.classic.destination import AwaitsTarget, assignment_target
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import OPERAND, binary, each_element
 from difftest.simulator.plain.indices import Shape, integers, mask_over
@@ -244,14 +244,17 @@ def softmax(x: PlainTensor, axis: Any, dtype: Any, compute_dtype: Any, mask: Any
 
 
 @means("nl.loop_reduce", x=rules.tile(), op=math_operator)
-def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: Any) -> PlainTensor:
+def loop_reduce(x: PlainTensor, op: str, loop_indices: Any, dtype: Any, mask: Any) -> Any:
     """``b = nl.loop_reduce(x, op, [i])`` is ``b = b <op> x``, in place."""
-    target: PlainTensor = assignment_target("nl.loop_reduce", PlainTensor)
-    wanted = target.dtype if dtype is None else as_dtype(dtype)
-    updated: PlainTensor = meant(
-        "in place", target=target, op=op, other=x, mask=mask, begins=True, dtype=wanted
-    )
-    return updated
+
+    def into(target: PlainTensor) -> Any:
+        wanted = target.dtype if dtype is None else as_dtype(dtype)
+        return meant(
+            "in place", target=target, op=op, other=x, mask=mask, begins=True, dtype=wanted
+        )
+
+    target = assignment_target("nl.loop_reduce", PlainTensor)
+    return AwaitsTarget("nl.loop_reduce", into) if target is None else into(target)
 
 
 # -- scans and statistics -------------------------------------------------------------------------

@@ -222,15 +222,21 @@ def one_element_each(value: Any, data: PlainTensor, where: str) -> Any:
 
 
 def one_rank(x: PlainTensor, y: PlainTensor) -> tuple[PlainTensor, PlainTensor]:
-    """Of operands of different rank one with one element a partition gets the other's rank."""
-    short, rank = (x, y.ndim) if x.ndim < y.ndim else (y, x.ndim)
-    if x.ndim == y.ndim or x.shape[0] != y.shape[0] or short.size != short.shape[0]:
+    """Of operands of different rank one element a partition, or as many, get the other's rank."""
+    if x.ndim == y.ndim or x.shape[0] != y.shape[0]:
         return x, y
+    short, other = (x, y) if x.ndim < y.ndim else (y, x)
+    shape = other.shape
+    if np.squeeze(x.positions[0]).shape != np.squeeze(y.positions[0]).shape:
+        short, other = (x, y) if x.size == x.shape[0] else (y, x)
+        shape = (x.shape[0], *(1 for _ in other.shape[1:]))
+        if short.size != short.shape[0]:
+            return x, y
     error = ShapeError(
         "the operands of an instruction have the same number of dimensions",
         happened=f"operands of {x.ndim} and {y.ndim} dimensions met",
         received=f"{x} and {y}",
     )
     note(error)
-    longer = short.at(short.positions.reshape(short.shape[0], *(1,) * (rank - 1)), 0)
+    longer = short.at(short.positions.reshape(shape), 0)
     return (longer, y) if short is x else (x, longer)

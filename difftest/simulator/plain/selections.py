@@ -17,7 +17,13 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.arguments import reduce_cmd
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.elementwise import OPERAND, copied_from_psum, dtype_of, each_element
-from difftest.simulator.plain.indices import PlainMask, common_shape, integers, mask_over
+from difftest.simulator.plain.indices import (
+    PlainMask,
+    common_shape,
+    integers,
+    mask_over,
+    partitions_first,
+)
 from difftest.simulator.plain.meanings import means
 from difftest.simulator.plain.operators import (
     apply,
@@ -367,6 +373,8 @@ def where(condition: Any, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
         )
         note(error)
         held = condition.values
+        for tile in tiles[:1]:
+            partitions_first(held.shape, tile.shape, "a condition")
         extent = common_shape(held.shape, tiles[0].shape if tiles else held.shape)
         condition = current().allocate(extent, BOOL)
         condition.put(np.broadcast_to(held, extent))

@@ -66,6 +66,11 @@ class Operators:
     def __setitem__(self, key: Any, value: Any) -> None:
         meant("assignment", target=self[key], value=value)  # type: ignore[index]
 
+    @property
+    def T(self) -> Any:
+        """The tile transposed."""
+        return meant(".T", x=self)
+
     def astype(self, dtype: Any) -> Any:
         """A copy cast to ``dtype``."""
         return meant("astype", src=self, dtype=dtype)

@@ -26,6 +26,7 @@ from difftest.simulator.plain.indices import (
     PlainMaskedOperand,
     Shape,
     bytes_of,
+    check_index_shapes,
     check_partition_walk,
     common_shape,
     elements_of,
@@ -34,11 +35,12 @@ from difftest.simulator.plain.indices import (
     integers,
     is_integer,
     walks_by_strides,
+    whole_numbers,
     with_whole_axes,
 )
 from difftest.simulator.plain.rounding import Array, host_dtype, poison, rounded
 from difftest.simulator.plain.syntax import Operators
-from difftest.simulator.strictness import doubt, note
+from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
 
 OUTSIDE = -1
@@ -345,16 +347,7 @@ class PlainTensor(Operators, AnyTensor):
                     received=f"{item!r} on {self!r}",
                 )
         dynamic = any(isinstance(item, (PlainTensor, Offset)) for item in items)
-        if len(items) != self.ndim:
-            error = ShapeError(
-                "advanced indexing names every dimension",
-                happened=f"a tensor of {self.ndim} dimensions got {len(items)} advanced indices",
-                received=repr(self),
-            )
-            if not self.in_hbm or dynamic or len(items) > self.ndim:
-                raise error
-            note(error)
-            items = with_whole_axes(items, self.shape)
+        items = with_whole_axes(items, self)
         if dynamic:
             return Indirect(self, items)
         arrays = [
@@ -368,7 +361,7 @@ class PlainTensor(Operators, AnyTensor):
 
     def reshape(self, shape: Any) -> PlainTensor:
         """The same elements in row-major order in another shape, if that is a view by strides."""
-        wanted = integers(shape, "reshape's shape")
+        wanted = whole_numbers(shape, "reshape")
         if -1 in wanted:
             rest = elements_of(tuple(size for size in wanted if size != -1))
             wanted = tuple(self.size // max(rest, 1) if size == -1 else size for size in wanted)
@@ -451,6 +444,10 @@ class Indirect:
     def __init__(self, base: PlainTensor, items: tuple[Any, ...]) -> None:
         self.base, self.items = base, items
         self.shape = common_shape(*(_indirect_shape(item) for item in items))
+        tiles = (item.tile if isinstance(item, Offset) else item for item in items)
+        check_index_shapes(
+            [_index_shape(tile) for tile in tiles if isinstance(tile, PlainTensor)], self.shape
+        )
 
     def resolve(self, where: Array | None = None) -> PlainTensor:
         """The tile that it names now; positions out of bounds are OUTSIDE.

@@ -3,7 +3,8 @@
 NKI's compiler sees ``b = nl.loop_reduce(...)`` as a statement and reads ``b``. A Python function
 does not see where its result goes, but the bytecode behind its call says so. What that evaluates
 to find the place is evaluated here too, so it may call nothing: names, constants, integer
-arithmetic, and indices of tiles, lists, tuples and dictionaries. Everything else is refused.
+arithmetic, and indices of tiles, lists, tuples and dictionaries. Where the indices of a tile call
+something, the function waits for the part to which Python assigns its result. All else is refused.
 """
 
 from __future__ import annotations
@@ -42,8 +43,25 @@ class _CallsSomethingError(Exception):
     """The place is found by something that may run code of the kernel."""
 
 
-def assignment_target(where: str, kind: type[T]) -> T:
+class AwaitsTarget:
+    """What such a function gives where the tile on the left is indexed by what it calls.
+
+    Python finds the part, and assigns this to it; then the function goes on.
+    """
+
+    def __init__(self, where: str, go_on: Callable[[Any], object]) -> None:
+        self.where = where
+        self.go_on = go_on
+
+    def __repr__(self) -> str:
+        return f"the result of {self.where}, which was not assigned to a part of a tile"
+
+
+def assignment_target(where: str, kind: type[T]) -> T | None:
     """The tensor, of class ``kind``, that the kernel's current call is assigned to.
+
+    None where it is a part of one whose indices call something: then the call's result is to be an
+    :class:`AwaitsTarget`.
 
     Raises
     ------
@@ -61,6 +79,8 @@ def assignment_target(where: str, kind: type[T]) -> T:
             received="a left side that is found by more than names, integers and indices",
             remedy="give the tile a name first: part = total[...], then part = nl.loop_reduce(...)",
         ) from None
+    if value is AwaitsTarget:
+        return None
     if isinstance(value, kind):
         return value
     raise KernelError(
@@ -87,7 +107,12 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
         if one.opname == "STORE_SLICE":
             stop, start, container = stack.pop(), stack.pop(), stack.pop()
             return None if stack else _part(container, slice(start, stop), kind)
-        _step(one, stack, frame, kind)
+        try:
+            _step(one, stack, frame, kind)
+        except _CallsSomethingError:
+            if stack and isinstance(stack[0], kind):
+                return AwaitsTarget
+            raise
     return None
 
 

@@ -8,7 +8,7 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, no_extras, oob_mode
 from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.operators import copy_to_sbuf, on_chip
+from difftest.simulator.frontend.classic.operators import copied_from_psum, copy_to_sbuf, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.indirect import IndirectTile
@@ -142,6 +142,7 @@ def dma_copy(
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
         )
+    src = copied_from_psum(src, "dma_copy", "src")
     gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)

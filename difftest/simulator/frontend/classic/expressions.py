@@ -211,6 +211,7 @@ class Mask:
         result = np.ones((), dtype=np.bool_)
         for term in self.terms:
             result = result & (term.array() >= 0)
+        check_partitions_first(result.shape, shape, "a mask")
         try:
             return np.broadcast_to(result, shape)
         except ValueError:
@@ -257,6 +258,26 @@ class MGridMaker:
             steps = tuple(r.step if k == axis else 0 for k in range(len(shape)))
             axes.append(IndexExpression(shape, r.start, steps))
         return MGrid(axes)
+
+
+def check_partitions_first(given: Shape, over: Shape, what: str) -> None:
+    """Raise where indices of fewer dimensions would put their partitions on a free axis.
+
+    NumPy aligns shapes from the right; the first axis of a tile and of its indices is the
+    partitions (``nki.api.shared.rst`` at tag v2.26.0).
+
+    Raises
+    ------
+    ShapeError : they have as many rows as ``over`` has partitions, and would not name those.
+    """
+    if 2 <= len(given) < len(over) and given[0] == over[0] > 1:
+        raise ShapeError(
+            f"the first axis of {what}'s indices is the partitions, as it is of a tile",
+            happened=f"{what} over [partitions, ...] has fewer dimensions than its tile",
+            received=f"indices of shape {list(given)} over a tile of shape {list(over)}",
+            remedy="give them the tile's dimensions: nl.arange(n)"
+            f"[:, {', '.join(['None'] * (len(over) - 1))}]",
+        )
 
 
 def _range(where: str, *args: object) -> range:

@@ -50,6 +50,20 @@ class MaskedOperand:
     def __repr__(self) -> str:
         return f"{self.tile!r} under a mask, which matrix products alone take"
 
+    def __getitem__(self, key: Any) -> MaskedOperand:
+        error = KernelError(
+            "a product's operand has one mask between its brackets, and nothing else",
+            happened="a tile under a mask was indexed once more",
+            received=f"[{spell(key)}] of {self!r}",
+            remedy="write one mask, (a < b) & (c < d), behind the other indices",
+        )
+        if not isinstance(key, Mask):
+            raise error
+        note(error)
+        both = self.mask & key
+        assert isinstance(both, Mask)
+        return MaskedOperand(self.tile, both)
+
 
 _ADVANCED = (Index, Tile, DynamicIndex)
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -66,6 +80,8 @@ class IndexedTile(IndirectTile):
             shape = broadcast_shapes(shape, _item_shape(item), "indices")
         super().__init__(base, shape)
         self.items = items
+        for tile in self.index_tiles:
+            _check_rank(tile, shape)
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
@@ -99,6 +115,18 @@ class IndexedTile(IndirectTile):
         return tuple(arrays), inside
 
 
+def _check_rank(tile: Tile, shape: Shape) -> None:
+    """Raise where an index tile's partitions would run along a free axis of the access."""
+    have = _index_shape(tile)
+    if len(have) < len(shape) and have[:1] > (1,):
+        raise ShapeError(
+            "a tile of indices has the dimensions of the access, its partitions first",
+            happened=f"an access of {len(shape)} dimensions got a tile of indices of {len(have)}",
+            received=f"{tile!r} in an access of shape {list(shape)}",
+            remedy="insert dimensions of size 1 behind its partitions: tile[:, None, :]",
+        )
+
+
 def _ends(item: Any, size: int) -> tuple[int, int]:
     """The first index of an axis that an item can name, and the one after the last."""
     if isinstance(item, (Tile, DynamicIndex)):
@@ -123,6 +151,8 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
     _check_advanced(tile, items)
+    if len(items) < tile.ndim:
+        items = _completed(tile, items)
     if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
         return IndexedTile(tile, items)
     return _walked(tile, items)
@@ -166,8 +196,9 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
         happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
         received=f"{len(items)} indices for {tile!r}",
     )
-    affine = all(isinstance(item, Index) or is_integer(item) for item in items)
-    if not tile.in_hbm or not affine or len(items) > tile.ndim:
+    kinds = (Index, Tile)
+    known = any(all(isinstance(one, kind) or is_integer(one) for one in items) for kind in kinds)
+    if not tile.in_hbm or not known or len(items) > tile.ndim:
         raise error
     note(error)
 
@@ -175,15 +206,18 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
 def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """Whole axes for the last dimensions, which no index names: behind those of the indices."""
     missing = tile.shape[len(items) :]
-    ndim = max(item.ndim for item in items if isinstance(item, Index))
-    named = [
-        Index(
-            (*item.shape, *(1 for _ in missing)), item.start, (*item.steps, *(0 for _ in missing))
-        )
-        if isinstance(item, Index)
-        else item
-        for item in items
-    ]
+    ones, zeros = (1,) * len(missing), (0,) * len(missing)
+    named, ndim = [], 0
+    for item in items:
+        if isinstance(item, Index):
+            ndim = max(ndim, item.ndim)
+            item = Index((*item.shape, *ones), item.start, (*item.steps, *zeros))
+        elif isinstance(item, Tile):  # of one index a partition the free dimension is not kept
+            have = item.tile_shape()
+            have = have[:1] if item.size == have[0] else have
+            ndim = max(ndim, len(have))
+            item = item.as_tile().reshape((*have, *ones))
+        named.append(item)
     for axis, size in enumerate(missing):
         shape = [1] * (ndim + len(missing))
         steps = [0] * len(shape)
@@ -193,9 +227,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _walked(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """One index expression or integer for each dimension; in HBM the last may be left out."""
-    if len(items) < tile.ndim:
-        items = _completed(tile, items)
+    """One index expression or integer for each dimension."""
     shape: Shape = ()
     for item in items:
         if isinstance(item, Index):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 
 from difftest.simulator.dtypes import (
@@ -9,6 +11,7 @@ from difftest.simulator.dtypes import (
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     TFLOAT32,
+    as_dtype,
 )
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic.activations import ACTIVATION
@@ -92,6 +95,21 @@ class bfp16:
     min = float(np.array(0xFF80, np.uint16).view(BFLOAT16))
 
 
+def sizeinbytes(dtype: object) -> int:
+    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
+    return as_dtype(dtype, "sizeinbytes").itemsize
+
+
+constants = types.SimpleNamespace(
+    fp32=fp32,
+    bfp16=bfp16,
+    finfo=finfo,
+    tile_size=tile_size,
+    sbuf_min_align=tile_size.sbuf_min_align,
+    psum_min_align=tile_size.psum_min_align,
+    sizeinbytes=sizeinbytes,
+)
+
 globals().update(BINARY)
 globals().update(UNARY)
 globals().update(ACTIVATION)
@@ -118,6 +136,7 @@ __all__ = [
     "bfp16",
     "bool_",
     "broadcast_to",
+    "constants",
     "copy",
     "device_print",
     "dropout",

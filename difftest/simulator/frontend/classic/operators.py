@@ -145,16 +145,21 @@ def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
 
 
 def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
-    """Operands of different rank of which one has one element a partition, as of one rank.
+    """Operands of different rank as of one, where free dimensions of size 1 make the difference.
 
-    A device ran such a kernel; the documentation promises it of operands of one rank alone.
+    One with one element a partition takes the other's rank, of two with as many the shorter takes
+    the longer's shape. A device ran such a kernel; the documentation promises it of operands of one
+    rank alone.
     """
     a, b = left.tile_shape(), right.tile_shape()
     if len(a) == len(b) or a[0] != b[0]:
         return left, right
-    short, rank = (left, len(b)) if len(a) < len(b) else (right, len(a))
-    if short.size != a[0]:
-        return left, right
+    short, shape = (left, b) if len(a) < len(b) else (right, a)
+    if [n for n in a[1:] if n > 1] != [n for n in b[1:] if n > 1]:
+        short, other = (left, b) if left.size == a[0] else (right, a)
+        if short.size != a[0]:
+            return left, right
+        shape = (a[0], *(1 for _ in other[1:]))
     error = ShapeError(
         "the operands of an instruction have the same number of dimensions",
         happened=f"operands of {len(a)} and {len(b)} dimensions met",
@@ -162,7 +167,7 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
         remedy="insert dimensions of size 1 behind the partitions: tile[:, :, None]",
     )
     note(error)
-    longer: Tile = short.as_tile().reshape((a[0], *(1,) * (rank - 1)))
+    longer: Tile = short.as_tile().reshape(shape)
     return (longer, right) if short is left else (left, longer)
 
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, no_extras
 from difftest.simulator.frontend.axes import ascending, not_last
-from difftest.simulator.frontend.classic.destination import assignment_target
+from difftest.simulator.frontend.classic.creation import ndarray
+from difftest.simulator.frontend.classic.destination import AwaitsTarget, assignment_target
+from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.index import Shape
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.copy import tensor_copy
+from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
 
 
 def _reduction_function(name: str, operator: str) -> NkiFunction:
@@ -41,8 +49,32 @@ def reduce(
     """``operator``'s reduction of ``x`` along free axes, as ``nl.sum`` and kin issue it."""
     data = on_chip(x, where)
     axes = ascending(axis, data, where)
+    data = _inside(data, axes, mask)
     options = (ALU_OPS[operator], axes, False, as_flag(keepdims, "keepdims"))
     return issue(instructions.tensor_reduce, (data,), options, dtype=dtype, mask=mask)
+
+
+def _inside(data: Tile, axes: Shape, mask: object) -> Tile:
+    """The data of a reduction; a copy where its mask keeps it inside its tensor and no box does.
+
+    So a window that is cut at several edges: what the mask leaves is a box at each place in the
+    window, of which each is copied, for the compiler would issue several instructions too.
+    """
+    if not isinstance(mask, Mask) or not isinstance(data.axes, tuple):
+        return data
+    shape = data.tile_shape()
+    chosen = mask.array(shape)
+    box = mask_box(chosen)
+    if box is None or restrict(data, box, shape).axes is None:
+        return data
+    copied: Tile = ndarray(shape, data.dtype)
+    for place in np.ndindex(*(shape[axis] for axis in axes)):
+        at: list[Any] = [slice(None)] * len(shape)
+        for axis, index in zip(axes, place, strict=True):
+            at[axis] = slice(index, index + 1)
+        box = tuple(at)
+        issue(tensor_copy, (data[box],), dst=copied[box], chosen=chosen[box].reshape)
+    return copied
 
 
 REDUCTION = {
@@ -72,11 +104,15 @@ def loop_reduce(
     destination's the result is rounded into that first.
     """
     no_extras("nl.loop_reduce", kwargs)
+    name, data = alu_op(op, "nl.loop_reduce").name, on_chip(x, "nl.loop_reduce")
+
+    def into(target: Tensor) -> Tensor:
+        between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
+        begin_or_update(name, on_chip(target, "nl.loop_reduce"), data, mask, between)
+        return target
+
     target = assignment_target("nl.loop_reduce", Tensor)
-    between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
-    name = alu_op(op, "nl.loop_reduce").name
-    begin_or_update(name, target, on_chip(x, "nl.loop_reduce"), mask, between)
-    return target
+    return AwaitsTarget("nl.loop_reduce", into) if target is None else into(target)
 
 
 def tensor_reduce(
@@ -97,9 +133,10 @@ def tensor_reduce(
     error = not_last(axes, tile, "tensor_reduce")
     if error is not None:
         note(error)
+    tile = _inside(tile, axes, mask)
     result: Tensor = issue(
         instructions.tensor_reduce,
-        (data,),
+        (tile,),
         (
             alu_op(op, "tensor_reduce"),
             axes,

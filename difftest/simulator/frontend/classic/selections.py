@@ -15,7 +15,7 @@ from difftest.simulator.frontend.arguments import (
     reduce_cmd,
     same_dtype,
 )
-from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import (
     binary,
@@ -57,6 +57,7 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     )
     note(error)
     shape = next((s.tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
+    check_partitions_first(condition.shape, shape, "a condition")
     result: Any = None
     for term in condition.terms:
         walk = term.spread(broadcast_shapes(term.shape, shape, "nl.where's condition and sides"))
@@ -85,6 +86,8 @@ def affine_select(
             remedy="for a more complex condition use nl.where",
         )
     on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
+    if isinstance(on_true_tile, Tile):
+        check_partitions_first(pred.shape, on_true_tile.tile_shape(), "pred")
     operands = (on_true_tile, pred.terms[0], on_false_value)
     options = (ALU_OPS["greater_equal"],)
     result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype, mask=mask)

@@ -25,6 +25,20 @@ def _are_plain(shape: tuple[Any, ...]) -> bool:
     return bool(shape)
 
 
+def whole(size: Any, received: str, where: str) -> Any:
+    """A size; a float that is a whole number, which compilers take, as an integer."""
+    if not isinstance(size, float) or not size.is_integer():
+        return size
+    error = ShapeError(
+        f"{where} takes a shape of integers",
+        happened=f"{where} got a whole number as a float",
+        received=received,
+        remedy="use // instead of /",
+    )
+    note(error)
+    return int(size)
+
+
 def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
     if type(shape) is tuple and _are_plain(shape):
@@ -35,15 +49,7 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     for axis, size in enumerate(given):
         if isinstance(size, ParDim):
             marked.append(axis)
-        if isinstance(size, float) and size.is_integer():
-            error = ShapeError(
-                f"{where} takes a shape of integers",
-                happened=f"{where} got a whole number as a float",
-                received=f"{size!r} at axis {axis}",
-                remedy="use // instead of /",
-            )
-            note(error)
-            size = int(size)
+        size = whole(size, f"{size!r} at axis {axis}", where)
         try:
             sizes.append(size.__index__())
         except (AttributeError, TypeError):

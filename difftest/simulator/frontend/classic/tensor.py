@@ -11,14 +11,18 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing
 from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
+from difftest.simulator.frontend.classic.destination import AwaitsTarget
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.operators import binary, unary, update
+from difftest.simulator.frontend.classic.operators import binary, copy_to_sbuf, unary, update
+from difftest.simulator.frontend.classic.shapes import whole
 from difftest.simulator.index import Index, Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import ON_CHIP
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -67,6 +71,9 @@ class Tensor(Tile, AnyTensor):
                 received=f"assignment to {target!r}",
                 remedy="use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
             )
+        if isinstance(value, AwaitsTarget):
+            value.go_on(target)
+            return
         if isinstance(value, Tile) and _same_place(target, value):
             return  # tile[...] += value has already written it
         assign(target, value)
@@ -75,6 +82,26 @@ class Tensor(Tile, AnyTensor):
         """A copy cast to ``dtype``."""
         copied: Tensor = issue(tensor_copy, (self,), dtype=dtype)
         return copied
+
+    @property
+    def T(self) -> Any:
+        """The tile transposed, as ``nl.transpose`` does it."""
+        error = KernelError(
+            "a tile is transposed by nl.transpose or nisa.nc_transpose",
+            happened="a tensor was asked for .T",
+            received=f"{self!r}.T",
+            remedy="nl.load_transpose2d(tensor)" if self.in_hbm else "nl.transpose(tile)",
+        )
+        if self.in_hbm or self.ndim != 2:
+            raise error
+        note(error)
+        source = copy_to_sbuf(self) if self.space is Space.PSUM else self
+        return copy_to_sbuf(issue(nc_transpose, (source,)))
+
+    def reshape(self, shape: Any) -> Tensor:
+        """The same elements in another shape: a view."""
+        given = shape if isinstance(shape, (tuple, list)) else (shape,)
+        return super().reshape(tuple(whole(size, f"{given!r}", "reshape") for size in given))
 
     def view(self, dtype: object) -> Tensor:
         """The same bits as another dtype: no copy. The last dimension is scaled."""

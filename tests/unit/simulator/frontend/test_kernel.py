@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, NotModelledError, launch
+from difftest.simulator import (
+    KernelError,
+    NotModelledError,
+    RuleWarning,
+    launch,
+    strictness,
+)
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -167,6 +173,30 @@ def test_a_traced_kernel_writes_its_parameters():
         target = np.zeros_like(DATA)
         assert nki.simulate_kernel(kernel, DATA, target) is None
         assert_array_equal(target, 2 * DATA)
+
+
+def test_jits_mode_trace_is_nki_trace():
+    def add_into(x, out):
+        nl.store(out, nl.load(x) + 1.0)
+
+    inner, outer = nki.jit(mode="trace")(add_into), np.zeros_like(DATA)
+    inner(DATA, outer)
+    assert_array_equal(outer, DATA + 1)
+
+    def calls(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        inner(x, out)
+        return out
+
+    assert_array_equal(nki.jit(calls)(DATA), DATA + 1)
+
+
+def test_a_grid_of_zero_is_one_of_one():
+    with pytest.warns(RuleWarning, match="a grid of 0"):
+        kernel = nki.jit(scaled)[0]
+    assert kernel.grid == (1,)
+    with strictness("documented"), pytest.raises(KernelError, match="a grid of 0"):
+        nki.jit(scaled)[0]
 
 
 def test_a_mutable_parameter_is_written():

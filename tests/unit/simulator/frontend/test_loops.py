@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, launch
+from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import LoopKind
 from tests.every import every
@@ -153,3 +153,32 @@ def test_an_axis_that_is_no_number(use, axis):
     with pytest.raises(KernelError, match="indices and sizes are integers") as caught:
         launch(lambda: use(axis) and None, grid=(2, 2))
     assert caught.value.received.startswith(f"nl.{use.__name__} of {axis!r}")
+
+
+def loaded_into_its_own_name(x, rows):
+    for i in nl.affine_range(rows):
+        x = nl.load(x[i])
+
+
+def loaded_twice(x, rows):
+    for i in nl.affine_range(rows):
+        x = nl.load(nl.load(x[i]))
+
+
+def loaded_beyond(x, rows):
+    total = nl.zeros((4, 3), nl.float32)
+    for i in nl.sequential_range(rows):
+        total = nl.add(total, nl.load(x[i]))
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
+    data = np.ones((2, 4, 3), np.float32)
+    with pytest.raises(BufferError, match=r"^x, which the loop's body binds anew") as caught:
+        launch(loaded_into_its_own_name, [data, 2], plain=plain)
+    assert caught.value.remedy.startswith("give the new value another name than x, or write it")
+    with pytest.raises(BufferError) as first:  # the first iteration has bound nothing anew
+        launch(loaded_twice, [data, 1], plain=plain)
+    with pytest.raises(OutOfBoundsError) as beyond:  # nothing to do with the name
+        launch(loaded_beyond, [data, 3], plain=plain)
+    assert "anew" not in f"{first.value} {beyond.value}"

@@ -22,6 +22,7 @@ from difftest.simulator.frontend.artifacts import PROFILE_FORMAT
 from difftest.simulator.frontend.benchmark import benchmark_with
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.kernel import jit, simulate_kernel
 from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -234,3 +235,26 @@ def test_inside_another_kernel_it_is_inlined():
 def test_an_unknown_option_is_refused():
     with pytest.raises(NotModelledError, match=r"nki\.profile's argument 'warmup'"):
         profile_with(None)(warmup=3)
+
+
+def rows_of_programs(x):
+    out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(x))
+    return out
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_simulate_kernel_and_jit_take_the_kernel_under_a_decorator(way):
+    decorated = WAYS[way](predict)(rows_of_programs)
+    assert_array_equal(simulate_kernel(decorated[2], DATA), [DATA, DATA])
+    assert jit(decorated).function is rows_of_programs
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_hints_of_how_often_and_where_it_runs(way):
+    for hint in ("num_execs", "device_count"):
+        with pytest.warns(RuleWarning, match=hint):
+            decorated = WAYS[way](predict)(add_one, **{hint: 2})
+        assert_array_equal(decorated(DATA), DATA + 1)
+        with strictness("documented"), pytest.raises(KernelError, match=hint):
+            WAYS[way](predict)(add_one, **{hint: 2})

@@ -113,6 +113,28 @@ def test_the_destination(compute):
     assert_array_equal(on_tiles(compute, DATA), expected, strict=True)
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_tile_whose_indices_call_something_is_reduced_into_once(plain):
+    def kernel(x):
+        total = nl.zeros((2, nl.par_dim(4), 5), nl.float32)
+        for i in nl.affine_range(3):
+            total[1, nl.arange(4)[:, None], nl.arange(5)[None, :]] = nl.loop_reduce(
+                nl.load(x[:, i, :]), op=np.add, loop_indices=[i]
+            )
+        return written(total[1]), written(total[0])
+
+    reduced, other = launch(kernel, [DATA], plain=plain).outputs
+    assert_array_equal(reduced, DATA[:, 0] + DATA[:, 1] + DATA[:, 2])
+    assert not other.any()
+    with pytest.raises(KernelError, match=r"takes a tile as x"):
+        launch(awaited_in_vain, [DATA], plain=plain)
+
+
+def awaited_in_vain(x):
+    tile = nl.load(x[:, 0, :])
+    nl.add(nl.loop_reduce(tile, op=np.add, loop_indices=[0]), tile[nl.arange(4)[:, None], 0])
+
+
 def test_the_maximum_over_two_loops():
     def compute(x):
         peak = nl.full((4, 1), -9, nl.float32)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, NkiError, OutOfBoundsError, launch
+from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
@@ -17,7 +17,7 @@ from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.trace import Space
 from tests.every import every
-from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles, written
 from tests.unit.simulator.stored import stored
 
 P, X = MGridMaker()[0:4, 0:6]
@@ -382,3 +382,60 @@ def test_a_masked_reduction_of_one_of_two_free_axes():
     expected = np.zeros((4, 2), np.float32)
     expected[1:, 0] = CUBE[1:, 0, 1:].sum(1)
     assert_array_equal(on_tiles(into_zeros, CUBE), expected)
+
+
+THREE = normal(8, 8, 4)
+ACROSS = {  # indices of two dimensions, whose partitions NumPy would lay along axis 1 of three
+    "nl.where": lambda x: nl.where(nl.arange(8)[:, None] < 6, x[:, 0:1, :], 0.0),
+    "nl.where of as many rows": lambda x: nl.where(nl.arange(8)[:, None] < 6, x, 0.0),
+    "a mask": lambda x: nl.copy(x, mask=nl.arange(8)[:, None] < 6),
+    "affine_select": lambda x: nisa.affine_select(nl.arange(8)[:, None] < 6, x, 0.0),
+    "a tile of indices": lambda x: nl.load(
+        scratch(x)[
+            nisa.iota(nl.arange(8)[:, None], dtype=nl.int32),
+            nl.arange(8)[:, None, None],
+            nl.arange(4)[None, None, :],
+        ]
+    ),
+}
+
+
+def scratch(x):
+    """The tile's elements in HBM."""
+    tensor = nl.ndarray(x.shape, x.dtype, buffer=nl.hbm)
+    nl.store(tensor, x)
+    return tensor
+
+
+@pytest.mark.filterwarnings("ignore:nl.where got a comparison")
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_partitions_are_never_aligned_with_a_free_axis(plain):
+    for compute in ACROSS.values():
+        with pytest.raises(ShapeError, match=r"(dimensions than its tile|3 dimensions got a tile)"):
+            launch(lambda x, f=compute: written(f(nl.load(x))), [THREE], plain=plain)
+    last = nl.arange(8)[:, None, None] < 6
+    select = launch(lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain)
+    expected = np.where(np.arange(8)[:, None, None] < 6, THREE, 0)
+    assert_array_equal(select.outputs[0], expected)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+def test_a_window_that_a_mask_cuts_at_every_edge(plain):
+    data = normal(4, 5, 6)
+
+    def kernel(x):
+        tile = nl.load(x)
+        p, i, j, r, s = nl.mgrid[0:4, 0:5, 0:6, 0:3, 0:3]
+        y, x = i + r - 1, j + s - 1
+        inside = (y >= 0) & (y < 5) & (x >= 0) & (x < 6)
+        window = tile[p, y, x]
+        total = nisa.tensor_reduce(np.add, window, axis=[3, 4], mask=inside)
+        with pytest.raises(OutOfBoundsError):
+            nl.max(window, axis=[3, 4], mask=(y >= 0) & (y < 5) & (x >= 0))
+        return written(nl.max(window, axis=[3, 4], mask=inside)), written(total)
+
+    peak, total = launch(kernel, [data], plain=plain).outputs
+    padded = np.pad(data, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    assert_array_equal(peak, np.nanmax(windows, axis=(3, 4)))
+    np.testing.assert_allclose(total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6)

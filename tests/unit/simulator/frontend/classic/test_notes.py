@@ -33,6 +33,7 @@ from tests.unit.simulator.on_tiles import written
 
 DATA = np.random.default_rng(1).integers(-8, 9, (8, 16)).astype(np.float32)
 CUBE = DATA.reshape(8, 2, 4, 2)
+TALL = DATA[:, :, None]
 WIDE = np.arange(128 * 128, dtype=np.float32).reshape(128, 128) % 251
 P, X = np.mgrid[0:8, 0:16]
 IDENTITY = np.eye(8, dtype=np.float32)
@@ -87,6 +88,28 @@ def rows_of_hbm(x):
 def doubled(left):
     tile = nl.copy(left, dtype=nl.float8_e5m2).reshape((8, 2, 8))
     return nl.copy(nisa.nc_matmul(tile, tile, perf_mode="double_row_gen3"))
+
+
+def by_a_tile(x):
+    """Rows 0, 2, 4, 6 of a matrix, and of the second plane of [2, 8, 16]."""
+    tensor = nl.ndarray((2, 8, 16), nl.float32, buffer=nl.hbm)
+    for plane in range(2):
+        nl.store(tensor[plane], nl.multiply(x, float(plane)))
+    rows = nisa.iota(nl.arange(4)[:, None] * 2, dtype=nl.int32)
+    nl.store(tensor[0][rows], nl.load(tensor[1, rows]))
+    return nl.load(tensor[0])
+
+
+def by_dma_from_psum(x):
+    turned = nl.ndarray((16, 8), nl.float32, buffer=nl.hbm)
+    nisa.dma_copy(dst=turned, src=nisa.nc_transpose(x))
+    return nl.load(turned)
+
+
+def named(x):
+    tensor = nl.ndarray((8, 16), nl.float32, buffer=nl.hbm)
+    nisa.dma_copy(dst=tensor, src=nl.add(x, 1.0, name="sum"), name="move")
+    return nl.expand_dims(nl.load(tensor, name="back"), 2, name="wide")
 
 
 EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
@@ -147,6 +170,31 @@ NOTED = {  # name: what runs, on which array, what it gives
         DATA,
         DATA,
     ),
+    "a dimension of size 1 more": (lambda x: nl.add(x.reshape((8, 16, 1)), x), DATA, TALL * 2),
+    "one element a partition of more dimensions": (
+        lambda x: x * x[:, 0:1].reshape((8, 1, 1)),
+        DATA,
+        DATA * DATA[:, :1],
+    ),
+    "a whole float in reshape": (lambda x: x.reshape((8, 16 / 1, 1)), DATA, TALL),
+    "iota's pattern": (
+        lambda x: nl.add(x, nisa.iota(pattern=grid()[0] * 3 - grid()[1], dtype=nl.int32)),
+        DATA,
+        DATA + 3 * P - X,
+    ),
+    "rows of HBM by a tile of indices": (
+        by_a_tile,
+        DATA,
+        np.where(np.arange(8)[:, None] % 2, 0, DATA),
+    ),
+    "a DMA from PSUM": (by_dma_from_psum, DATA, DATA.T),
+    "a mask behind a mask": (
+        lambda x: nl.copy(nl.matmul(x[grid()[0] < 6][grid()[0] >= 2], x, transpose_x=True)),
+        DATA,
+        DATA[2:6].T @ DATA[2:6],
+    ),
+    "a tile's T": (lambda x: x.T, DATA, DATA.T),
+    "a name of any call": (named, DATA, TALL + 1),
     "a perf_mode": (doubled, DATA, np.einsum("kli,klj->ij", EIGHTS, EIGHTS)),
 }
 modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
@@ -288,7 +336,13 @@ def add_one(x):
     return out
 
 
-@every("hint", ["kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"])
+@every(
+    "hint",
+    [
+        *("kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"),
+        "enable_out_of_bound_check",
+    ],
+)
 def test_undocumented_hints_of_jit(hint):
     with pytest.warns(RuleWarning, match=hint):
         kernel = nki.jit(**{hint: True})(add_one)
@@ -307,11 +361,14 @@ def test_a_frameworks_mode_runs_on_numpys_arrays(mode):
 def test_the_modules_inside_the_documented_ones():
     with embedded():
         from neuronxcc.nki.isa.constants import engine, oob_mode
-        from neuronxcc.nki.language.constants import sbuf_min_align
+        from neuronxcc.nki.language.constants import sbuf_min_align, sizeinbytes
         from neuronxcc.nki.language.constants import tile_size as sizes
+        from nki.language.constants import sizeinbytes as same
     assert engine.vector is nisa.engine.vector
     assert oob_mode is nisa.oob_mode
     assert (sbuf_min_align, sizes.pmax) == (1, 128)
+    assert [sizeinbytes(one) for one in (nl.bfloat16, np.int8, "float32")] == [2, 1, 4]
+    assert same is sizeinbytes is nl.constants.sizeinbytes
 
 
 def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():

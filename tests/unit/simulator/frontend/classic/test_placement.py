@@ -198,6 +198,42 @@ def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
         ncc.force_auto_alloc(thing)
 
 
+def test_a_tensor_without_blocks_is_one_tile_however_many_are_asked_for():
+    def kernel(x):
+        modulo = ncc.sbuf.mod_alloc(base_addr=64, num_free_tiles=(2,))
+        tile = nl.ndarray((8, 16), nl.float32, buffer=modulo)
+        tile[...] = nl.load(x)
+        out = nl.ndarray((8, 16), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    x = np.ones((8, 16), np.float32)
+    with pytest.warns(RuleWarning, match="without block dimensions"):
+        result = launch(kernel, [x])
+    np.testing.assert_array_equal(result.outputs[0], x)
+    with pytest.raises(NkiError, match="without block dimensions"):
+        launch(kernel, [x], strictness="documented")
+
+
+def test_a_function_of_places_is_asked_by_awss_names():
+    asked = []
+
+    def by_name(*, fdim_size, pdim_size, idx):
+        asked.append((idx, pdim_size, fdim_size))
+        return 0, 0, 0
+
+    def in_place(block, partitions, size):
+        asked.append((block, partitions, size))
+        return 0, 0
+
+    def kernel():
+        nl.ndarray((2, nl.par_dim(8), 16), nl.float32, buffer=ncc.psum.alloc(by_name))
+        nl.ndarray((1, nl.par_dim(8), 16), nl.bfloat16, buffer=ncc.sbuf.alloc(in_place))
+
+    launch(kernel)
+    assert asked == [((0,), 8, 64), ((1,), 8, 64), ((0,), 8, 32)]
+
+
 @every(
     "buffer, text",
     [
@@ -206,12 +242,12 @@ def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
         (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
         (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "gave 2 numbers"),
         (lambda: ncc.sbuf.alloc(3), "got no function"),
-        (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)), "got 1 numbers of tiles"),
+        (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)), "got 2 numbers of tiles"),
     ],
 )
 def test_what_cannot_be_placed(buffer, text):
     def kernel():
-        nl.ndarray((8, 16), nl.float32, buffer=buffer())
+        nl.ndarray((2, nl.par_dim(8), 16), nl.float32, buffer=buffer())
 
     with pytest.raises(NkiError, match=text):
         launch(kernel)
