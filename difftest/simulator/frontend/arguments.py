@@ -151,7 +151,7 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     ------
     DtypeError : it is another one.
     """
-    if dtype is not None and as_dtype(dtype) != dst.dtype:
+    if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
         raise DtypeError(
             f"{where} writes into dst, in dst's dtype",
             happened=f"{where} got another dtype than dst's",

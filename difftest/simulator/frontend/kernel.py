@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from types import FunctionType
@@ -105,7 +106,7 @@ def function_in(kernel: Any) -> FunctionType | None:
         inner = getattr(kernel, "__wrapped__", None) or getattr(kernel, "__func__", None)
         if isinstance(kernel, functools.partial):
             inner = kernel.func
-        called = getattr(type(kernel), "__call__", None)
+        called = inspect.getattr_static(type(kernel), "__call__", None)
         kernel = inner or called
         if inner is None and not isinstance(called, FunctionType):
             return None

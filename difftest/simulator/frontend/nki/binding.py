@@ -48,7 +48,7 @@ def public(function: Function) -> Function:
             trace = error.__traceback__
             if trace is None or trace.tb_next is not None:
                 raise  # from inside the function
-            translated = todays(name, kwargs)
+            translated = todays(name, args, kwargs)
             if translated is not None:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
@@ -58,7 +58,7 @@ def public(function: Function) -> Function:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            translated = todays(name, kwargs)
+            translated = todays(name, args, kwargs)
             if translated is not None:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None

@@ -167,9 +167,7 @@ def _jit(fn: Any, level: str | None, kwargs: Mapping[str, Any]) -> Any:
     return made if fn is None else made(fn)
 
 
-def as_nki_kernel(
-    kernel: Any, level: str | None = None, target: Target | None = None
-) -> NkiKernel:
+def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
     """``kernel`` itself, or a plain function as one of a level and for a machine."""
     if isinstance(kernel, NkiKernel):
         return kernel

@@ -43,6 +43,7 @@ _BEFORE_03 = {
     "nisa.affine_select with offset third": "write offset=",
     "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
     "nisa.register_move(imm)": "write src=",
+    "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
     "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
     "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": "leave it out, and "
     "pass channel_ids to ncc.collective_permute_implicit",

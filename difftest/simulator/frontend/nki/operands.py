@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 
@@ -44,6 +46,34 @@ def operator_of(op: object, where: str) -> AluOp:
     return found
 
 
+def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two tiles repeated along free dimensions of size 1, to the larger of each.
+
+    The release notes have no broadcasting between tiles; AWS's simulator was seen to do it.
+
+    Raises
+    ------
+    ShapeError : their partitions differ, or free dimensions of which neither is 1.
+    """
+    one, other = (tile.shape if isinstance(tile, Tile) else () for tile in (x, y))
+    if one[:1] != other[:1] or x.size == y.size:
+        same_elements(where, x=x, y=y)
+        return x, y
+    wide = one if len(one) >= len(other) else other
+    tiles = [
+        tile.reshape((*wide[:1], *(1,) * (len(wide) - 1))) if tile.size == wide[0] else tile
+        for tile in (x, y)
+    ]
+    pairs = list(zip(*(tile.shape for tile in tiles), strict=False))
+    sizes = tuple(map(max, pairs))
+    if any(len(tile.shape) < len(wide) for tile in tiles) or any(
+        size not in (1, most) for pair, most in zip(pairs, sizes, strict=True) for size in pair
+    ):
+        same_elements(where, x=x, y=y)
+    note(_unequal(where, {"x": x, "y": y}))
+    return tiles[0].broadcast_to(sizes), tiles[1].broadcast_to(sizes)
+
+
 def same_elements(where: str, **tiles: Any) -> None:
     """Raise :class:`ShapeError` unless the tiles have as many elements in each partition.
 
@@ -52,10 +82,14 @@ def same_elements(where: str, **tiles: Any) -> None:
     given = {name: tile for name, tile in tiles.items() if isinstance(tile, (Tile, IndirectTile))}
     sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
     if len(sizes) > 1:
-        raise ShapeError(
-            f"{where} takes tiles of the same partitions and elements in each",
-            happened=f"{where} got tiles of different sizes",
-            received=", ".join(f"{name} {list(tile.shape)}" for name, tile in given.items()),
-            remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
-            "nisa.tensor_scalar for one value in each partition",
-        )
+        raise _unequal(where, given)
+
+
+def _unequal(where: str, tiles: Mapping[str, Any]) -> ShapeError:
+    return ShapeError(
+        f"{where} takes tiles of the same partitions and elements in each",
+        happened=f"{where} got tiles of different sizes",
+        received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
+        remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
+        "nisa.tensor_scalar for one value in each partition",
+    )
