@@ -212,18 +212,15 @@ _WARNED: dict[str, dict[Any, Any]] = {}
 
 def missing_name(
     module: str, name: str, known: Iterable[str], *, ended: str = ""
-) -> AttributeError:
+) -> MissingNameError:
     """The error for a name that a module of the API does not have: a slip of the kernel's.
 
     ``known`` are the names that it has, ``ended`` what became of one that it had.
     """
-    text = f"module {module!r} has no attribute {name!r}{ended}"
-    if name.startswith("__"):
-        return AttributeError(text)  # Python's own protocols, such as copying
     alike = [] if ended else difflib.get_close_matches(name, known, 1)
     return MissingNameError(
         f"a kernel uses the names that {module} has",
-        happened=text,
+        happened=f"module {module!r} has no attribute {name!r}{ended}",
         received=f"{module}.{name}",
         remedy=f"did you mean {alike[0]}?" if alike else None,
     )

@@ -108,28 +108,10 @@ class NkiTensor(Tile, NKIObject):
         return self._view(layout)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """``tensor[...] = other``: a copy, by DMA where a side lies in HBM; or a number, on chip.
-
-        AWS documents no assignment in HBM; devices were seen to run them.
-        """
+        """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
         target = self[key]
-        if isinstance(target, EmptyView):
-            target[...] = value
-        sides = [side for side in (target, value) if isinstance(side, Tile) and side.in_hbm]
-        if sides:
-            error = KernelError(
-                "tensors in HBM are written and read by DMA",
-                happened="an assignment had a side in HBM",
-                received=f"{target!r} = {value!r:.80}",
-                remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value); fill a "
-                "tile in SBUF with a number first",
-            )
-            if not isinstance(value, Tile):
-                raise error
-            for side, role in ((target, "its target"), (value, "its value")):
-                need_tile(side, role, "assignment by DMA", DMA_SPACES)
-            note(error)
-            gate.issue(dma_copy, (value,), (None, "unknown"), dst=target)
+        if any(isinstance(side, Tile) and side.in_hbm for side in (target, value)):
+            _assign_by_dma(target, value)
         elif is_number(value):
             gate.issue(memset, (value,), (None,), dst=target)
         else:
@@ -257,6 +239,20 @@ class NkiTensor(Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
+
+
+def _assign_by_dma(target: Any, value: Any) -> None:
+    """An assignment with a side in HBM: AWS documents none, and devices were seen to run them."""
+    for side, role in ((target, "its target"), (value, "its value")):
+        need_tile(side, role, "assignment by DMA", DMA_SPACES)
+    error = KernelError(
+        "tensors in HBM are written and read by DMA",
+        happened="an assignment had a side in HBM",
+        received=f"{target!r} = {value!r}",
+        remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
+    )
+    note(error)
+    gate.issue(dma_copy, (value,), (None, "unknown"), dst=target)
 
 
 _OPERATORS = {

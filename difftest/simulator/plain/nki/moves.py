@@ -17,6 +17,7 @@ from difftest.simulator.plain.indices import Shape, Slice, integers
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.nki.running import TODAYS
 from difftest.simulator.plain.nki.tensors import PlainNkiTensor, refuse
+from difftest.simulator.plain.rounding import is_number
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import OUTSIDE, PlainTensor
 from difftest.simulator.strictness import note
@@ -120,7 +121,7 @@ def memset(dst: PlainTensor, value: Any, engine: Any) -> None:
 @means(f"{TODAYS}assignment")
 def assign(target: Any, value: Any) -> None:
     """``target[...] = value``: a number or a copy on chip, by DMA where a side lies in HBM."""
-    if rules.is_number(value):
+    if is_number(value):
         whole = tile(target, "target", "assignment")
         whole.put(np.full(whole.shape, constant(value, whole.dtype)))
         return

@@ -187,7 +187,7 @@ MISUSES = {
     "nl.store of PSUM": (lambda: nl.store(hbm(4, 8), tile((4, 8), buffer=PSUM)), "value in psum"),
     "two seeds": (lambda: nl.random_seed(tile((2, 1), nl.int32)), "a tensor of 2 elements"),
     "a NumPy function of a tensor": (lambda: np.asarray(wide(8)), "used as a NumPy array"),
-    "a number assigned to HBM": (lambda: hbm(4, 8).__setitem__(..., 2.0), "a side in HBM"),
+    "a number assigned to HBM": (lambda: hbm(4, 8).__setitem__(..., 2.0), "float 2.0"),
     "no dimensions to permute": (lambda: wide(8).permute(0), "dims (0,) for 2 dimensions"),
     "a number for names": (lambda: wide(8).rearrange(16, ("a", "b")), "not made of names"),
     "sizes without names": (lambda: wide(8).rearrange("ab", "ba", [4]), "fixed_sizes=[4]"),

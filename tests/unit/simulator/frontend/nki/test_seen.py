@@ -169,6 +169,19 @@ def test_instructions_do_not_broadcast():
             launch(jit(kernel), [A], plain=plain)
 
 
+@pytest.mark.filterwarnings("ignore:a float as nisa.memset")
+def test_a_number_beyond_64_bits_saturates():
+    def kernel():
+        tile, made = nl.ndarray((1, 3), nl.uint32), out((1, 3), nl.uint32)
+        for column, value in enumerate((1e40, 2**70, -(2**70))):
+            nisa.memset(tile[:, column : column + 1], value)
+        nl.store(made, tile)
+        return made
+
+    for plain in (False, True):
+        assert launch(jit(kernel), plain=plain).outputs[0].tolist() == [[2**32 - 1] * 2 + [0]]
+
+
 def test_a_loop_is_like_pythons_range():
     def kernel(a):
         loop = nl.affine_range(1, 8, 3)
