@@ -96,6 +96,7 @@ def test_a_misspelt_name_is_the_kernels_slip_with_the_name_that_was_meant():
         (todays.language, "ndaray", "ndarray"),
         (todays.language, "flat32", "float32"),
         (todays.isa, "nc_matmull", "nc_matmul"),
+        (todays.language.tile_size, "pmx", "pmax"),
         (todays.collectives, "all_gathr", "all_gather"),
         (nki, "benchmrk", "benchmark"),
         (nl, "laod", "load"),
@@ -103,7 +104,7 @@ def test_a_misspelt_name_is_the_kernels_slip_with_the_name_that_was_meant():
         (nki.compiler, "sbuff", "sbuf"),
     )
     for module, name, meant in misspelt:
-        outcome = run((todays if "neuronxcc" not in str(module) else nki).jit(using(module, name)))
+        outcome = run(nki.jit(using(module, name)))
         assert isinstance(outcome, Crashed), name
         assert not outcome.in_backend, name
         assert outcome.error.remedy == f"did you mean {meant}?", name

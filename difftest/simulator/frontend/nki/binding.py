@@ -97,8 +97,7 @@ def _leveled(
 def _api_name(function: Callable[..., Any]) -> str:
     """The name under which kernels know a function: ``nisa.dma_copy``, ``nl.NkiTensor.ap``."""
     module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
-    qualified = function.__qualname__.replace("TileSizes.", "tile_size.")
-    return f"{_PREFIXES.get(module, module)}.{qualified}"
+    return f"{_PREFIXES.get(module, module)}.{function.__qualname__}"
 
 
 def _misfit(

@@ -55,23 +55,21 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     ------
     ShapeError : their partitions differ, or free dimensions of which neither is 1.
     """
-    one, other = (tile.shape if isinstance(tile, Tile) else () for tile in (x, y))
-    if one[:1] != other[:1] or x.size == y.size:
+    pair = (x, y)
+    tiles = all(isinstance(tile, Tile) for tile in pair)
+    if not tiles or x.shape[0] != y.shape[0] or x.size == y.size:
         same_elements(where, x=x, y=y)
-        return x, y
-    wide = one if len(one) >= len(other) else other
-    tiles = [
-        tile.reshape((*wide[:1], *(1,) * (len(wide) - 1))) if tile.size == wide[0] else tile
-        for tile in (x, y)
-    ]
-    pairs = list(zip(*(tile.shape for tile in tiles), strict=False))
-    sizes = tuple(map(max, pairs))
-    if any(len(tile.shape) < len(wide) for tile in tiles) or any(
-        size not in (1, most) for pair, most in zip(pairs, sizes, strict=True) for size in pair
-    ):
-        same_elements(where, x=x, y=y)
-    note(_unequal(where, {"x": x, "y": y}))
-    return tiles[0].broadcast_to(sizes), tiles[1].broadcast_to(sizes)
+        return pair
+    rank, error = max(x.ndim, y.ndim), _unequal(where, {"x": x, "y": y})
+    column = (x.shape[0], *(1,) * (rank - 1))
+    x, y = (tile.reshape(column) if tile.size == tile.shape[0] else tile for tile in pair)
+    shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
+    for tile in (x, y):
+        fits = (have in (1, size) for have, size in zip(tile.shape, shape, strict=False))
+        if tile.ndim != rank or not all(fits):
+            raise error
+    note(error)
+    return x.broadcast_to(shape), y.broadcast_to(shape)
 
 
 def same_elements(where: str, **tiles: Any) -> None:

@@ -142,6 +142,14 @@ REFUSED = {
     "a part of no elements": (empty_part_of_hbm, A),
     "partitions": (computed(nl.add, all_of, lambda t: t[0:1]), A),
     "two sizes": (computed(nl.add, all_of, lambda t: t[:, 0:2]), A),
+    "two moved views": (
+        computed(
+            nl.add,
+            lambda t: t.select(1, nisa.register_alloc(0)),
+            lambda t: t[:, 0:3].select(2, nisa.register_alloc(0)),
+        ),
+        A,
+    ),
     "two ranks": (computed(nl.add, all_of, lambda t: t[:, 0]), A),
     "a loop that leaves": (lambda a: nl.load(a[nl.affine_range(5)]), A),
     "a loop from the end": (lambda a: nl.load(a[nl.affine_range(-2, 0)]), A),
