@@ -249,22 +249,27 @@ def is_nki(kernel: Any, package: str) -> bool:
 
 def _is_nki(value: Any, package: str, seen: set[FunctionType]) -> bool | None:
     """Whether a name's value is of this dialect, False of the other, None of neither."""
+    named = _is_named_nki(value, package)
+    function = None if named is not None else function_in(value)
+    if function is None or function in seen:
+        return named
+    seen.add(function)
+    used = [function.__globals__.get(name) for name in _names(function.__code__)]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    found = {_is_named_nki(one, package) for one in used} - {None}
+    found = found or {_is_nki(one, package, seen) for one in used} - {None}
+    return True in found if found else None
+
+
+def _is_named_nki(value: Any, package: str) -> bool | None:
+    """The same, by where a value comes from alone."""
     if isinstance(value, (Kernel, NkiKernel)):
         return isinstance(value, NkiKernel)
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    home = f"{home}."
-    if home.startswith((f"{package}.", "nki.")):
+    if f"{home}.".startswith((f"{package}.", "nki.")):
         return True
-    if home.startswith((f"{package.rpartition('.')[0]}.", "neuronxcc.")):
-        return False
-    function = None if isinstance(value, ModuleType) else function_in(value)
-    if function is None or function in seen:
-        return None
-    seen.add(function)
-    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
-    names = (function.__globals__.get(name) for name in _names(function.__code__))
-    known = (_is_nki(one, package, seen) for one in (*names, *cells))
-    return next((one for one in known if one is not None), None)
+    other = (f"{package.rpartition('.')[0]}.", "neuronxcc.")
+    return False if f"{home}.".startswith(other) else None
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -246,6 +246,8 @@ def test_a_function_is_of_the_dialect_of_what_it_calls():
     inner, package = jit(scaled), jit.__module__.rpartition(".")[0]
     for kernel in (Callable(), through_helpers, helper, functools.partial(helper)):
         assert is_nki(kernel, package)
+    assert is_nki(lambda a: (classic_nl.load, helper, nl.load), package)
+    assert not is_nki(lambda a: (helper, classic_nl.load), package)
     assert not is_nki(lambda a: a, package)
 
 
