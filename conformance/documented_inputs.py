@@ -291,7 +291,7 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     },
     "nki/deep-dives/nki_perf_guide.rst": {
         573: Inputs(
-            fault="tiles do not broadcast, say the release notes",
+            fault=_OLD,
             setup="data = nl.ones((128, 512), nl.float32)\n"
             "scale = bias = nl.ones((128, 1), nl.float32)",
         ),

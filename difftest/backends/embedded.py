@@ -16,7 +16,13 @@ from difftest.backends.base import (
 )
 from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
-from difftest.simulator import NkiError, NotModelledError, SignatureError, launch
+from difftest.simulator import (
+    MissingNameError,
+    NkiError,
+    NotModelledError,
+    SignatureError,
+    launch,
+)
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.machine import MACHINES
@@ -60,7 +66,7 @@ class EmbeddedSimulator:
                 )
         except NotModelledError as error:
             return Unsupported(error)
-        except SignatureError as error:  # a slip of the kernel's Python, and no rule of the machine
+        except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
             return Crashed(error)
         except NkiError as error:
             return Rejected(error)

@@ -235,8 +235,8 @@ def launched(
     ------
     click.ClickException : it refuses its arguments, or its own Python raises an error.
     """
-    target = machine if machine else _own_machine(kernel)
     try:
+        target = machine if machine else _own_machine(kernel)
         if ranks > 1:
             result = _on_ranks(kernel, given, target, level, ranks)
         else:

@@ -20,7 +20,13 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import KernelError, Location, kernel_location, kernel_stack
+from difftest.simulator.errors import (
+    KernelError,
+    Location,
+    host_array,
+    kernel_location,
+    kernel_stack,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
@@ -331,7 +337,7 @@ class Core:
             self.trace.allocations.append(allocation)
             if self.shadow is not None:
                 self.shadow.allow(dtype)
-            data = poison(shape, dtype)
+            data = host_array(poison, shape, dtype)
             storage = Storage(allocation, data, unwritten=data.size)
             if address is not None:
                 self._placed_hbm.setdefault(space, PlacedTensors()).place(storage)

@@ -6,10 +6,12 @@ Each class also derives from the builtin exception that Python code would expect
 
 from __future__ import annotations
 
+import difflib
 import linecache
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -178,6 +180,10 @@ class SignatureError(NkiError, TypeError):
     """The arguments of a call do not fit the function's signature."""
 
 
+class MissingNameError(NkiError, AttributeError):
+    """A module of NKI has no such name; ``hasattr`` and ``getattr`` may ask."""
+
+
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 
@@ -202,6 +208,35 @@ def warn(warning: Warning, location: Location | None = None) -> None:
 
 _WARNED: dict[str, dict[Any, Any]] = {}
 """What warned already, by file, as Python keeps it in each module."""
+
+
+def missing_name(
+    module: str, name: str, known: Iterable[str], *, ended: str = ""
+) -> MissingNameError:
+    """The error for a name that a module of the API does not have: a slip of the kernel's.
+
+    ``known`` are the names that it has, ``ended`` what became of one that it had.
+    """
+    alike = [] if ended else difflib.get_close_matches(name, known, 1)
+    return MissingNameError(
+        f"a kernel uses the names that {module} has",
+        happened=f"module {module!r} has no attribute {name!r}{ended}",
+        received=f"{module}.{name}",
+        remedy=f"did you mean {alike[0]}?" if alike else None,
+    )
+
+
+def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) -> Any:
+    """``make(shape, dtype)``, a tensor's array; if NumPy cannot, a :class:`LimitError`."""
+    try:
+        return make(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise LimitError(
+            "a simulated tensor fits the memory of this computer",
+            happened=f"a tensor of {list(shape)} {dtype} was to be made",
+            received=str(error),
+            remedy="check the sizes of its shape",
+        ) from None
 
 
 def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:

@@ -261,6 +261,8 @@ def run_kernel(
     if plain:
         mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
     with core.running(), mode.running():
+        if isinstance(target, NkiKernel):
+            target.check_target()
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
         arguments = Arguments(mode.argument, function, known, by_reference=target.by_reference)

@@ -28,6 +28,7 @@ from difftest.simulator.frontend.classic import language as classic_nl
 from difftest.simulator.frontend.nki import isa as today_isa
 from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 
 SHAPES = ((8, 8), (8, 1), (16, 8), (1, 8), (32, 32), (8, 2, 4), (1, 1), (128, 4))
@@ -76,6 +77,12 @@ DECORATORS = (
     *(("nki.baremetal", baremetal_with(None)), ("nki.profile", profile_with(None))),
     ("nki.benchmark", benchmark_with(None)),
 )
+ITEMS = ("__getitem__", "__iter__", "__setitem__")
+OF_TENSORS = tuple(
+    (f"nl.NkiTensor.{name}", getattr(NkiTensor, name))
+    for name in sorted(vars(NkiTensor))
+    if inspect.isfunction(getattr(NkiTensor, name)) and (name[0] != "_" or name in ITEMS)
+)
 DIALECTS = (
     Dialect(
         "classic",
@@ -85,7 +92,7 @@ DIALECTS = (
         (False, True),
         (*OF_THE_COMPILER, *PLACING, *DECORATORS),
     ),
-    Dialect("today's", today_nl, today_isa, jit, (False,)),
+    Dialect("today's", today_nl, today_isa, jit, (False,), OF_TENSORS),
 )
 
 
@@ -136,6 +143,8 @@ class Drawer:
     def argument(self, name: str) -> Any:
         """For a parameter of this name: what fits often, anything sometimes."""
         choice = self.random.random()
+        if name == "self":
+            return self.random.choice((self.tile, self.hbm))()
         if choice < 0.12:
             return self.odd()
         if name in ("mask", "pred", "expr") and choice < 0.9:
@@ -146,8 +155,12 @@ class Drawer:
             return self.operator()
         if name in ("shape", "axes", "tile_position", "tile_size", "shuffle_mask"):
             return self.shape()
-        if name in ("axis", "axes", "n", "seed", "num", "start", "size"):
+        if name in ("axis", "axes", "n", "seed", "num", "start", "size", "dim", "dims"):
             return self.random.choice((0, 1, 2, -1, [1, 2], (1,), 8, 1.0))
+        if name == "key":
+            return self.random.choice(
+                (0, -1, (1, slice(0, 8, 3)), (..., range(2)), range(1, 4), ...)
+            )
         if name == "engine":
             return self.random.choice(tuple(self.nisa.engine))
         return self.random.choice((self.tile, self.tile, self.tile, self.number, self.hbm))()
@@ -169,7 +182,8 @@ class Drawer:
                 if self.random.random() < 0.1:
                     named[self.random.choice(UNDOCUMENTED)] = self.odd()
             elif one.default is one.empty or self.random.random() < 0.35:
-                if self.random.random() < 0.03:
+                left_out = self.random.random() < 0.03
+                if left_out and one.name != "self" and function.__name__[0] != "_":
                     continue
                 named[one.name] = self.argument(one.name)
         return positional, named

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import DtypeError, KernelError, not_modelled
+from difftest.simulator.errors import DtypeError, KernelError, missing_name, not_modelled
 from difftest.simulator.frontend.unmodelled import Unmodelled, unmodelled
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
@@ -65,8 +65,12 @@ class nc_version(IntEnum):
     gen3 = 3
 
 
-def absent(module: str, documented: frozenset[str]) -> Callable[[str], Unmodelled]:
+def absent(
+    module: str, documented: frozenset[str], names: Mapping[str, Any]
+) -> Callable[[str], Unmodelled]:
     """The ``__getattr__`` of an embedded module: what to say of a name that it does not have.
+
+    ``names`` is its namespace.
 
     ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model:
     they can be named (``hasattr``, imports), and not used.
@@ -76,7 +80,8 @@ def absent(module: str, documented: frozenset[str]) -> Callable[[str], Unmodelle
     def __getattr__(name: str) -> Unmodelled:
         if name in known:
             return known[name]
-        raise AttributeError(f"module 'neuronxcc.{module}' has no attribute {name!r}")
+        public = names.get("__all__", names)
+        raise missing_name(f"neuronxcc.{module}", name, public)
 
     return __getattr__
 
@@ -146,7 +151,7 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     ------
     DtypeError : it is another one.
     """
-    if dtype is not None and as_dtype(dtype) != dst.dtype:
+    if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
         raise DtypeError(
             f"{where} writes into dst, in dst's dtype",
             happened=f"{where} got another dtype than dst's",

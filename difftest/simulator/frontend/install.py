@@ -41,7 +41,8 @@ def _package(name: str, doc: str) -> ModuleType:
 
 def _nki(predictor: Predictor | None) -> ModuleType:
     module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
-    module.__getattr__ = absent("nki", frozenset({"FrameworkKernel"}))  # type: ignore[method-assign]
+    known = frozenset({"FrameworkKernel"})
+    module.__getattr__ = absent("nki", known, vars(module))  # type: ignore[method-assign]
     for name in ("jit", "trace", "simulate_kernel"):
         setattr(module, name, getattr(kernel, name))
     module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, ClassVar, Protocol
 
 from difftest.simulator.core import is_running
@@ -150,12 +152,36 @@ def as_kernel(kernel: Any) -> Kernel:
         return kernel.kernel
     if isinstance(kernel, Kernel):
         return kernel
-    if callable(kernel):
-        return Kernel(kernel, by_reference=True)
+    return Kernel(need_function(kernel), by_reference=True)
+
+
+def function_in(kernel: Any) -> FunctionType | None:
+    """The Python function that a call of ``kernel`` runs; None for a class, or what is in C."""
+    while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
+        inner = getattr(kernel, "__wrapped__", None) or getattr(kernel, "__func__", None)
+        if isinstance(kernel, functools.partial):
+            inner = kernel.func
+        called = inspect.getattr_static(type(kernel), "__call__", None)
+        kernel = inner or called
+        if inner is None and not isinstance(called, FunctionType):
+            return None
+    return kernel
+
+
+def need_function(kernel: Any) -> Any:
+    """``kernel``, unless no Python function is in it.
+
+    Raises
+    ------
+    KernelError : it is a class, a function written in C such as ``numpy.exp``, or not callable.
+    """
+    if function_in(kernel) is not None:
+        return kernel
     raise KernelError(
-        "a kernel is a function",
-        happened=f"something that cannot be called, {kernel!r:.40}, was to be a kernel",
+        "a kernel is a Python function",
+        happened=f"{kernel!r:.60} was to be a kernel",
         received=f"{type(kernel).__name__} {kernel!r:.80}",
+        remedy="write a function of tensors that calls nki.language or nki.isa",
     )
 
 

@@ -17,9 +17,48 @@ from difftest.simulator.ordering import FORWARD
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
+class LoopRange:
+    """A loop before it runs, as Python's ``range`` is one; each ``for`` over it is a new loop."""
+
+    __slots__ = ("kind", "numbers")
+
+    def __init__(self, kind: LoopKind, args: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.numbers = _numbers(kind, args)
+
+    def __iter__(self) -> Iterator[int]:
+        return iterate(self.kind, (self.numbers.start, self.numbers.stop, self.numbers.step))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.numbers[at]
+
+    def __repr__(self) -> str:
+        return f"{self.kind.value}_{self.numbers}"
+
+
 def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     """The integers of ``range(*args)``; while they last the launch knows of the loop."""
     core = current()
+    numbers = _numbers(kind, args)
+    loop = Loop(core.loop_count, kind, kernel_location())
+    core.loop_count += 1
+    outer = core.loops
+    try:
+        turns: Iterable[tuple[int, int]] = enumerate(numbers)
+        claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
+        if claims_none and core.order is not FORWARD:  # in today's it is an alias of range
+            turns = core.order.arranged(list(turns))
+        for number, value in turns:
+            core.loops = (*outer, Iteration(loop, number, value))
+            yield value
+    finally:
+        core.loops = outer
+
+
+def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     numbers = tuple(as_integer(a, f"nl.{kind.value}_range of") for a in args) if known else ()
     if not known or numbers[2:] == (0,):
@@ -29,19 +68,7 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
             received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
             remedy="use // instead of / for a trip count",
         )
-    loop = Loop(core.loop_count, kind, kernel_location())
-    core.loop_count += 1
-    outer = core.loops
-    try:
-        turns: Iterable[tuple[int, int]] = enumerate(range(*numbers))
-        claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
-        if claims_none and core.order is not FORWARD:  # in today's it is an alias of range
-            turns = core.order.arranged(list(turns))
-        for number, value in turns:
-            core.loops = (*outer, Iteration(loop, number, value))
-            yield value
-    finally:
-        core.loops = outer
+    return range(*numbers)
 
 
 def affine_range(*args: int, **kwargs: object) -> Iterator[int]:

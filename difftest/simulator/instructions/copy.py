@@ -131,11 +131,16 @@ def tensor_copy_dynamic_dst(
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
-    """A number before it is rounded into ``dtype``: an integer for integers stays exact."""
+    """A number before it is rounded into ``dtype``: an integer for integers stays exact.
+
+    One of more than 64 bits is the largest or smallest of those: it saturates anyway.
+    """
     if dtype in MX_DTYPES and value == 0:
         return np.zeros((), dtype=dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
-    return np.asarray(value, dtype=np.int64 if exact else np.float32)
+    if not exact:
+        return np.asarray(value, dtype=FLOAT32)
+    return np.asarray(min(max(int(value), -(2**63)), 2**63 - 1), dtype=np.int64)
 
 
 def _holds(call: Call, predicate: Array) -> Array:

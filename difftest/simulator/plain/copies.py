@@ -53,9 +53,10 @@ def cast(src: PlainTensor, dtype: np.dtype[Any], where: Array | None = None) -> 
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
-    """A number to be rounded into ``dtype``; an integer for integers is exact."""
-    exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
-    return np.array(value).astype(np.int64 if exact else np.float32)
+    """A number to be rounded into ``dtype``; an integer for integers is exact up to 64 bits."""
+    if not isinstance(value, (int, np.integer)) or is_float(dtype):
+        return np.array(value).astype(np.float32)
+    return np.array(np.clip(int(value), -(2**63), 2**63 - 1), np.int64)
 
 
 # -- on chip --------------------------------------------------------------------------------------

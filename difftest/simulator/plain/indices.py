@@ -55,7 +55,8 @@ def inside(value: Any) -> Any:
     """An index, a mask or a slice that was made outside the kernel, as this mode has it.
 
     Where no kernel runs the fast mode makes them. They are told by their form: an index is
-    ``start + sum(steps[k] * i_k)`` over ``shape``, a mask the ``terms`` that are at least 0.
+    ``start + sum(steps[k] * i_k)`` over ``shape``, a mask the ``terms`` that are at least 0, a loop
+    its ``numbers``.
     """
     if hasattr(value, "steps"):
         axes = np.indices(value.shape, dtype=np.int64)
@@ -64,6 +65,8 @@ def inside(value: Any) -> Any:
     if hasattr(value, "terms"):
         terms = [PlainMask(inside(term).values >= 0) for term in value.terms]
         return functools.reduce(operator.and_, terms)
+    if hasattr(value, "numbers"):
+        return value.numbers
     if hasattr(value, "start") and hasattr(value, "size"):
         return Slice(value.start, value.size, least=0)  # its own mode has checked it
     return value

@@ -15,6 +15,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
     UnwrittenError,
+    host_array,
     kernel_location,
 )
 from difftest.simulator.frontend.arguments import AnyTensor
@@ -62,7 +63,7 @@ class PlainStorage:
         name: str = "",
         location: Location | None = None,
     ) -> None:
-        elements = poison(shape, dtype) if data is None else data
+        elements = host_array(poison, shape, dtype) if data is None else data
         self.shape, self.bytes = shape, elements.reshape(-1).view(np.uint8)
         self.written = np.full(self.bytes.shape, data is not None)
         self.lost = np.zeros(self.bytes.shape, np.bool_)

@@ -13,6 +13,7 @@ with embedded():
     import neuronxcc.nki as nki
     import neuronxcc.nki.isa as nisa
     import neuronxcc.nki.language as nl
+    import nki as todays
 
 
 def run(kernel):
@@ -88,6 +89,36 @@ def test_a_raw_error_out_of_the_kernel_is_the_kernels(kernel):
     outcome = run(kernel)
     assert isinstance(outcome, Crashed)
     assert not outcome.in_backend
+
+
+def test_a_misspelt_name_is_the_kernels_slip_with_the_name_that_was_meant():
+    misspelt = (
+        (todays, "jitt", "jit"),
+        (todays.language, "ndaray", "ndarray"),
+        (todays.language, "flat32", "float32"),
+        (todays.isa, "nc_matmull", "nc_matmul"),
+        (todays.language.tile_size, "pmx", "pmax"),
+        (todays.collectives, "all_gathr", "all_gather"),
+        (nki, "benchmrk", "benchmark"),
+        (nl, "laod", "load"),
+        (nisa, "tensor_redcue", "tensor_reduce"),
+        (nki.compiler, "sbuff", "sbuf"),
+    )
+    for module, name, meant in misspelt:
+        outcome = run(nki.jit(using(module, name)))
+        assert isinstance(outcome, Crashed), name
+        assert not outcome.in_backend, name
+        assert outcome.error.remedy == f"did you mean {meant}?", name
+        assert outcome.error.location.text == "getattr(module, name)", name
+        assert not hasattr(module, name)
+    assert "remedy" not in str(run(nki.jit(using(nl, "zzz"))).error)
+
+
+def using(module, name):
+    def kernel(a):
+        getattr(module, name)
+
+    return kernel
 
 
 def test_the_kernels_own_assertion_is_its_refusal():

@@ -12,6 +12,7 @@ from difftest.cli.launching import parse_grid
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
 from difftest.simulator.frontend.grid import physical_cores
+from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.timing import clockwork
 from difftest.timing.views import plot
 from tests.every import every
@@ -297,3 +298,45 @@ def test_a_test_that_cannot_be_imported_is_shown(tmp_path):
     assert result.returncode == 1
     assert "No module named 'nowhere'" in result.stderr
     assert "kernel.py" not in result.stderr
+
+
+TODAYS = """
+import nki
+import nki.language as nl
+
+@nki.jit(platform_target="trn1")
+def named(a):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(a))
+    return out
+
+unknown = nki.jit(named.function, platform_target="trn9")
+
+@nki.jit
+def misspelt(a):
+    return nl.ndaray(a.shape, a.dtype)
+
+class Kernel:
+    pass
+"""
+
+
+def test_what_is_wrong_with_a_kernel_is_one_error_of_the_kernel(tmp_path):
+    file = tmp_path / "kernel_of_todays.py"
+    file.write_text(TODAYS)
+    with pytest.warns(LevelWarning, match="platform_target ended with NKI 0.3"):
+        result = run(f"{file}:named", "--shape", "4,4")
+    assert result.stdout.startswith("Predicted for trn1"), result.output
+    for name, options, said in (
+        ("named", ("--level", "0.3"), f'{file}:5: @nki.jit(platform_target="trn1")'),
+        ("unknown", (), "platform_target is trn9, which is not modelled"),
+        (
+            "misspelt",
+            (),
+            f"{file}:15: return nl.ndaray(a.shape, a.dtype)\n  remedy:   did you mean",
+        ),
+        ("Kernel", (), "a kernel is a Python function"),
+    ):
+        result = run(f"{file}:{name}", "--shape", "4,4", *options)
+        assert isinstance(result.exception, SystemExit), name
+        assert said in result.output, result.output

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.classic.memories import psum, sbuf
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import as_integer
 
-__getattr__ = absent("nki.compiler", frozenset())
+__getattr__ = absent("nki.compiler", frozenset(), globals())
 
 
 def skip_middle_end_transformations(func: Any = None) -> Any:

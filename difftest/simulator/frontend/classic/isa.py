@@ -70,7 +70,7 @@ constants = types.SimpleNamespace(
     nc_version=nc_version,
 )
 
-__getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}))
+__getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}), globals())
 
 
 __all__ = [

@@ -124,6 +124,7 @@ __getattr__ = absent(
             "gemm_stationary_grid",
         }
     ),
+    globals(),
 )
 
 __all__ = [

@@ -48,7 +48,7 @@ def public(function: Function) -> Function:
             trace = error.__traceback__
             if trace is None or trace.tb_next is not None:
                 raise  # from inside the function
-            translated = todays(name, kwargs)
+            translated = todays(name, args, kwargs)
             if translated is not None:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
@@ -58,7 +58,7 @@ def public(function: Function) -> Function:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            translated = todays(name, kwargs)
+            translated = todays(name, args, kwargs)
             if translated is not None:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
@@ -97,8 +97,7 @@ def _leveled(
 def _api_name(function: Callable[..., Any]) -> str:
     """The name under which kernels know a function: ``nisa.dma_copy``, ``nl.NkiTensor.ap``."""
     module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
-    qualified = function.__qualname__.replace("TileSizes.", "tile_size.")
-    return f"{_PREFIXES.get(module, module)}.{qualified}"
+    return f"{_PREFIXES.get(module, module)}.{function.__qualname__}"
 
 
 def _misfit(

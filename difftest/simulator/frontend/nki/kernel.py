@@ -6,11 +6,13 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, ClassVar
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, ClassVar, NamedTuple
 
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import KernelError, Location, kernel_location, not_modelled
+from difftest.simulator.frontend.kernel import Kernel, function_in, need_function
+from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.index import as_integers
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.tile import Tile
@@ -27,6 +29,8 @@ TARGETS = {
     "trn3": TRN3,
     "gen4": TRN3,
 }
+PARAMETER = "platform_target"
+"""The parameter of ``nki.jit`` that named it up to NKI 0.2 (migration guide, v2.32.0)."""
 DEFAULT_MACHINE = TRN2
 """Where nothing names one: the machine that the timing model knows, and whose limits hold on
 later ones. AWS's own simulator takes trn3 then."""
@@ -36,6 +40,13 @@ MOST_CORES = 2
 _HINTS = ("debug", "debug_kernel", "enable_out_of_bound_checks", "experimental_flags")
 _IGNORED = ("mode", "show_compiler_tb", "additional_compile_opt", "opt_level", "schedule", *_HINTS)
 """Keywords of ``nki.jit`` that tell a compiler or a framework something, and change no value."""
+
+
+class Target(NamedTuple):
+    """The machine that ``nki.jit`` was given, as before NKI 0.3, and the kernel's line."""
+
+    name: str
+    location: Location | None
 
 
 class NkiKernel:
@@ -57,17 +68,27 @@ class NkiKernel:
         *,
         grid: tuple[int, ...] = (),
         level: str | None = None,
+        target: Target | None = None,
     ) -> None:
         self.function = function
         self.grid = grid
         self.level = level
         """The level of NKI whose modules made the kernel; None for all of them."""
+        self.target = target
         functools.update_wrapper(self, function)
 
     @property
     def machine(self) -> Machine:
-        """The machine that the environment names, or the default."""
-        return machine_of(os.environ.get(TARGET_VARIABLE))
+        """The machine that the environment names, or ``nki.jit`` did, or the default."""
+        named = os.environ.get(TARGET_VARIABLE)
+        if not named and self.target is not None:
+            return machine_of(self.target.name, PARAMETER, self.target.location)
+        return machine_of(named)
+
+    def check_target(self) -> None:
+        """Check a ``platform_target`` against the level of the launch, which runs."""
+        if self.target is not None:
+            check_level("nki.jit with platform_target", self.target.location)
 
     def __getitem__(self, key: Any) -> NkiKernel:
         grid = as_integers(key, "a launch grid with")
@@ -79,7 +100,7 @@ class NkiKernel:
                 limit="kernel[1] or kernel[2]",
                 remedy="write a loop over larger grids inside the kernel",
             )
-        return NkiKernel(self.function, grid=grid, level=self.level)
+        return NkiKernel(self.function, grid=grid, level=self.level, target=self.target)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:
         """The same kernel: a schedule changes no value."""
@@ -95,6 +116,7 @@ class NkiKernel:
                 received=repr(self),
                 remedy="call it without the grid",
             )
+        self.check_target()
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -102,8 +124,12 @@ class NkiKernel:
         return f"<NKI kernel {self.function.__module__}.{self.function.__qualname__}{grid}>"
 
 
-def machine_of(target: str | None) -> Machine:
+def machine_of(
+    target: str | None, where: str = TARGET_VARIABLE, location: Location | None = None
+) -> Machine:
     """The machine that AWS's environment variable names; the default for None or empty.
+
+    ``where`` and ``location`` are the name of another thing that names it, and the kernel's line.
 
     Raises
     ------
@@ -111,13 +137,14 @@ def machine_of(target: str | None) -> Machine:
     """
     if not target:
         return DEFAULT_MACHINE
-    machine = TARGETS.get(target.lower())
+    machine = TARGETS.get(str(target).lower())
     if machine is None:
         raise KernelError(
-            f"{TARGET_VARIABLE} names a machine",
-            happened=f"{TARGET_VARIABLE} is {target}, which is not modelled",
-            received=f"{TARGET_VARIABLE}={target}",
+            f"{where} names a machine",
+            happened=f"{where} is {target}, which is not modelled",
+            received=f"{where}={target}",
             limit=f"{', '.join(TARGETS)}: {', '.join(MACHINES)} are modelled",
+            location=location,
         )
     return machine
 
@@ -128,33 +155,23 @@ def jit(fn: Any = None, **kwargs: Any) -> Any:
 
 
 def _jit(fn: Any, level: str | None, kwargs: Mapping[str, Any]) -> Any:
+    target = None
     for name, value in kwargs.items():
-        if name == "platform_target":
-            raise KernelError(
-                "nki.jit takes no platform_target since NKI 0.3",
-                happened=f"nki.jit got platform_target={value!r:.40}",
-                received=f"platform_target={value!r}",
-                remedy=f"set the environment variable {TARGET_VARIABLE}={value}, or launch with "
-                "machine=",
-            )
-        if name not in _IGNORED:
+        if name == PARAMETER:
+            target = Target(value, kernel_location())
+        elif name not in _IGNORED:
             raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
         if name == "mode":
             warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=3)
-    return functools.partial(as_nki_kernel, level=level) if fn is None else as_nki_kernel(fn, level)
+    made = functools.partial(as_nki_kernel, level=level, target=target)
+    return made if fn is None else made(fn)
 
 
-def as_nki_kernel(kernel: Any, level: str | None = None) -> NkiKernel:
-    """``kernel`` itself, or a plain function as one of a level."""
+def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
+    """``kernel`` itself, or a plain function as one of a level and for a machine."""
     if isinstance(kernel, NkiKernel):
         return kernel
-    if callable(kernel):
-        return NkiKernel(kernel, level=level)
-    raise KernelError(
-        "a kernel is a function",
-        happened=f"something that cannot be called, {kernel!r:.40}, was to be a kernel",
-        received=f"{type(kernel).__name__} {kernel!r:.80}",
-    )
+    return NkiKernel(need_function(kernel), level=level, target=target)
 
 
 class Simulation:
@@ -224,15 +241,35 @@ def warn_of_private(returned: Iterable[Any]) -> None:
 def is_nki(kernel: Any, package: str) -> bool:
     """Whether a kernel is of this dialect: by its object, or by what its function calls.
 
-    ``package`` is the name of the package whose modules and functions are the dialect's.
+    A function that names neither dialect is of that of the functions that it calls. ``package`` is
+    the name of the package whose modules and functions are this dialect's.
     """
-    if isinstance(kernel, NkiKernel):
+    return _is_nki(kernel, package, set()) is True
+
+
+def _is_nki(value: Any, package: str, seen: set[FunctionType]) -> bool | None:
+    """Whether a name's value is of this dialect, False of the other, None of neither."""
+    named = _is_named_nki(value, package)
+    function = None if named is not None else function_in(value)
+    if function is None or function in seen:
+        return named
+    seen.add(function)
+    used = [function.__globals__.get(name) for name in _names(function.__code__)]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    found = {_is_named_nki(one, package) for one in used} - {None}
+    found = found or {_is_nki(one, package, seen) for one in used} - {None}
+    return True in found if found else None
+
+
+def _is_named_nki(value: Any, package: str) -> bool | None:
+    """The same, by where a value comes from alone."""
+    if isinstance(value, (Kernel, NkiKernel)):
+        return isinstance(value, NkiKernel)
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    if f"{home}.".startswith((f"{package}.", "nki.")):
         return True
-    function = getattr(kernel, "__wrapped__", kernel)
-    if not isinstance(function, FunctionType):
-        return False
-    used = (function.__globals__.get(name) for name in _names(function.__code__))
-    return any(_home(value).startswith(package) for value in used)
+    other = (f"{package.rpartition('.')[0]}.", "neuronxcc.")
+    return False if f"{home}.".startswith(other) else None
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -240,10 +277,3 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def _home(value: object) -> str:
-    """The module that a value is, or comes from."""
-    if isinstance(value, ModuleType):
-        return value.__name__
-    return str(getattr(value, "__module__", ""))

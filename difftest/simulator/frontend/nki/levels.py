@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from difftest.simulator.core import current, is_running
-from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.errors import KernelError, Location, kernel_location, warn
 
 
 class LevelError(KernelError, AttributeError):
@@ -43,6 +43,7 @@ _BEFORE_03 = {
     "nisa.affine_select with offset third": "write offset=",
     "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
     "nisa.register_move(imm)": "write src=",
+    "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
     "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
     "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": "leave it out, and "
     "pass channel_ids to ncc.collective_permute_implicit",
@@ -138,6 +139,9 @@ LIFETIMES: dict[str, Lifetime] = {
     "nl.rsqrt of a tile in PSUM": Lifetime("0.2", "0.5", "nisa.activation(op=nl.rsqrt)"),
     "nl.dynamic_range": Lifetime("0.2", "0.7", "nl.fori_loop"),
     "while with a register": Lifetime("0.2", "0.7", "nl.while_loop"),
+    "nki.jit with platform_target": Lifetime(
+        "0.2", "0.3", "NEURON_PLATFORM_TARGET_OVERRIDE, or launch with machine="
+    ),
 }
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
 
@@ -149,8 +153,10 @@ def arguments_of(function: str) -> dict[str, str]:
     }
 
 
-def check_level(name: str) -> None:
+def check_level(name: str, location: Location | None = None) -> None:
     """Check a use that has a row against the level of the launch; outside one nothing is checked.
+
+    ``location`` is the kernel's line, where that is not the one being executed.
 
     Raises
     ------
@@ -163,7 +169,9 @@ def check_level(name: str) -> None:
     level = current().level
     if level is None:
         if ended is not None:
-            warn(LevelWarning(f"{name} ended with NKI {ended}: {_remedy(name)} {_place()}"))
+            place = location or kernel_location()
+            text = f"{name} ended with NKI {ended}: {_remedy(name)} ({place})"
+            warn(LevelWarning(text), location)
         return
     at = _ORDER.index(level)
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
@@ -172,6 +180,7 @@ def check_level(name: str) -> None:
             happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",
             remedy=f"{_remedy(name)}, or launch with another level=",
+            location=location,
         )
 
 
@@ -203,10 +212,6 @@ def _remedy(name: str) -> str:
     instead = LIFETIMES[name].instead
     verbs = ("write ", "leave ", "pass ")
     return instead if instead.startswith(verbs) else f"use {instead}"
-
-
-def _place() -> str:
-    return f"({kernel_location()})"
 
 
 def known_level(level: str | None) -> str | None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language, typing
 from difftest.simulator.frontend.nki.levels import known_level
 
 ROOT = "nki"
+DOCUMENTED = "0.6"
+"""The level of AWS's documentation that the dialect follows, v2.32.0: that of no level."""
 
 
 def modules(level: str | None = None) -> dict[str, ModuleType]:
@@ -39,6 +43,8 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
     }
     for name, value in {
         **functions,
+        "dtype": language.DType,
+        "__version__": f"{level or DOCUMENTED}.0",
         "simulator": names[f"{ROOT}.simulator"],
         "language": language,
         "isa": isa,
@@ -47,7 +53,12 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
         "__difftest_embedded__": True,
     }.items():
         setattr(root, name, value)
+    root.__getattr__ = lambda name: _missing(name, vars(root))  # type: ignore[method-assign]
     return names
+
+
+def _missing(name: str, names: Mapping[str, Any]) -> NoReturn:
+    raise missing_name(ROOT, name, names)
 
 
 def _module(name: str, members: dict[str, Any]) -> ModuleType:

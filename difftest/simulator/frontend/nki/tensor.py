@@ -27,9 +27,12 @@ from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
+from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.pattern import Pattern
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Allocation
 
@@ -106,20 +109,15 @@ class NkiTensor(Tile, NKIObject):
         return self._view(layout)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """``tensor[...] = other``: a copy on chip, or a number everywhere."""
+        """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
         target = self[key]
-        if target.in_hbm:
-            raise KernelError(
-                "tensors in HBM are written by DMA",
-                happened="a value was assigned to a tensor in HBM",
-                received=f"assignment to {target!r}",
-                remedy="use nisa.dma_copy(dst, src) or nl.store(dst, value)",
-            )
-        if is_number(value):
+        if any(isinstance(side, Tile) and side.in_hbm for side in (target, value)):
+            _assign_by_dma(target, value)
+        elif is_number(value):
             gate.issue(memset, (value,), (None,), dst=target)
-            return
-        source = need_tile(value, "its value", "assignment")
-        gate.issue(tensor_copy, (source,), dst=target)
+        else:
+            source = need_tile(value, "its value", "assignment")
+            gate.issue(tensor_copy, (source,), dst=target)
 
     def __bool__(self) -> bool:
         """True, as AWS's stub has none: kernels ask by ``if bias:`` whether they got one."""
@@ -242,6 +240,20 @@ class NkiTensor(Tile, NKIObject):
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
         return patterns.access(self, pattern, offset, *dynamic, wanted)
+
+
+def _assign_by_dma(target: Any, value: Any) -> None:
+    """An assignment with a side in HBM: AWS documents none, and devices were seen to run them."""
+    for side, role in ((target, "its target"), (value, "its value")):
+        need_tile(side, role, "assignment by DMA", DMA_SPACES)
+    error = KernelError(
+        "tensors in HBM are written and read by DMA",
+        happened="an assignment had a side in HBM",
+        received=f"{target!r} = {value!r}",
+        remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
+    )
+    note(error)
+    gate.issue(dma_copy, (value,), (None, "unknown"), dst=target)
 
 
 _OPERATORS = {

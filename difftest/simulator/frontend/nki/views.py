@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.slices import DynamicSlice
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.memory import Shape
+from difftest.simulator.strictness import note
 
 
 class Layout(NamedTuple):
@@ -126,12 +129,17 @@ def _range(layout: Layout, axis: int, item: object) -> tuple[int, int, int]:
         if stop < 0:
             stop += size
     else:
-        raise KernelError(
+        error = KernelError(
             "a tensor is indexed with integers, slices, nl.ds and '...'",
             happened=f"a tensor was indexed with a {type(item).__name__}",
-            received=f"{type(item).__name__} at dimension {axis} of {layout}",
+            received=f"{item!r:.60} at dimension {axis} of {layout}",
             remedy=_INSTEAD.get(type(item).__name__),
         )
+        if not isinstance(item, (range, LoopRange)):
+            raise error
+        note(error)  # an example of AWS's migration to NKI 0.2 has such indices
+        walk: range = item[:]
+        start, stop, step = walk.start, walk[-1] + 1 if walk else walk.start, walk.step
     if step < 1:
         raise KernelError(
             "a slice has a positive step",
@@ -157,6 +165,8 @@ _INSTEAD = {
     "NkiTensor": "use tensor.select(dim, index), tensor.vector_select(0, offsets), or "
     "tensor.ap(..., scalar_offset=... or vector_offset=...)",
     "VirtualRegister": "use tensor.select(dim, index) or tensor.ap(..., scalar_offset=register)",
+    "LoopRange": "write a slice for all that it walks, or loop over it",
+    "range": "write a slice for all that it walks, or loop over it",
 }
 """What to write instead of an index that is none, by its type."""
 
@@ -206,7 +216,7 @@ def cut(layout: Layout, dim: object, start: object, end: object, step: object) -
 
 def permute(layout: Layout, dims: Sequence[Any]) -> Layout:
     """``tensor.permute(dims)``; on chip ``dims[0]`` is 0."""
-    order = tuple(as_integer(dim, "permute with dims") for dim in dims)
+    order = as_integers(dims, "permute with dims")
     if sorted(order) != list(range(len(layout.shape))):
         raise ShapeError(
             "permute takes each dimension once",
@@ -408,26 +418,25 @@ def rearrange(
     layout: Layout, source: Sequence[Any], target: Sequence[Any], sizes: Mapping[str, int] | None
 ) -> Layout:
     """``tensor.rearrange(source, target, sizes)``: split, permute and merge dimensions by name."""
-    known = dict(sizes or {})
-    if len(source) != len(layout.shape):
+    sources, targets, parts = _groups(source), _groups(target), layout
+    if len(sources) != len(layout.shape) or not isinstance(sizes, (Mapping, NoneType)):
         raise ShapeError(
-            "rearrange's source pattern names each dimension",
-            happened=f"rearrange got {len(source)} names for {len(layout.shape)} dimensions",
-            received=f"{tuple(source)} for {layout}",
+            "rearrange's source pattern names each dimension, and fixed_sizes maps names to sizes",
+            happened=f"rearrange got {len(sources)} names for {len(layout.shape)} dimensions",
+            received=f"{source!r:.80} for {layout}, fixed_sizes={sizes!r:.40}",
         )
-    parts = layout
+    known = dict(sizes or {})
     names: list[str] = []
-    for group in source:
-        members = (group,) if isinstance(group, str) else tuple(group)
+    for members in sources:
         if len(members) > 1:
             parts = split(parts, len(names), [known.get(name, -1) for name in members])
         names += members
-    wanted = [name for group in target for name in ((group,) if isinstance(group, str) else group)]
+    wanted = [name for members in targets for name in members]
     if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
         raise ShapeError(
             "rearrange's patterns have the same names, each once",
             happened="rearrange got patterns with different names, or one twice",
-            received=f"{tuple(source)} to {tuple(target)}",
+            received=f"{source!r:.80} to {target!r:.80}",
         )
     for name, size in known.items():
         if name in names and parts.shape[names.index(name)] != size:
@@ -437,10 +446,24 @@ def rearrange(
                 received=f"{name}={size} for {parts.shape[names.index(name)]} elements",
             )
     parts = permute(parts, [names.index(name) for name in wanted])
-    for axis, group in enumerate(target):
-        if not isinstance(group, str) and len(group) > 1:
-            parts = flatten(parts, axis, axis + len(group) - 1)
+    for axis, members in enumerate(targets):
+        if len(members) > 1:
+            parts = flatten(parts, axis, axis + len(members) - 1)
     return parts
+
+
+def _groups(pattern: Any) -> list[tuple[str, ...]]:
+    """The names that one side of rearrange has for each dimension."""
+    named = pattern if isinstance(pattern, (str, tuple, list)) else (pattern,)
+    groups = [tuple(one) if isinstance(one, (tuple, list)) else (one,) for one in named]
+    if all(isinstance(name, str) for group in groups for name in group):
+        return groups
+    raise ShapeError(
+        "rearrange's patterns are tuples of names, and of tuples of names",
+        happened="rearrange got a pattern that is not made of names",
+        received=f"{pattern!r:.80}",
+        remedy="write tensor.rearrange(('p', ('h', 'w')), ('p', 'w', 'h'), {'h': 4})",
+    )
 
 
 def contiguous(layout: Layout) -> bool:

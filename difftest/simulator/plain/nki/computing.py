@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype
-from difftest.simulator.errors import DtypeError, KernelError, not_modelled
+from difftest.simulator.dtypes import FLOAT32, FLOATS, TFLOAT32, as_dtype, is_float
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import engine as engines
 from difftest.simulator.plain import rules
-from difftest.simulator.plain.indices import integers
+from difftest.simulator.plain.indices import common_shape, integers
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.nki.moves import (
     classic_command,
@@ -36,6 +36,7 @@ from difftest.simulator.plain.operators import (
 )
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 OPERAND = rules.number_or(tile)
@@ -321,18 +322,43 @@ def _check_bank(dst: PlainTensor) -> None:
 @means(f"{TODAYS}nisa.nc_transpose", dst=tile, data=tile)
 def nc_transpose(dst: PlainTensor, data: PlainTensor, engine: Any) -> None:
     """``dst = data.T``: on the Tensor Engine from SBUF to PSUM, else on the Vector Engine."""
-    rules.require(dst.dtype == data.dtype, "nc_transpose does not cast", dst, error=DtypeError)
     chosen = classic_engine(engine)
+    if dst.dtype != data.dtype:
+        error = DtypeError(
+            "nc_transpose does not cast", happened="nc_transpose was to cast", received=f"{dst}"
+        )
+        floats = dst.dtype == FLOAT32 and is_float(data.dtype)
+        if not floats or dst.space is not Space.PSUM or chosen.name == "vector":
+            raise error
+        note(error)
     if chosen.name == "unknown":
         by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
         chosen = type(chosen)["tensor" if by_tensor else "vector"]
     in_psum = chosen.name != "tensor" or dst.space is Space.PSUM
     rules.require(in_psum, "a transpose on the Tensor Engine writes PSUM", dst)
-    made = meant("nisa.nc_transpose", data=data.rows(), mask=None, dtype=data.dtype, engine=chosen)
+    made = meant("nisa.nc_transpose", data=data.rows(), mask=None, dtype=dst.dtype, engine=chosen)
     into(dst, made)
 
 
 # -- nl.add and kin -------------------------------------------------------------------------------
+
+
+def _of_one_size(x: PlainTensor, y: PlainTensor) -> tuple[PlainTensor, PlainTensor]:
+    """Two tiles, one of which may repeat along free dimensions of size 1."""
+    if x.shape[:1] != y.shape[:1] or x.size == y.size:
+        same_count(x, y)
+        return x, y
+    rank = max(x.ndim, y.ndim)
+    column = any(side.size == side.shape[0] for side in (x, y))
+    rules.require(x.ndim == y.ndim or column, "tiles of one rank broadcast", x, y)
+    left, right = (side.rows() if side.size == side.shape[0] else side for side in (x, y))
+    sides = [(side.shape[0], *(1,) * (rank - side.ndim), *side.shape[1:]) for side in (left, right)]
+    shape = common_shape(*sides)
+    error = ShapeError(
+        "tiles do not broadcast", happened="tiles of two sizes met", received=f"{x} and {y}"
+    )
+    note(error)
+    return left.spread(shape), right.spread(shape)
 
 
 def _binary(name: str) -> Any:
@@ -341,7 +367,7 @@ def _binary(name: str) -> Any:
         rules.require(bool(tiles), f"nl.{name} takes a tile", x, y, error=KernelError)
         wanted = tiles[0].dtype if dtype is None else as_dtype(dtype)
         if len(tiles) == 2:
-            same_count(*tiles)
+            x, y = _of_one_size(x, y)
             made = current().allocate(x.shape, wanted)
             wide = all(one.dtype.kind in "iu" and one.itemsize == 4 for one in tiles)
             vector = wide and any(one.space is Space.PSUM for one in tiles)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,17 @@ from difftest.simulator.dtypes import as_dtype, is_float
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import engine as engines
 from difftest.simulator.frontend.arguments import reduce_cmd as classic_commands
-from difftest.simulator.frontend.nki.constants import space_of
+from difftest.simulator.frontend.nki.constants import oob_mode, space_of
 from difftest.simulator.plain import rules
 from difftest.simulator.plain.copies import cast, constant, loaded_shape, lost_on_the_way
 from difftest.simulator.plain.indices import Shape, Slice, integers
 from difftest.simulator.plain.meanings import means, meant
 from difftest.simulator.plain.nki.running import TODAYS
 from difftest.simulator.plain.nki.tensors import PlainNkiTensor, refuse
+from difftest.simulator.plain.rounding import is_number
 from difftest.simulator.plain.running import current
 from difftest.simulator.plain.tensors import OUTSIDE, PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 ANY = rules.view(*rules.HBM, *rules.ON_CHIP)
@@ -103,18 +104,48 @@ def num_programs(axes: Any) -> int:
 
 
 @means(f"{TODAYS}nl.affine_range", f"{TODAYS}nl.sequential_range", f"{TODAYS}nl.static_range")
-def loop(start: Any, stop: Any, step: Any) -> Iterator[int]:
+def loop(start: Any, stop: Any, step: Any) -> range:
     """Python's range."""
     given = (0, start, step) if stop is None else (start, stop, step)
-    return iter(range(*integers(given, "a loop's bounds")))
+    return range(*integers(given, "a loop's bounds"))
 
 
 @means(f"{TODAYS}nisa.memset", dst=tile, value=rules.number)
 def memset(dst: PlainTensor, value: Any, engine: Any) -> None:
     """Every element becomes a number of dst's own kind."""
-    if isinstance(value, float) and not is_float(dst.dtype):
+    if isinstance(value, float) and not (is_float(dst.dtype) or value.is_integer()):
         refuse("memset takes a value of dst's own kind", value, DtypeError)
     dst.put(np.full(dst.shape, constant(value, dst.dtype)))
+
+
+@means(f"{TODAYS}assignment")
+def assign(target: Any, value: Any) -> None:
+    """``target[...] = value``: a number or a copy on chip, by DMA where a side lies in HBM."""
+    if is_number(value):
+        whole = tile(target, "target", "assignment")
+        whole.put(np.full(whole.shape, constant(value, whole.dtype)))
+        return
+    target, value = (ANY(one, "a side", "assignment") for one in (target, value))
+    if not (target.in_hbm or value.in_hbm):
+        tensor_copy(target, value, engines.unknown)
+        return
+    error = KernelError(
+        "HBM is read and written by DMA",
+        happened="an assignment had a side in HBM",
+        received=f"{target} = {value}",
+    )
+    for side in (target, value):
+        DMA(side, "a side", "assignment")
+    note(error)
+    meant(
+        f"{TODAYS}nisa.dma_copy",
+        dst=target,
+        src=value,
+        priority=None,
+        oob_mode=oob_mode.error,
+        dge_mode=None,
+        engine=None,
+    )
 
 
 @means(f"{TODAYS}nisa.tensor_copy", dst=tile, src=tile)

@@ -27,8 +27,10 @@ from difftest.simulator.plain.indices import (
     walks_by_strides,
 )
 from difftest.simulator.plain.indices import inside as in_this_mode
+from difftest.simulator.plain.meanings import meant
 from difftest.simulator.plain.rounding import Array
 from difftest.simulator.plain.tensors import OUTSIDE, PlainStorage, PlainTensor
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
 
@@ -116,8 +118,8 @@ class PlainNkiTensor(PlainTensor):
         """The name that the kernel gave it."""
         return self.storage.name
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise not_modelled("an assignment to a tensor in plain mode", f"{value!r:.60}")
+    def __setitem__(self, key: Any, value: Any) -> None:
+        meant("today's assignment", target=self[key], value=value)
 
     def __bool__(self) -> bool:
         """True, as any object: kernels ask whether they got one."""
@@ -178,6 +180,12 @@ class PlainNkiTensor(PlainTensor):
             first = 0 if item.start is None else integer(item.start, "a slice's start")
             last = size if item.stop is None else integer(item.stop, "a slice's stop")
             first, last = (number + size if number < 0 else number for number in (first, last))
+        elif isinstance(item, range):
+            error = KernelError(
+                "an index is no loop", happened="a loop was an index", received=f"{item}"
+            )
+            note(error)
+            first, last, step = item.start, item[-1] + 1 if item else item.start, item.step
         else:
             number = integer(item, "an index")
             if not -size <= number < size:
@@ -308,7 +316,8 @@ class PlainNkiTensor(PlainTensor):
     def rearrange(self, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None) -> Any:
         """Dimensions split, permuted and merged by name."""
         known = dict(fixed_sizes or {})
-        if len(src_pattern) != self.ndim:
+        flat = [name for side in (src_pattern, dst_pattern) for name in _flat(side)]
+        if not all(isinstance(name, str) for name in flat) or len(src_pattern) != self.ndim:
             refuse("rearrange's source pattern names each dimension", src_pattern)
         parts: PlainNkiTensor = self
         names: list[str] = []
@@ -449,6 +458,14 @@ class PlainNkiTensor(PlainTensor):
         sizes = self.shape[1:]
         pairs += [[elements_of(sizes[k + 1 :]), size] for k, size in enumerate(sizes)]
         return self.ap(pairs, vector_offset=vector_offset)
+
+
+def _flat(pattern: Any) -> list[Any]:
+    """The names of a pattern of rearrange."""
+    if not isinstance(pattern, (str, tuple, list)):
+        return [pattern]
+    groups = [one if isinstance(one, (tuple, list)) else (one,) for one in pattern]
+    return [name for group in groups for name in group]
 
 
 def _no_operator(symbol: str) -> Any:

@@ -155,7 +155,7 @@ def test_no_function_ignores_an_argument(name):
 
 
 def test_absent_knows_documented_names_from_others():
-    getattr_ = absent("nki.test", frozenset({"known"}))
+    getattr_ = absent("nki.test", frozenset({"known"}), {"there": 1})
     with pytest.raises(NotModelledError, match=r"nki\.test\.known is not modelled"):
         getattr_("known")()
     with pytest.raises(AttributeError, match=r"module 'neuronxcc\.nki\.test' has no attribute 'x'"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki.collectives.exchange import ReplicaGroup
 from difftest.simulator.frontend.nki.collectives.fixed import (
     all_gather,
@@ -26,9 +27,7 @@ from difftest.simulator.frontend.nki.levels import ending
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(
-        f"module 'nki.collectives' has no attribute {name!r}{ending(f'ncc.{name}')}"
-    )
+    raise missing_name("nki.collectives", name, __all__, ended=ending(f"ncc.{name}"))
 
 
 __all__ = [

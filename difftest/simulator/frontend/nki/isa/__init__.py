@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from difftest.simulator.core import current
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import (
@@ -90,7 +91,7 @@ unknown_engine = engine.unknown
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(f"module 'nki.isa' has no attribute {name!r}{ending(f'nisa.{name}')}")
+    raise missing_name("nki.isa", name, __all__, ended=ending(f"nisa.{name}"))
 
 
 @public

@@ -20,6 +20,7 @@ from difftest.simulator.instructions import dma
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.dma_compute import MOST_SOURCES
 from difftest.simulator.instructions.dma_compute import dma_compute as record
+from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -52,7 +53,7 @@ def dma_compute(
     check_sides(where, dst=dst, **{f"srcs[{k}]": src for k, src in enumerate(srcs)})
     operator = operator_of(reduce_op, where)
     skip = member_of(_OOB, oob_mode, where) is _OOB.skip
-    factors = None if scales is None else tuple(float(one) for one in scales)
+    factors = None if scales is None else _factors(scales)
     if any(stays_dynamic(side, skip) for side in (dst, *srcs)):
         return _indirect(dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices))
     if skip:
@@ -64,6 +65,18 @@ def dma_compute(
     tiles = [settle(src) if isinstance(src, DynamicView) else src for src in srcs]
     tiles += [None] * (MOST_SOURCES - len(tiles))
     return issue(record, dst, tuple(tiles), (operator, factors))
+
+
+def _factors(scales: Any) -> tuple[float, ...]:
+    if isinstance(scales, (list, tuple)) and all(map(is_number, scales)):
+        return tuple(map(float, scales))
+    raise KernelError(
+        "dma_compute takes scales as a list of numbers, one for each source",
+        happened=f"dma_compute got a {type(scales).__name__} as scales",
+        received=f"scales={scales!r:.80}",
+        limit="None, or 1.0 for each source",
+        remedy="scale a tile with nisa.tensor_scalar or nisa.tensor_tensor first",
+    )
 
 
 def _indirect(

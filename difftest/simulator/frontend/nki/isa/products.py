@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, name_of
+from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import accumulation, constants
 from difftest.simulator.frontend.nki import indirect_products as indirect
@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -129,12 +130,16 @@ def nc_transpose(
     chosen = engine_of(engine, "nc_transpose")
     if isinstance(dst, Tile) and isinstance(data, Tile):
         if dst.dtype != data.dtype:
-            raise DtypeError(
+            error = DtypeError(
                 "nc_transpose's dst has the dtype of its data",
                 happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
                 received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
                 remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
             )
+            wide = dst.dtype == FLOAT32 and dst.space is Space.PSUM and is_float(data.dtype)
+            if not wide or chosen is Engine.VECTOR:
+                raise error
+            note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
         if chosen is Engine.UNKNOWN:
             by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
             chosen = Engine.TENSOR if by_tensor else Engine.VECTOR

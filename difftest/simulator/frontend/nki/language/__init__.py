@@ -19,6 +19,7 @@ from difftest.simulator.dtypes import (
     INT32,
     TFLOAT32,
 )
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.language.creation import (
     ds,
@@ -127,7 +128,7 @@ def __getattr__(name: str) -> Any:
         return _LATER[name]
     if name in FUNCTIONS:
         return FUNCTIONS[name]
-    raise AttributeError(f"module 'nki.language' has no attribute {name!r}")
+    raise missing_name("nki.language", name, [*__all__, *_LATER, *FUNCTIONS])
 
 
 __all__ = [

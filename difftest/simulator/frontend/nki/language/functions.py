@@ -1,8 +1,8 @@
 """``nki.language``: each operator as a token for ``op=`` and as a function that returns a tile.
 
 A function's result is a new tile in SBUF in the shape of its input, in its dtype unless ``dtype``
-names another. Tiles do not broadcast; a number may stand beside a tile (release notes of NKI 0.3,
-known issues). Source: the stubs of ``nki.language`` at v2.32.0.
+names another. A number may stand beside a tile; that tiles broadcast is a note (release notes of
+NKI 0.3, known issues). Source: the stubs of ``nki.language`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from difftest.simulator.frontend.nki.issue import issue_new, need_operand
 from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, same_elements
+from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, to_one_size
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
@@ -81,7 +81,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         return issue_new(
             vector_engine.tensor_scalar, (x, y, None), (op, False, None, False), dtype=wanted
         )
-    same_elements(where, x=x, y=y)
+    x, y = to_one_size(where, x, y)
     if all(dtype in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, wanted)):
         made = ndarray(x.shape, wanted)
         in_psum = any(tile.space is Space.PSUM for tile in tiles)

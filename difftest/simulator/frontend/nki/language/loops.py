@@ -6,38 +6,37 @@ Language Guide, v2.32.0). Each is noted in the launch, so that the trace knows i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.loops import iterate
+from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.trace import LoopKind
 
 
-def _iterate(kind: LoopKind, start: Any, stop: Any, step: Any) -> Iterator[int]:
+def _loop(kind: LoopKind, start: Any, stop: Any, step: Any) -> LoopRange:
     """The integers of ``range``: one argument is the stop."""
-    return iterate(kind, (0, start, step) if stop is None else (start, stop, step))
+    return LoopRange(kind, (0, start, step) if stop is None else (start, stop, step))
 
 
 @public
-def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[int]:
+def affine_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
     """A loop whose iterations do not depend on each other; unrolled, in order."""
-    return _iterate(LoopKind.AFFINE, start, stop, step)
+    return _loop(LoopKind.AFFINE, start, stop, step)
 
 
 @public
-def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[int]:
+def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
     """A loop whose iterations run in order."""
-    return _iterate(LoopKind.SEQUENTIAL, start, stop, step)
+    return _loop(LoopKind.SEQUENTIAL, start, stop, step)
 
 
 @public
-def static_range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[int]:
+def static_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
     """A loop that is unrolled."""
-    return _iterate(LoopKind.STATIC, start, stop, step)
+    return _loop(LoopKind.STATIC, start, stop, step)
 
 
 @public

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import environ
 from typing import Any
 
 from difftest.simulator.core import current, is_running
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, machine_of
+from difftest.simulator.frontend.nki.levels import check_name
 from difftest.simulator.machine import Machine
 
 _HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
@@ -19,86 +22,38 @@ def _machine() -> Machine:
     return current().machine if is_running() else machine_of(environ.get(TARGET_VARIABLE))
 
 
+_SIZES: dict[str, Callable[[Machine], int]] = {
+    "pmax": lambda machine: machine.partitions,
+    "psum_fmax": lambda machine: machine.psum_fmax,  # psum_bank_fmax under its name before 0.4
+    "psum_bank_fmax": lambda machine: machine.psum_fmax,
+    "psum_bank_fmax_bytes": lambda machine: machine.psum_bank_bytes,
+    "psum_num_banks": lambda machine: machine.psum_banks,
+    "gemm_stationary_fmax": lambda machine: machine.gemm_stationary_fmax,
+    "gemm_moving_fmax": lambda machine: machine.gemm_moving_fmax,
+    "bn_stats_fmax": lambda machine: machine.bn_stats_fmax,
+    "psum_min_align": lambda machine: machine.psum_min_align,
+    "sbuf_min_align": lambda machine: machine.sbuf_min_align,
+    "sbuf_size_bytes": lambda machine: machine.sbuf_partition_bytes * machine.partitions,
+    "sbuf_fmax": lambda machine: machine.sbuf_usable_bytes // 4,
+    "sbuf_fmax_bytes": lambda machine: machine.sbuf_usable_bytes,
+    "total_available_sbuf_size": lambda machine: machine.sbuf_usable_bytes,  # before 0.4
+}
+"""Of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes of them all."""
+
+
 class TileSizes:
-    """``nl.tile_size``: the machine's limits, in elements unless the name says bytes."""
+    """``nl.tile_size``: the machine's limits."""
 
     __slots__ = ()
 
-    @property
-    def pmax(self) -> int:
-        """Partitions of a tile."""
-        return _machine().partitions
+    def __getattr__(self, name: str) -> int:
+        if name not in _SIZES:
+            raise missing_name("nki.language.tile_size", name, _SIZES)
+        check_name(f"nl.tile_size.{name}")
+        return _SIZES[name](_machine())
 
-    @property
-    def psum_fmax(self) -> int:
-        """The same as :attr:`psum_bank_fmax`, under its name before NKI 0.4."""
-        return _machine().psum_fmax
-
-    @property
-    @public
-    def psum_bank_fmax(self) -> int:
-        """Float32 elements of a PSUM bank in each partition."""
-        return _machine().psum_fmax
-
-    @property
-    @public
-    def psum_bank_fmax_bytes(self) -> int:
-        """Bytes of a PSUM bank in each partition."""
-        return _machine().psum_bank_bytes
-
-    @property
-    @public
-    def psum_num_banks(self) -> int:
-        """PSUM banks of each partition."""
-        return _machine().psum_banks
-
-    @property
-    def gemm_stationary_fmax(self) -> int:
-        """Free size of nc_matmul's stationary operand."""
-        return _machine().gemm_stationary_fmax
-
-    @property
-    def gemm_moving_fmax(self) -> int:
-        """Free size of nc_matmul's moving operand."""
-        return _machine().gemm_moving_fmax
-
-    @property
-    def bn_stats_fmax(self) -> int:
-        """Free size of bn_stats' data."""
-        return _machine().bn_stats_fmax
-
-    @property
-    def psum_min_align(self) -> int:
-        """Bytes to which addresses in a PSUM partition are aligned."""
-        return _machine().psum_min_align
-
-    @property
-    def sbuf_min_align(self) -> int:
-        """Bytes to which addresses in an SBUF partition are aligned."""
-        return _machine().sbuf_min_align
-
-    @property
-    @public
-    def sbuf_size_bytes(self) -> int:
-        """Bytes of SBUF, all partitions together."""
-        return _machine().sbuf_partition_bytes * _machine().partitions
-
-    @property
-    @public
-    def sbuf_fmax(self) -> int:
-        """Float32 elements of an SBUF partition that a kernel's tensors can have."""
-        return _machine().sbuf_usable_bytes // 4
-
-    @property
-    @public
-    def sbuf_fmax_bytes(self) -> int:
-        """Bytes of an SBUF partition that a kernel's tensors can have."""
-        return _machine().sbuf_usable_bytes
-
-    @property
-    def total_available_sbuf_size(self) -> int:
-        """The same as :attr:`sbuf_fmax_bytes`, under its name before NKI 0.4."""
-        return _machine().sbuf_usable_bytes
+    def __dir__(self) -> list[str]:
+        return [*_SIZES]
 
 
 tile_size = TileSizes()

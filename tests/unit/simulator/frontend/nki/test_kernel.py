@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import sys
 
 import numpy as np
@@ -16,8 +17,15 @@ from difftest.simulator.frontend.kernel import jit as classic_jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import typing as nt
-from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, NkiKernel, jit, simulate
-from difftest.simulator.machine import TRN1, TRN2
+from difftest.simulator.frontend.nki.kernel import (
+    TARGET_VARIABLE,
+    NkiKernel,
+    is_nki,
+    jit,
+    simulate,
+)
+from difftest.simulator.frontend.nki.levels import LevelError, LevelWarning
+from difftest.simulator.machine import TRN1, TRN2, TRN3
 from tests.every import every
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -211,9 +219,49 @@ def test_an_unknown_target_says_which_there_are(monkeypatch):
     assert "trn1, inf2, gen2" in str(error.value)
 
 
+def test_the_decorator_of_earlier_levels_names_the_machine(monkeypatch):
+    kernel = jit(scaled, platform_target="trn1")
+    for one in (kernel, kernel[1], jit(platform_target="inf2")(scaled)):
+        with pytest.warns(LevelWarning, match="platform_target ended with NKI 0.3: use NEURON_PLA"):
+            assert launch(one, [A]).trace.machine == "trn1"
+    with pytest.raises(LevelError, match=r"at level 0\.3") as error:
+        launch(kernel, [A], level="0.3")
+    assert error.value.location.text == 'kernel = jit(scaled, platform_target="trn1")'
+    with pytest.raises(KernelError, match="platform_target is trn9, which is not modelled"):
+        launch(jit(scaled, platform_target="trn9"), [A])
+    monkeypatch.setenv(TARGET_VARIABLE, "trn3")
+    assert kernel.machine is TRN3
+
+
+def test_a_function_is_of_the_dialect_of_what_it_calls():
+    class Callable:
+        def __call__(self, a):
+            return inner(a)
+
+    def through_helpers(a):
+        return helper(a)
+
+    def helper(a):
+        return jit(scaled)(a)
+
+    inner, package = jit(scaled), jit.__module__.rpartition(".")[0]
+    for kernel in (Callable(), through_helpers, helper, functools.partial(helper)):
+        assert is_nki(kernel, package)
+    assert is_nki(lambda a: (classic_nl.load, helper, nl.load), package)
+    assert not is_nki(lambda a: (helper, classic_nl.load), package)
+    assert not is_nki(lambda a: a, package)
+
+
+def test_the_package_has_a_version_and_a_class_of_dtypes():
+    for level, version in ((None, "0.6.0"), ("0.3", "0.3.0")):
+        with embedded(level=level):
+            import nki
+
+            assert nki.__version__ == version
+            assert isinstance(nl.bfloat16, nki.dtype)
+
+
 def test_arguments_of_jit():
-    with pytest.raises(KernelError, match=TARGET_VARIABLE):
-        jit(platform_target="trn1")
     with pytest.warns(UserWarning, match="ignores mode="):
         jit(scaled, mode="auto")
     with pytest.raises(NotModelledError, match="speed"):

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from difftest.plugin import options
-from difftest.simulator import KernelError, NkiError, NotModelledError, launch, launch_ranks
+from difftest.simulator import (
+    DtypeError,
+    KernelError,
+    NkiError,
+    NotModelledError,
+    launch,
+    launch_ranks,
+)
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
@@ -55,6 +62,7 @@ IN_WORDS = {
         (2, 2), nl.float32, buffer=nl.private_hbm, address=(0,)
     ),
     "while with a register": lambda: looped(nisa.register_alloc(0)),
+    "nki.jit with platform_target": lambda: jit(lambda: None, platform_target="trn1")(),
     "nl.rsqrt of a tile in PSUM": lambda: nl.rsqrt(tile((2, 2), buffer=nl.psum)),
 }
 """The rows that are no names: what uses them."""
@@ -160,6 +168,7 @@ def below(array):
         (lambda t: moved(t, nl.ndarray((4, 4), nl.float32, buffer="sbuf")), None),
         (lambda t: dma(t, unique_indices=True), None),
         (lambda t: dma(t, dge_mode=1), None),
+        (lambda t: copied(t, dtype=nl.float32), None),
         (lambda t: register_of(5), lambda a: np.array([[5]], np.int32)),
     ],
 )
@@ -173,6 +182,18 @@ def test_an_idiom_of_an_earlier_level_does_what_it_did(make, expected):
 def moved(source, out):
     nisa.tensor_copy(out, source)
     return out
+
+
+def copied(source, **keywords):
+    out = nl.ndarray((4, 4), nl.float32)
+    nisa.tensor_copy(dst=out, src=source, **keywords)
+    return out
+
+
+def test_a_copy_has_no_dtype_beside_that_of_its_dst():
+    for plain in (False, True):
+        with pytest.warns(LevelWarning), pytest.raises(DtypeError, match="dst's dtype"):
+            launch(jit(lambda: copied(nl.zeros((4, 4), nl.float32), dtype="int8")), plain=plain)
 
 
 def dma(source, **keywords):

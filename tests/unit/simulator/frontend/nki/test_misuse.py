@@ -184,11 +184,27 @@ MISUSES = {
     "a tensor without a dtype": (lambda: nl.ndarray((4, 8)), "'dtype'"),
     # functions of nki.language
     "a sum of an inner axis": (lambda: nl.sum(tile((4, 8, 2)), 1), "the last consecutive axes"),
-    "a column that should broadcast": (lambda: nl.add(wide(8), tile((4, 1))), "different sizes"),
+    "columns that should broadcast": (lambda: nl.add(wide(8), tile((4, 2))), "different sizes"),
     "nl.store of PSUM": (lambda: nl.store(hbm(4, 8), tile((4, 8), buffer=PSUM)), "value in psum"),
     "two seeds": (lambda: nl.random_seed(tile((2, 1), nl.int32)), "a tensor of 2 elements"),
     "a NumPy function of a tensor": (lambda: np.asarray(wide(8)), "used as a NumPy array"),
-    "an assignment to HBM": (lambda: hbm(4, 8).__setitem__(..., wide(8)), "a tensor in HBM"),
+    "a number assigned to HBM": (lambda: hbm(4, 8).__setitem__(..., 2.0), "float 2.0"),
+    "no dimensions to permute": (lambda: wide(8).permute(0), "dims (0,) for 2 dimensions"),
+    "a number for names": (lambda: wide(8).rearrange(16, ("a", "b")), "not made of names"),
+    "sizes without names": (lambda: wide(8).rearrange("ab", "ba", [4]), "fixed_sizes=[4]"),
+    "scales in a tensor": (
+        lambda: nisa.dma_compute(hbm(4, 8), [wide(8)], nl.add, scales=wide(8)),
+        "a NkiTensor as scales",
+    ),
+    "scales in a list of tensors": (
+        lambda: nisa.dma_compute(hbm(4, 8), [wide(8)], nl.add, scales=[wide(8)]),
+        "a list as scales",
+    ),
+    "more than this computer has": (
+        lambda: nl.ones((2**44,), nl.float32, buffer=nl.hbm),
+        "fits the memory of this computer",
+    ),
+    "more than NumPy can name": (lambda: hbm(2**62), "fits the memory of this computer"),
     # instructions
     "a destination of other partitions": (
         lambda: nisa.tensor_copy(tile((5, 8)), wide(8)),

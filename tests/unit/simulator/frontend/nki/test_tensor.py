@@ -290,13 +290,6 @@ def test_an_assignment_copies():
     np.testing.assert_array_equal(placed(DATA, fill), expected)
 
 
-def test_an_assignment_to_hbm_is_refused():
-    def fill(x):
-        nl.ndarray((4, 24), nl.float32, buffer=nl.hbm)[...] = x
-
-    assert "written by DMA" in raised(KernelError, fill, DATA)
-
-
 def test_a_tensor_is_no_array():
     assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
 

@@ -1,0 +1,201 @@
+"""What AWS's pages refuse or leave open, and what devices or compilers were seen to run.
+
+Each runs in both modes, with a note, and is refused under `documented`; its near misses are refused
+under any setting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import NkiError, RuleWarning, ShapeError, launch
+from difftest.simulator.dtypes import BFLOAT16
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
+from tests.unit.simulator.frontend.nki.kernels import values
+
+A = values(4, 6, 5)
+FLAT, COLUMN = A.reshape(4, 30), A[:, :1, :1]
+NARROW = FLAT.astype(BFLOAT16)
+
+
+def out(shape, dtype=nl.float32):
+    return nl.ndarray(shape, dtype, buffer=nl.shared_hbm)
+
+
+def assigned_in_parts(a):
+    tile, made = nl.load(a), out(a.shape)
+    made[:, 0:4] = tile[:, 0:4]
+    made[:, 4:] = tile[:, 4:]
+    return made
+
+
+def assigned_from_hbm(a):
+    tile = nl.ndarray(a.shape, nl.bfloat16)
+    tile[:, ::2] = a[:, ::2]
+    tile[:, 1::2] = a[:, 1::2]
+    made = out(a.shape, nl.bfloat16)
+    nl.store(made, tile)
+    return made
+
+
+def computed(function, x, y):
+    """`function` of two parts of the argument, as a kernel."""
+
+    def kernel(a):
+        tile = nl.load(a)
+        made = function(x(tile), y(tile))
+        stored = out(made.shape, made.dtype)
+        nl.store(stored, made)
+        return stored
+
+    return kernel
+
+
+def by_loops(a):
+    rows, columns = nl.affine_range(4), nl.sequential_range(1, 6, 2)
+    made = out((4, 3, 5))
+    nl.store(made, nl.load(a[rows, columns]))
+    return made
+
+
+def transposed(a):
+    tile, turned = nl.load(a), nl.ndarray((30, 4), nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(turned, tile)
+    made = out((30, 4))
+    nl.store(made, nl.copy(turned))
+    return made
+
+
+def all_of(tile):
+    return tile
+
+
+def column(tile):
+    return tile[:, 0:1, 0:1]
+
+
+SEEN = {
+    "tiles assigned to HBM": (assigned_in_parts, A, A),
+    "HBM assigned to a tile": (assigned_from_hbm, FLAT, NARROW),
+    "a column of another rank": (
+        computed(nl.subtract, all_of, lambda t: t.reshape((4, 30))[:, 0:1]),
+        A,
+        A - COLUMN,
+    ),
+    "a column first": (computed(nl.subtract, column, all_of), A, COLUMN - A),
+    "a row in each partition": (
+        computed(nl.multiply, all_of, lambda t: t[:, 0:1]),
+        A,
+        A * A[:, :1],
+    ),
+    "both sides": (
+        computed(nl.maximum, lambda t: t[:, 0:1], lambda t: t[:, :, 2:3]),
+        A,
+        np.maximum(A[:, :1], A[:, :, 2:3]),
+    ),
+    "loops as an index": (by_loops, A, A[:, 1:6:2]),
+    "a transpose that widens": (transposed, NARROW, NARROW.astype(np.float32).T),
+}
+
+
+def test_what_was_seen_to_run_does_so_with_a_note():
+    for name, (kernel, array, expected) in SEEN.items():
+        for plain in (False, True):
+            with pytest.warns(RuleWarning):
+                result = launch(jit(kernel), [array], plain=plain)
+            assert result.notes, name
+            np.testing.assert_array_equal(result.outputs[0], expected, err_msg=f"{name}, {plain}")
+            with pytest.raises(NkiError) as caught:
+                launch(jit(kernel), [array], plain=plain, strictness="documented")
+            assert caught.value.location.file == __file__, name
+
+
+def number_in_hbm(a):
+    made = out(a.shape)
+    made[...] = 0.0
+    return made
+
+
+def psum_to_hbm(a):
+    made = out((4, 6))
+    made[...] = nl.zeros((4, 6), nl.float32, buffer=nl.psum)
+    return made
+
+
+def empty_part_of_hbm(a):
+    made = out(a.shape)
+    made[0:0] = nl.load(a)
+    return made
+
+
+def transposed_by_vector(a):
+    turned = nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(turned, nl.load(a[:, 0:4]), engine=nisa.engine.vector)
+
+
+REFUSED = {
+    "a number in HBM": (number_in_hbm, A),
+    "PSUM to HBM": (psum_to_hbm, A),
+    "a part of no elements": (empty_part_of_hbm, A),
+    "partitions": (computed(nl.add, all_of, lambda t: t[0:1]), A),
+    "two sizes": (computed(nl.add, all_of, lambda t: t[:, 0:2]), A),
+    "two moved views": (
+        computed(
+            nl.add,
+            lambda t: t.select(1, nisa.register_alloc(0)),
+            lambda t: t[:, 0:3].select(2, nisa.register_alloc(0)),
+        ),
+        A,
+    ),
+    "two ranks": (computed(nl.add, all_of, lambda t: t[:, 0]), A),
+    "a loop that leaves": (lambda a: nl.load(a[nl.affine_range(5)]), A),
+    "a loop from the end": (lambda a: nl.load(a[nl.affine_range(-2, 0)]), A),
+    "a loop backwards": (lambda a: nl.load(a[nl.affine_range(3, 0, -1)]), A),
+    "a transpose by the Vector Engine": (transposed_by_vector, NARROW),
+}
+
+
+@pytest.mark.filterwarnings("ignore:a tensor was indexed", "ignore:a loop was an index")
+def test_what_was_not_is_refused_by_both_modes():
+    for name, (kernel, array) in REFUSED.items():
+        for plain in (False, True):
+            with pytest.raises(NkiError) as caught:
+                launch(jit(kernel), [array], plain=plain, strictness="relaxed")
+            assert caught.value.location.file == __file__, (name, plain)
+
+
+def test_instructions_do_not_broadcast():
+    def kernel(a):
+        tile = nl.load(a)
+        nisa.tensor_tensor(nl.ndarray(a.shape, a.dtype), tile, tile[:, 0:1], nl.add)
+
+    for plain in (False, True):
+        with pytest.raises(ShapeError):
+            launch(jit(kernel), [A], plain=plain)
+
+
+@pytest.mark.filterwarnings("ignore:a float as nisa.memset")
+def test_a_number_beyond_64_bits_saturates():
+    def kernel():
+        tile, made = nl.ndarray((1, 3), nl.uint32), out((1, 3), nl.uint32)
+        for column, value in enumerate((1e40, 2**70, -(2**70))):
+            nisa.memset(tile[:, column : column + 1], value)
+        nl.store(made, tile)
+        return made
+
+    for plain in (False, True):
+        assert launch(jit(kernel), plain=plain).outputs[0].tolist() == [[2**32 - 1] * 2 + [0]]
+
+
+def test_a_loop_is_like_pythons_range():
+    def kernel(a):
+        loop = nl.affine_range(1, 8, 3)
+        assert (len(loop), loop[-1], list(reversed(loop))) == (3, 7, [7, 4, 1])
+        assert list(loop) == list(loop) == [1, 4, 7]
+        nl.store(a, nl.load(a))
+
+    result = launch(jit(kernel), [FLAT.copy()])
+    assert [len(event.loops) for event in result.trace.events] == [0, 0]
