@@ -24,7 +24,7 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
-from difftest.harness.explanation import doubts_of, explained
+from difftest.harness.explanation import doubts_of, explained, of_data
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -177,6 +177,9 @@ class Runner:
             verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran) and not is_failure(verdict):
                 verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+            data = of_data(verdict, reference)
+            if data and isinstance(verdict, Inconclusive):
+                verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
             self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
@@ -184,6 +187,8 @@ class Runner:
                     verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
                 else:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
+            if data and isinstance(verdict, Mismatch):
+                verdict = replace(verdict, how=(data, *verdict.how))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
             failure = DifferentialFailure(

@@ -42,18 +42,23 @@ FAILURE_PROBABILITY = 1e-9
 
 @dataclass(frozen=True)
 class Rounding:
-    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``."""
+    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``.
+
+    ``largest`` is the largest number of the dtype.
+    """
 
     unit: float
     tiny: float
+    largest: float
 
 
 def _rounding(dtype: DType) -> Rounding:
     if dtype == TFLOAT32:
         wide = np.finfo(np.float32)
-        return Rounding(2.0 ** -(_TFLOAT32_MANTISSA + 1), float(wide.tiny) * 2.0**-11)
+        unit = 2.0 ** -(_TFLOAT32_MANTISSA + 1)
+        return Rounding(unit, float(wide.tiny) * 2.0**-11, float(wide.max))
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2)
+    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2, float(info.max))
 
 
 ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}

@@ -145,13 +145,10 @@ class Shadow:
 
         ``unboxed`` is there if a mask which is no box lets it read some elements only.
         """
-        self._name = call.title
-        self._chain = NO_CHAIN
+        self._begin(call.title)
         for tile in (dst, *operands):
             if isinstance(tile, Tile):
                 tile.check_bounds()
-        if self.losses is not None:
-            self.losses.begin()
         moves = MOVES.get(call.name)
         if moves is not None:
             settle = moves(self, call, dst, *operands, where=where)
@@ -167,6 +164,8 @@ class Shadow:
             return
         floats = is_float(dst.dtype)
         values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
+        if self.losses is not None:
+            self.losses.take([one for one in values if isinstance(one, Bounded)])
         if reach is Reach.AXES:
             assert unboxed is not None
             values[0] = left_by_mask(call, values[0], unboxed.inner)
@@ -188,10 +187,7 @@ class Shadow:
 
         ``missing`` says where that was never written: there the product is put.
         """
-        self._name = "nc_matmul"
-        self._chain = NO_CHAIN
-        if self.losses is not None:
-            self.losses.begin()
+        self._begin("nc_matmul")
         added = self.take(product)
         self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
 
@@ -202,11 +198,14 @@ class Shadow:
 
     def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
         """As :meth:`foresee`, of what another core :meth:`sent`."""
-        self._name = opcode
+        self._begin(opcode)
+        self._pending = [self._settling(dst, made, None)]
+
+    def _begin(self, name: str) -> None:
+        self._name = name
         self._chain = NO_CHAIN
         if self.losses is not None:
-            self.losses.begin()
-        self._pending = [self._settling(dst, made, None)]
+            self.losses.begin(name)
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
@@ -214,7 +213,7 @@ class Shadow:
             return
         pending, self._pending = self._pending, None
         if pending is None:
-            self._name = opcode
+            self._begin(opcode)
             if any(is_float(tile.dtype) for tile in writes) and opcode not in COPIES:
                 self.doubt(f"{opcode} has no error rule", lost=True)
             elif any(tile.storage.exact is not None for tile in reads):
@@ -331,7 +330,7 @@ class Shadow:
         if line is not None:
             storage.exact = self._parts(storage)._replace(line=line)
         if self.losses is not None:
-            self.losses.wrote(self._name, raw_values(tile), made, where)
+            self.losses.wrote(tile, raw_values(tile), made, where)
 
     def _parts(self, storage: Storage) -> Held:
         """A tensor's exact values, which so far were the machine's if it has none of its own."""
@@ -402,7 +401,7 @@ class Shadow:
                 what = RUNNING_SUM if rounding.unit <= self.coarsest else self._name
                 key = (what, kernel_location())
                 self.narrowed.setdefault(key, Narrowing(*key, dtype))
-                rounding = Rounding(self.unit, rounding.tiny)
+                rounding = Rounding(self.unit, rounding.tiny, rounding.largest)
         result = into(made, dtype, rounding)
         if result.sums != sums or result.adds:
             result = Bounded(result.value, result.error, result.dtype, sums)

@@ -133,13 +133,75 @@ def test_a_report_says_of_how_many_terms_of_what_size_the_bound_is():
     assert line.endswith("of its largest value, 67.2, of 96 terms, in 1 run")
 
 
-def test_overflow_is_the_arithmetics():
+def test_a_sum_in_the_registers_has_as_many_terms_as_elements():
+    def summed(x):
+        total = nl.ndarray((64, 1), nl.float32)
+        nisa.activation_reduce(np.exp, x, reduce_op=np.add, reduce_res=total)
+        return nl.multiply(total, 1 / 3, dtype=nl.bfloat16)
+
+    reference = wide(lambda x: np.exp(x).sum(axis=1, keepdims=True) / 3)
+    verdict, _ = failure(made_of(summed), reference, Fill(0.7))
+    assert any("of 96 terms" in line for line in verdict.how)
+
+
+def test_overflow_is_the_arithmetics_and_is_named():
     verdict, _ = failure(
         made_of(lambda x: nl.divide(nl.exp(x), nl.exp(x))),
         wide(lambda x: 0 * x + 1),
         Fill(1.0, ((5, 100.0),)),
     )
     assert (verdict.question, verdict.kind) == ("arithmetic", "nan")
+    assert verdict.how[0].startswith("activation(exp) overflows float32 at test_questions.py:")
+    assert verdict.how[0].endswith("it comes to 2.69e+43 of 100, and the largest is 3.4e+38")
+
+
+def test_an_overflow_names_the_tile_that_is_too_narrow():
+    def summed(x):
+        total = nl.zeros((96, 96), nl.float16, buffer=nl.psum)
+        total += nisa.nc_matmul(x, x)
+        return nl.multiply(total, 1 / 4096)
+
+    verdict, _ = failure(made_of(summed), wide(lambda x: x.T @ x / 4096), Fill(200.0))
+    assert verdict.kind == "infinity"
+    assert verdict.how[0].startswith("nc_matmul overflows float16 in PSUM at test_questions.py:")
+    assert "2.56e+06" in verdict.how[0]
+    assert "of 200" not in verdict.how[0]
+
+
+def test_data_that_overflow_the_reference_are_told():
+    def products(x):
+        return nisa.tensor_tensor_scan(x, x, 1.0, np.multiply, np.multiply)
+
+    def reference(x):
+        with np.errstate(over="ignore"):
+            return np.cumprod(x * x, axis=1)
+
+    verdict, runner = checked(made_of(products), wide(reference), Fill(1e30))
+    assert isinstance(verdict, Inconclusive)
+    said = "the data do it: the inputs are finite, and the reference is beyond float32's 3.4e+38"
+    assert said in verdict.reason
+    assert said in next(iter(runner.tally.reasons))
+    wrong, _ = failure(
+        made_of(lambda x: nl.multiply(products(x), 0.0)), wide(reference), Fill(1e10)
+    )
+    assert said in wrong.how[0]
+
+
+def test_nan_beside_nan_decides_no_case():
+    """Wrong by a factor of 3, and NaN everywhere; with and without an exact run."""
+    tripled = made_of(lambda x: nl.multiply(nl.multiply(x, 3), float("nan")))
+    reference = wide(lambda x: x * float("nan"))
+    for arguments in ({}, {"exact": False}, {"reduction": 2}):
+        verdict, runner = checked(tripled, reference, **arguments)
+        assert isinstance(verdict, Inconclusive)
+        assert "NaN beside NaN proves nothing" in runner.tally.nothing
+    half = wide(lambda x: np.where(x > 0, np.nan, x))
+    kept = made_of(lambda x: nl.where(nl.greater(x, 0), float("nan"), x))
+    verdict, runner = checked(kept, half)
+    assert verdict.elements + verdict.nonfinite == 64 * 96
+    assert 0 < verdict.nonfinite < 64 * 96
+    assert runner.tally.rows["kernel", "embedded"].nonfinite == verdict.nonfinite
+    assert not runner.tally.nothing
 
 
 def test_no_digit_left_tells_nothing():
