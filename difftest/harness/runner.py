@@ -236,8 +236,11 @@ class Runner:
         """How the exact run of a case counts roundings; None if none is wanted."""
         if not (self.exact and spec.exact):
             return None
+        given = spec.output_dtype
+        outputs = max(len(given) if isinstance(given, tuple) else 1, len(spec.outputs))
         return ExactSettings(
             dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
+            results=tuple(spec.output_dtype_of(case, index).name for index in range(outputs)),
             random=all(recipe.is_random for recipe in case.data.values()),
         )
 

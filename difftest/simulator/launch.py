@@ -352,7 +352,7 @@ class _Fast:
         """
         core = self.core
         if core.shadow is not None:
-            core.shadow.allow(array.dtype)
+            core.shadow.contract.allow(array.dtype)
         alone = core.tile is NkiTensor and math.prod(core.grid) == 1
         space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
         return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))

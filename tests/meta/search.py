@@ -11,22 +11,30 @@ from difftest.harness.decorator import decorate
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Verdict
 from difftest.plugin.profiles import PROFILES
 
 
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """What Hypothesis shrinks the spec's failure to, within the cases of the quick profile."""
+    with pytest.raises(DifferentialFailure) as caught:
+        _search(spec, seed, PROFILES["quick"]["max_examples"], Phase.generate, Phase.shrink)
+    return caught.value
 
+
+def judged(spec: KernelSpec, seed: int, *, cases: int) -> Verdict | None:
+    """The first wrong verdict among as many cases, not shrunk; None if there is none."""
+    try:
+        _search(spec, seed, cases, Phase.generate)
+    except DifferentialFailure as failure:
+        return failure.verdicts["embedded"]
+    return None
+
+
+def _search(spec: KernelSpec, seed: int, cases: int, *phases: Phase) -> None:
     def check(case):
         case.check()
 
-    quick = settings(
-        max_examples=PROFILES["quick"]["max_examples"],
-        phases=[Phase.generate, Phase.shrink],
-        database=None,
-        deadline=None,
-    )
-    test = quick(hypothesis.seed(seed)(decorate(spec, check)))
-    with pytest.raises(DifferentialFailure) as caught:
-        test(difftest_runner=Runner((EmbeddedSimulator(),)))
-    return caught.value
+    chosen = settings(max_examples=cases, phases=phases, database=None, deadline=None)
+    test = chosen(hypothesis.seed(seed)(decorate(spec, check)))
+    test(difftest_runner=Runner((EmbeddedSimulator(),)))
