@@ -358,9 +358,14 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.masked or not self.unwritten:
+        if not self.masked and self.unwritten:
+            self.masked = True
+            self.poison()
+
+    def poison(self) -> None:
+        """Let what was never written look so: a launch that may go on from there computes NaN."""
+        if not self.unwritten:
             return
-        self.masked = True
         if self.written is None:
             self.data[...] = poison((), self.kept)[()]
             return

@@ -210,7 +210,8 @@ class PlainTensor(Operators, AnyTensor):
         return self.read(where & ~holes), holes
 
     def forget(self, where: Array) -> None:
-        """Note that these elements hold what nothing wrote."""
+        """Note that these elements hold what nothing wrote; they look so from now on."""
+        self.storage.elements(self.dtype)[self.positions[where]] = poison((), self.dtype)
         places = bytes_of(self.positions[where], self.itemsize)
         if places.size:
             self.storage.written[places], self.storage.lost[places] = False, True
