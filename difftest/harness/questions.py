@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, Within, all_match, check_form, check_values, first_of
 from difftest.harness.expectation import bounded
@@ -26,8 +27,10 @@ from difftest.harness.reference import (
     outputs_of_reference,
 )
 from difftest.harness.rounding import float_info, is_float, round_once, unit_roundoff
+from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
+from difftest.simulator.witness import witnessing
 
 if TYPE_CHECKING:
     from difftest.backends.base import Ran
@@ -109,10 +112,21 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
 
     Raises
     ------
-    ReferenceRefusal, ReferenceDefect : see :func:`difftest.harness.reference.call_reference`.
+    ReferenceRefusal : see :func:`difftest.harness.reference.call_reference`.
+    ReferenceDefect : see there; or it runs one of the kernels that it is to judge.
     """
     arrays = dict(zip(spec.inputs, inputs, strict=True))
-    outputs = outputs_of_reference(spec.reference, arrays, spec.parameters_of(case.values))
+    launched: list[object] = []
+    with witnessing(lambda testimony: launched.append(function_of(testimony.kernel))):
+        outputs = outputs_of_reference(spec.reference, arrays, spec.parameters_of(case.values))
+    judged = [one for one in (spec.kernel, *spec.others) if function_of(one) in launched]
+    if judged:
+        raise ReferenceDefect(
+            f"the reference {name_of(spec.reference)} runs the kernel that it is to judge",
+            rule="a reference is computed by other means: a kernel agrees with itself",
+            received=f"a launch of {name_of(judged[0])} in the reference",
+            remedy="write the reference in NumPy, in float64",
+        )
     return Reference(spec, case, arrays, outputs)
 
 

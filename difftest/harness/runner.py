@@ -176,7 +176,8 @@ class Runner:
                 self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran) and not is_failure(verdict):
-                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+                names = tuple(spec.inputs)
+                verdict = overwritten(names, inputs, call.inputs, ran.written) or verdict
             data = of_data(verdict, reference)
             if data and isinstance(verdict, Inconclusive):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {data}")

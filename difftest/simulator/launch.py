@@ -53,6 +53,7 @@ class LaunchResult:
     trace : the instructions in program order; empty if they were not recorded.
     exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
         None if it was not asked for.
+    written : the caller's arrays that an instruction wrote to, whatever the values.
     notes : the broken rules that were warnings and no errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
@@ -62,6 +63,7 @@ class LaunchResult:
     trace: Trace
     exact: ExactRun | None = None
     notes: tuple[NkiError, ...] = ()
+    written: tuple[Array, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -89,6 +91,7 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
+            tuple(one for one, tensor in self.arguments.written if tensor.storage.is_destination),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -186,7 +189,8 @@ def witnessed(
         return other.everything_exact()
 
     outputs = finished.everything()
-    told(Testimony(finished.trace(), finished.core.machine, outputs, again, exactly))
+    machine = finished.core.machine
+    told(Testimony(finished.trace(), machine, outputs, again, exactly, kernel=kernel))
     return finished
 
 

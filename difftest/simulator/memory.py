@@ -89,6 +89,7 @@ class Storage:
         "exact",
         "holds_bits",
         "in_hbm",
+        "is_destination",
         "kept",
         "lost",
         "lost_at",
@@ -137,6 +138,8 @@ class Storage:
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable
+        self.is_destination = False
+        """Whether an instruction was to write to it, whatever the values."""
         self.occupancy = occupancy
         """Of PSUM, which counts this tensor's ``occupied`` bytes while it lives."""
         self.occupied = occupied

@@ -66,7 +66,7 @@ class PlainStorage:
         self.lost = np.zeros(self.bytes.shape, np.bool_)
         """Which bytes an instruction ever made of what nothing wrote, at ``lost_at`` the last."""
         self.lost_at: Location | None = None
-        self.masked = False
+        self.is_destination = self.masked = False
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
         self.mutable, self.name = mutable, name
@@ -233,6 +233,7 @@ class PlainTensor(Operators, AnyTensor):
             rule = "a kernel does not write to its parameters"
             self._refuse(rule, "an instruction was to write to a parameter")
         self.check_bounds(chosen)
+        self.storage.is_destination = True
         data = self.storage.elements(self.dtype)
         given = np.ascontiguousarray(elements[chosen])
         data[self.positions[chosen]] = given

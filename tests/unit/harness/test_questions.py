@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Ran
-from difftest.backends.embedded import EmbeddedSimulator, ran_embedded
+from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator, ran_embedded
 from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
@@ -20,20 +20,26 @@ with embedded():
     import neuronxcc.nki as nki
     import neuronxcc.nki.isa as nisa
     import neuronxcc.nki.language as nl
+    import nki as today
+    import nki.isa as today_isa
+    import nki.language as today_nl
 
 SHAPE = {"P": 64, "N": 96}
 
 
-def checked(kernel, reference, data=None, dtype="float32", **arguments):
-    """The verdict of one case, and the runner."""
-    spec = KernelSpec(
+def spec_of(kernel, reference, **arguments):
+    return KernelSpec(
         kernel=kernel,
         reference=reference,
         domain={name: (size,) for name, size in SHAPE.items()},
         inputs={"x": "P N"},
-        dtypes=(dtype,),
         **arguments,
     )
+
+
+def checked(kernel, reference, data=None, dtype="float32", **arguments):
+    """The verdict of one case, and the runner."""
+    spec = spec_of(kernel, reference, dtypes=(dtype,), **arguments)
     runner = Runner((EmbeddedSimulator(),))
     (verdict,) = runner.check(spec, Case(SHAPE, dtype, {"x": data or Random(3)})).values()
     return verdict, runner
@@ -270,13 +276,7 @@ def test_without_an_exact_run_the_spec_is_all_there_is():
 
 
 def test_a_backend_without_an_exact_run():
-    spec = KernelSpec(
-        kernel=lambda x: x * np.float32(0.33333334),
-        reference=wide(lambda x: x / 3),
-        domain={name: (size,) for name, size in SHAPE.items()},
-        inputs={"x": "P N"},
-        reduction=2,
-    )
+    spec = spec_of(lambda x: x * np.float32(0.33333334), wide(lambda x: x / 3), reduction=2)
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
 
@@ -294,12 +294,7 @@ class Elsewhere(PlainBackend):
 
 
 def on_elsewhere(kernel, reference, beside, off=0.0):
-    spec = KernelSpec(
-        kernel=kernel,
-        reference=reference,
-        domain={name: (size,) for name, size in SHAPE.items()},
-        inputs={"x": "P N"},
-    )
+    spec = spec_of(kernel, reference)
     runner = Runner((Elsewhere(off),), beside=beside)
     case = Case(SHAPE, "float32", {"x": Random(3)})
     return runner, lambda: runner.check(spec, case)["elsewhere"]
@@ -351,3 +346,45 @@ def test_unwritten_elements_are_told_first():
 
     verdict, _ = failure(half, wide(lambda x: x), Zeros())
     assert verdict.kind == "unwritten"
+
+
+def doubled_today(writes):
+    """Today's kernel that doubles, and before it may write to its input what is there."""
+
+    @today.jit
+    def kernel(x):
+        out = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.shared_hbm)
+        tile = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.sbuf)
+        today_isa.dma_copy(tile, x)
+        if writes:
+            today_isa.dma_copy(x, tile)
+        today_isa.tensor_tensor(tile, tile, tile, op=today_nl.add)
+        today_isa.dma_copy(out, tile)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("backend", [EmbeddedSimulator(), PlainSimulator()], ids=["fast", "plain"])
+def test_a_write_of_equal_values_to_an_input_is_told(backend):
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    reads, writes = (spec_of(doubled_today(one), wide(lambda x: 2 * x)) for one in (False, True))
+    assert isinstance(Runner((backend,)).check(reads, case)[backend.name], Match)
+    with pytest.raises(DifferentialFailure, match="the kernel writes to its input x, and what"):
+        Runner((backend,)).check(writes, case)
+
+
+def test_a_reference_that_calls_the_kernel_is_told():
+    """It agrees with itself, right or wrong. Another kernel may be a reference, if need be."""
+    kernel, other = doubled_today(False), made_of(lambda x: nl.add(x, x))
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    for tested, asked in (
+        (kernel, lambda x: kernel(x)),
+        (third, lambda x: nki.simulate_kernel(third, x)),
+    ):
+        with pytest.raises(BrokenReferenceError, match=r"the reference \S+ runs the kernel"):
+            Runner((EmbeddedSimulator(),)).check(spec_of(tested, asked), case)
+    verdicts = Runner((EmbeddedSimulator(),)).check(
+        spec_of(kernel, lambda x: nki.simulate_kernel(other, x)), case
+    )
+    assert isinstance(verdicts["embedded"], Match)
