@@ -55,7 +55,7 @@ def doubts_of(exact: ExactRun) -> tuple[str, ...]:
 def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
     """Whether a verdict is one on data too large for the reference, in words; else empty."""
     if isinstance(verdict, Mismatch):
-        asked = verdict.kind in ("nan", "infinity")
+        asked = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
     else:
         asked = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
     if not asked or isinstance(reference, Exception):

@@ -187,10 +187,14 @@ def test_data_that_overflow_the_reference_are_told():
     said = "the data do it: the inputs are finite, and the reference is beyond float32's 3.4e+38"
     assert said in verdict.reason
     assert said in next(iter(runner.tally.reasons))
-    wrong, _ = failure(
-        made_of(lambda x: nl.multiply(products(x), 0.0)), wide(reference), Fill(1e10)
-    )
+    zero = Fill(1e3, ((50, 0.0),))  # inf * 0 is NaN in float32, and 0 without rounding
+    wrong, _ = failure(made_of(products), wide(reference), zero)
+    assert (wrong.question, wrong.kind) == ("arithmetic", "nan")
     assert said in wrong.how[0]
+    saturated = made_of(lambda x: nl.minimum(products(x), 3e38))
+    wrong, text = failure(saturated, wide(reference), zero)
+    assert wrong.question == "algorithm"  # which is the kernel's
+    assert "the data do it" not in text
 
 
 def test_nan_beside_nan_decides_no_case():
