@@ -177,7 +177,7 @@ class Runner:
             verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran) and not is_failure(verdict):
                 names = tuple(spec.inputs)
-                verdict = overwritten(names, inputs, call.inputs, ran.written) or verdict
+                verdict = overwritten(names, inputs, call.inputs, outcome.written) or verdict
             data = of_data(verdict, reference)
             if data and isinstance(verdict, Inconclusive):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
