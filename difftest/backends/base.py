@@ -81,6 +81,8 @@ class Ran:
         the backend cannot tell.
     trace : what the kernel did; None if none was wanted, or the backend has none.
     exact : the exact run of the same call, with the same outputs; None as for the trace.
+    written : the arrays of the call that the kernel wrote to, whatever the values; empty if the
+        backend cannot tell.
     findings : the hazards that were found, the worst first; empty if nobody looked.
     """
 
@@ -89,6 +91,7 @@ class Ran:
     trace: Trace | None = None
     exact: ExactRun | None = None
     findings: tuple[Finding, ...] = ()
+    written: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)

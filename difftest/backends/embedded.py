@@ -82,8 +82,8 @@ class EmbeddedSimulator:
             if exact is not None:
                 exact = exact.of(call.outputs)
             unwritten = tuple(map(still_poisoned, call.outputs))
-            return Ran(call.outputs, unwritten, trace, exact, findings)
-        return Ran(result.outputs, result.unwritten, trace, exact, findings)
+            return Ran(call.outputs, unwritten, trace, exact, findings, result.written)
+        return Ran(result.outputs, result.unwritten, trace, exact, findings, result.written)
 
 
 def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:

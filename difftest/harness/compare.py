@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import is_float, round_once, ulp
+from difftest.harness.rounding import float_info, is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
 
@@ -125,16 +125,22 @@ def compare(
     return wrong if wrong is not None else all_match(verdicts)
 
 
-def all_match(verdicts: Verdicts) -> Match | Mismatch:
-    """The match of outputs that all match; a mismatch if they have no element."""
+def all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:
+    """The match of outputs that all match; a mismatch if they have no element.
+
+    Where no element is finite, nothing is proved.
+    """
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
-    if not sum(match.elements for match in matches):
-        return Mismatch(
-            kind="empty", output=None, message="no element was compared: the outputs are empty"
+    elements = sum(match.elements for match in matches)
+    nonfinite = sum(match.nonfinite for match in matches)
+    if elements:
+        return Match(elements, all(match.exact for match in matches), nonfinite)
+    if nonfinite:
+        return Inconclusive(
+            "the reference is finite nowhere, and NaN beside NaN proves nothing", nonfinite
         )
-    return Match(
-        elements=sum(match.elements for match in matches),
-        exact=all(match.exact for match in matches),
+    return Mismatch(
+        kind="empty", output=None, message="no element was compared: the outputs are empty"
     )
 
 
@@ -196,7 +202,8 @@ def check_values(
     reason = expected.inconclusive(got.size)
     if reason:
         return Inconclusive(reason)
-    return Match(elements=got.size, exact=expected.exact)
+    finite = int((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).sum())
+    return Match(finite, expected.exact, got.size - finite)
 
 
 def _wrong_places(
@@ -296,6 +303,9 @@ def _shown(value: np.float64, dtype: np.dtype[Any]) -> str:
 def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
+    if is_float(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):
+        least = "the least digits are" if expected else "0 is expected"
+        return f"{abs(got - expected):.3g}, where {least}"
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
     unit = f"ULP of {dtype}" if is_float(dtype) else ""
     return f"{distance:.3g} {unit}".rstrip()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
-from difftest.harness.verdict import Mismatch
+import numpy as np
+
+from difftest.harness.rounding import float_info, is_float
+from difftest.harness.verdict import Inconclusive, Mismatch, Verdict
 from difftest.simulator.exact.chains import RUNNING_SUM
 
 if TYPE_CHECKING:
+    from difftest.harness.questions import Reference
     from difftest.simulator.errors import Location
     from difftest.simulator.exact.losses import Loss
     from difftest.simulator.exact.run import ExactRun
@@ -19,6 +24,7 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
 
     Of a wrong algorithm they are nothing to know, but where a doubt lies.
     """
+    over = [_overflow(loss) for loss in exact.losses if loss.overflow is not None]
     lines = [
         f"{name} is rounded into {dtype}{_at(location)}: no input or output has that dtype"
         if name != RUNNING_SUM
@@ -27,7 +33,9 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
     ]
     if verdict.question != "algorithm":
         lost = [loss for loss in exact.losses if loss.happened > 0]
-        if lost:
+        if over:
+            lines.insert(0, over[0])
+        elif lost:
             lines.insert(0, _lost(lost[0]))
         allowed = sorted(exact.losses, key=lambda loss: -loss.allowed)
         if allowed and allowed[0].allowed > 0:
@@ -42,6 +50,39 @@ def doubts_of(exact: ExactRun) -> tuple[str, ...]:
     if not exact.has_meaning:
         use = "the bound that follows from the spec alone is used"
     return tuple(f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts)
+
+
+def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
+    """Whether a verdict is one on data too large for the reference, in words; else empty."""
+    if isinstance(verdict, Mismatch):
+        asked = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
+    else:
+        asked = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
+    if not asked or isinstance(reference, Exception):
+        return ""
+    if not all(np.isfinite(one.astype(np.float64)).all() for one in reference.inputs.values()):
+        return ""
+    for index, value in enumerate(reference.values):
+        dtype = reference.dtype_of(index)
+        largest = float(float_info(dtype).max) if is_float(dtype) else math.inf
+        over = int((np.abs(value) > largest).sum())
+        if over:
+            return (
+                f"the data do it: the inputs are finite, and the reference is beyond {dtype}'s "
+                f"{largest:.2g} in {over} of {value.size} elements; give the inputs data= whose "
+                "results it holds"
+            )
+    return ""
+
+
+def _overflow(loss: Loss) -> str:
+    over = loss.overflow
+    assert over is not None
+    argument = "" if over.argument is None else f" of {over.argument:.6g}"
+    return (
+        f"{loss.name} overflows {over.tensor}{_at(loss.location)}: it comes to {over.value:.3g}"
+        f"{argument}, and the largest is {over.largest:.2g}"
+    )
 
 
 def _lost(loss: Loss) -> str:

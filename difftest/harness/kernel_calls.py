@@ -30,7 +30,10 @@ def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
 
 
 def overwritten(
-    names: Sequence[str], given: Sequence[Array], after: Sequence[Array]
+    names: Sequence[str],
+    given: Sequence[Array],
+    after: Sequence[Array],
+    written: Sequence[Array] = (),
 ) -> Mismatch | None:
     """What is wrong with a kernel that wrote to an input; None if it only read them all.
 
@@ -38,7 +41,9 @@ def overwritten(
     ----------
     names : of the inputs.
     given, after : the arrays before the call and after it.
+    written : those after it that the backend saw written, with equal values too.
     """
+    rule = "A kernel reads its inputs; what it writes in place is named under outputs="
     for name, before, now in zip(names, given, after, strict=True):
         width = before.dtype.itemsize
         changed = (_bytes(before) != _bytes(now)).reshape(-1, width).any(axis=1)
@@ -48,10 +53,17 @@ def overwritten(
                 kind="inputs",
                 output=None,
                 message=f"the kernel overwrites its input {name}: {int(changed.sum())} of "
-                f"{changed.size} elements, the first at {first}. A kernel reads its inputs; what "
-                "it writes in place is named under outputs=",
+                f"{changed.size} elements, the first at {first}. {rule}",
                 elements=changed.size,
                 wrong=int(changed.sum()),
+            )
+        if any(one is now for one in written):
+            return Mismatch(
+                kind="inputs",
+                output=None,
+                message=f"the kernel writes to its input {name}, and what it writes is what was "
+                f"there in this case. {rule}",
+                elements=changed.size,
             )
     return None
 

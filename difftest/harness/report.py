@@ -209,9 +209,10 @@ def _row(row: tuple[str, str]) -> str:
 
 def _verdict_rows(backend: str, verdict: Verdict, verbose: bool) -> list[tuple[str, str]]:
     match verdict:
-        case Match(elements, exact):
+        case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
-            return [(backend, f"agrees on {elements} elements, {how}")]
+            more = f"; {nonfinite} more are not finite, and prove nothing" if nonfinite else ""
+            return [(backend, f"agrees on {elements} elements, {how}{more}")]
         case Mismatch():
             return [(backend, verdict.message), *_mismatch_rows(verdict, verbose)]
         case OneSided(failed, error, how):

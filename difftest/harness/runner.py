@@ -24,7 +24,7 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
-from difftest.harness.explanation import doubts_of, explained
+from difftest.harness.explanation import doubts_of, explained, of_data
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -176,7 +176,11 @@ class Runner:
                 self.outputs[backend.name] = outcome.outputs
             verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran) and not is_failure(verdict):
-                verdict = overwritten(tuple(spec.inputs), inputs, call.inputs) or verdict
+                names = tuple(spec.inputs)
+                verdict = overwritten(names, inputs, call.inputs, outcome.written) or verdict
+            data = of_data(verdict, reference)
+            if data and isinstance(verdict, Inconclusive):
+                verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
             self.tally.homes[spec.name] = home_of(spec.kernel)
             self.tally.count(spec.name, backend.name, verdict)
             if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
@@ -184,6 +188,8 @@ class Runner:
                     verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
                 else:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
+            if data and isinstance(verdict, Mismatch):
+                verdict = replace(verdict, how=(data, *verdict.how))
             verdicts[backend.name] = verdict
         if any(map(is_failure, verdicts.values())):
             failure = DifferentialFailure(
@@ -231,8 +237,11 @@ class Runner:
         """How the exact run of a case counts roundings; None if none is wanted."""
         if not (self.exact and spec.exact):
             return None
+        given = spec.output_dtype
+        outputs = max(len(given) if isinstance(given, tuple) else 1, len(spec.outputs))
         return ExactSettings(
             dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
+            results=tuple(spec.output_dtype_of(case, index).name for index in range(outputs)),
             random=all(recipe.is_random for recipe in case.data.values()),
         )
 

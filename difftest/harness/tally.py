@@ -18,7 +18,8 @@ class Counts:
     Attributes
     ----------
     cases : run, those of shrinking included.
-    elements : compared with the reference.
+    elements : compared with a finite number of the reference.
+    nonfinite : elements besides, where the reference is not finite: to agree there proves nothing.
     exact : cases that were compared bit for bit.
     rejections : calls outside the contract that were refused as they must be.
     both_rejected : drawn cases that the reference and the kernel both refused.
@@ -27,6 +28,7 @@ class Counts:
 
     cases: int = 0
     elements: int = 0
+    nonfinite: int = 0
     exact: int = 0
     rejections: int = 0
     both_rejected: int = 0
@@ -55,9 +57,17 @@ class Tally:
     coverage: Coverage = field(default_factory=Coverage)
 
     @property
-    def compared(self) -> int:
-        """What was really checked: elements compared, and refusals demanded."""
-        return sum(row.elements + row.rejections for row in self.rows.values())
+    def nothing(self) -> str:
+        """Why a test has checked nothing: with no element and no refusal demanded; else empty.
+
+        Each kernel has to be checked on each backend that runs it.
+        """
+        idle = [key for key, row in self.rows.items() if not row.elements + row.rejections]
+        if self.rows and not idle:
+            return ""
+        why = "".join(f"\n  {reason}" for reason in sorted(self.reasons))
+        where = "".join(f", of {kernel} on {backend}" for kernel, backend in idle[:1])
+        return f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
 
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
         """Count one case."""
@@ -65,6 +75,8 @@ class Tally:
         row.cases += 1
         if isinstance(verdict, (Match, Mismatch)):
             row.elements += verdict.elements
+        if isinstance(verdict, (Match, Inconclusive)):
+            row.nonfinite += verdict.nonfinite
         if isinstance(verdict, Match):
             row.exact += verdict.exact
         elif isinstance(verdict, BothRejected):

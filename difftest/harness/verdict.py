@@ -10,11 +10,17 @@ from typing import TypeAlias
 class Match:
     """Each element is right.
 
-    ``exact`` says that the comparison allowed no rounding: equal, element by element.
+    Attributes
+    ----------
+    elements : that were compared with a finite number.
+    exact : whether the comparison allowed no rounding: equal, element by element.
+    nonfinite : elements more that are as they must be and prove nothing, for the reference is not
+        finite there, or any number is allowed: two kernels that are wrong by a factor agree on NaN.
     """
 
     elements: int
     exact: bool
+    nonfinite: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,9 +94,13 @@ class OneSided:
 
 @dataclass(frozen=True)
 class Inconclusive:
-    """The comparison can tell nothing, for this reason. Counted and shown, never taken as right."""
+    """The comparison can tell nothing, for this reason. Counted and shown, never taken as right.
+
+    ``nonfinite`` is that of :class:`Match`, where all elements are such.
+    """
 
     reason: str
+    nonfinite: int = 0
 
 
 Verdict: TypeAlias = Match | Mismatch | BothRejected | OneSided | Inconclusive

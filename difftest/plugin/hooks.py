@@ -210,8 +210,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if not (finished and is_drawn(item, session.request)):
             runner.tally.coverage.forget_kernels()  # these were not all cases of the kernel
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
-    if not runner.tally.compared:
-        pytest.fail("the kernel test compared nothing: no case ran to a comparison", pytrace=False)
+    if runner.tally.nothing:
+        pytest.fail(runner.tally.nothing, pytrace=False)
     return result
 
 

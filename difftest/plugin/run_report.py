@@ -24,7 +24,7 @@ from difftest.harness.tally import Tally
 if TYPE_CHECKING:
     from difftest.backends.base import Backend
 
-FORMAT = 1
+FORMAT = 2
 CASE = "difftest_case"
 """The property of a failed kernel test that holds its case, as ``pytest --case`` takes it."""
 

@@ -14,6 +14,8 @@ _MIN_WIDTH = 120
 _FEW_PLACES = 5
 """How many branches and loops that no case took are named, unless all are asked for."""
 COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inconclusive")
+NOT_FINITE = "not finite"
+"""The heading of one column more, where there are such elements."""
 
 
 def table_text(tally: Tally, width: int) -> list[str]:
@@ -33,8 +35,12 @@ def table_text(tally: Tally, width: int) -> list[str]:
     table.add_column("backend")
     for column in COLUMNS:
         table.add_column(column, justify="right")
+    some = any(counts.nonfinite for counts in tally.rows.values())
+    if some:
+        table.add_column(NOT_FINITE, justify="right")
     for (kernel, backend), counts in sorted(tally.rows.items()):
-        table.add_row(kernel, backend, *map(str, _cells(counts)))
+        cells = (*_cells(counts), counts.nonfinite) if some else _cells(counts)
+        table.add_row(kernel, backend, *map(str, cells))
     console = Console(file=io.StringIO(), width=max(width, _MIN_WIDTH), color_system=None)
     with console.capture() as capture:
         console.print(table)

@@ -157,9 +157,12 @@ class PlacedStorage(Storage):
         self.unit = 1
         self.unwritten = 1  # not counted: others write here too
         if self.masked:
-            self._poison()
+            self.poison()
 
-    def _poison(self) -> None:
+    def poison(self) -> None:
+        if not self.shared:
+            super().poison()
+            return
         whole = self.whole
         missing = ~self.shared_flags(whole, self.dtype, 0)
         blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
@@ -178,13 +181,6 @@ class PlacedStorage(Storage):
     def hold_bits(self, itemsize: int) -> None:
         if not self.shared:
             super().hold_bits(itemsize)
-
-    def leave_out(self) -> None:
-        if not self.shared:
-            super().leave_out()
-        elif not self.masked:
-            self.masked = True
-            self._poison()
 
     def unwritten_in(
         self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0

@@ -336,7 +336,7 @@ class Core:
                 allocation.address = 0, address[0]
             self.trace.allocations.append(allocation)
             if self.shadow is not None:
-                self.shadow.allow(dtype)
+                self.shadow.contract.allow(dtype)
             data = host_array(poison, shape, dtype)
             storage = Storage(allocation, data, unwritten=data.size)
             if address is not None:

@@ -54,6 +54,7 @@ class LaunchResult:
     trace : the instructions in program order; empty if they were not recorded.
     exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
         None if it was not asked for.
+    written : the caller's arrays that an instruction wrote to, whatever the values.
     notes : the broken rules that were warnings and no errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
@@ -63,6 +64,7 @@ class LaunchResult:
     trace: Trace
     exact: ExactRun | None = None
     notes: tuple[NkiError, ...] = ()
+    written: tuple[Array, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -90,6 +92,7 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
+            tuple(one for one, tensor in self.arguments.written if tensor.storage.is_destination),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -187,7 +190,8 @@ def witnessed(
         return other.everything_exact()
 
     outputs = finished.everything()
-    told(Testimony(finished.trace(), finished.core.machine, outputs, again, exactly))
+    machine = finished.core.machine
+    told(Testimony(finished.trace(), machine, outputs, again, exactly, kernel=kernel))
     return finished
 
 
@@ -356,7 +360,7 @@ class _Fast:
         """
         core = self.core
         if core.shadow is not None:
-            core.shadow.allow(array.dtype)
+            core.shadow.contract.allow(array.dtype)
         alone = core.tile is NkiTensor and math.prod(core.grid) == 1
         space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
         return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))

@@ -89,6 +89,7 @@ class Storage:
         "exact",
         "holds_bits",
         "in_hbm",
+        "is_destination",
         "kept",
         "lost",
         "lost_at",
@@ -137,6 +138,8 @@ class Storage:
         self.unwritten = unwritten
         self.written: Array | None = None
         self.mutable = mutable
+        self.is_destination = False
+        """Whether an instruction was to write to it, whatever the values."""
         self.occupancy = occupancy
         """Of PSUM, which counts this tensor's ``occupied`` bytes while it lives."""
         self.occupied = occupied
@@ -358,9 +361,14 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if self.masked or not self.unwritten:
+        if not self.masked and self.unwritten:
+            self.masked = True
+            self.poison()
+
+    def poison(self) -> None:
+        """Let what was never written look so: a launch that may go on from there computes NaN."""
+        if not self.unwritten:
             return
-        self.masked = True
         if self.written is None:
             self.data[...] = poison((), self.kept)[()]
             return

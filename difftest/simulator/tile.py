@@ -24,7 +24,7 @@ from difftest.simulator.errors import (
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.memory import Storage, pattern_view
+from difftest.simulator.memory import Storage, pattern_view, poison
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
@@ -198,9 +198,12 @@ class Tile:
     def forget_written(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses hold what nothing wrote after all.
 
+        They look so from now on: what was computed there is of no use, and differs by the mode.
         ``origin`` says whence that came, for the error of whoever reads them.
         """
         storage = self.storage
+        elements = storage.elements(self.pattern, self.dtype, self.partition_axis)
+        elements[where] = poison((), elements.dtype)
         storage.forget_written(
             self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
@@ -240,6 +243,7 @@ class Tile:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and (where is None or missing.any()):
                 doubt(unwritten_error(self, missing))
+                storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
         if dtype is BOOL and storage.holds_bits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.exact.run import ExactOutput
@@ -30,6 +30,8 @@ class Testimony(NamedTuple):
     """The same, but as they are without rounding; empty if that has no meaning. None of ranks."""
     rank: int | None = None
     """Which one of several that talk to each other; None of a launch alone."""
+    kernel: Any = None
+    """What was launched; None of ranks."""
 
 
 Witness = Callable[[Testimony], None]

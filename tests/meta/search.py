@@ -11,31 +11,39 @@ from difftest.harness.decorator import decorate
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Verdict
 from difftest.plugin.profiles import PROFILES
 
 
 def first_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """The spec's first failure, within the cases of the quick profile; shrinking takes longer."""
-    return _failure(spec, seed, [Phase.generate])
+    return _failure(spec, seed, Phase.generate)
 
 
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """What Hypothesis shrinks the spec's failure to, within the cases of the quick profile."""
-    return _failure(spec, seed, [Phase.generate, Phase.shrink])
+    return _failure(spec, seed, Phase.generate, Phase.shrink)
 
 
-def _failure(spec: KernelSpec, seed: int, phases: list[Phase]) -> DifferentialFailure:
+def _failure(spec: KernelSpec, seed: int, *phases: Phase) -> DifferentialFailure:
+    with pytest.raises(DifferentialFailure) as caught:
+        _search(spec, seed, PROFILES["quick"]["max_examples"], *phases)
+    return caught.value
 
+
+def judged(spec: KernelSpec, seed: int, *, cases: int) -> Verdict | None:
+    """The first wrong verdict among as many cases, not shrunk; None if there is none."""
+    try:
+        _search(spec, seed, cases, Phase.generate)
+    except DifferentialFailure as failure:
+        return failure.verdicts["embedded"]
+    return None
+
+
+def _search(spec: KernelSpec, seed: int, cases: int, *phases: Phase) -> None:
     def check(case):
         case.check()
 
-    quick = settings(
-        max_examples=PROFILES["quick"]["max_examples"],
-        phases=phases,
-        database=None,
-        deadline=None,
-    )
-    test = quick(hypothesis.seed(seed)(decorate(spec, check)))
-    with pytest.raises(DifferentialFailure) as caught:
-        test(difftest_runner=Runner((EmbeddedSimulator(),)))
-    return caught.value
+    chosen = settings(max_examples=cases, phases=phases, database=None, deadline=None)
+    test = chosen(hypothesis.seed(seed)(decorate(spec, check)))
+    test(difftest_runner=Runner((EmbeddedSimulator(),)))

@@ -14,7 +14,7 @@ from difftest.harness.case import Case
 from difftest.harness.recipes import Outliers
 from difftest.harness.runner import Runner
 from difftest.harness.structured import Uniform
-from difftest.harness.verdict import Inconclusive
+from difftest.harness.verdict import Inconclusive, Match
 from tests.meta import operators
 from tests.meta.campaign import examined
 from tests.meta.operators import OPERATORS
@@ -78,3 +78,12 @@ def test_a_cancellation_is_named():
     (verdict,) = Runner((EmbeddedSimulator(),)).check(spec, far).values()
     assert isinstance(verdict, Inconclusive)
     assert verdict.reason.startswith("no digit of output 0 is sure")
+    for low, sure in ((-0.5, True), (30.0, False)):
+        case = Case({"P": 4, "N": 64}, "float32", {"x": Uniform(1, low, low + 1)})
+        runner = Runner((EmbeddedSimulator(),))
+        (verdict,) = runner.check(spec, case).values()
+        assert isinstance(verdict, Match) == sure, low
+        (steady,) = runner.check(OPERATORS["variance"].spec(), case).values()
+        assert isinstance(steady, Match), low
+    assert verdict.reason.startswith("few digits of output 0 are sure: rounding may change the ")
+    assert any("few digits" in reason for reason in runner.tally.reasons)

@@ -17,7 +17,7 @@ def test_what_ran_and_what_was_compared(project, report):
     project.add_test()
     result, document = report("--simulate=embedded")
     assert result.ret == document["exit_code"] == 0
-    assert document["format"] == 1
+    assert document["format"] == 2
     assert [one["name"] for one in document["backends"]] == ["embedded"]
     (kernel,) = document["kernels"]
     assert (kernel["kernel"], kernel["backend"]) == ("add", "embedded")

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-SUMMARY = re.compile(r"^(\w+) +embedded +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
+SUMMARY = re.compile(
+    r"^(\w+) +embedded +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)(?: +\d+)?$", re.MULTILINE
+)
 
 
 def counts(result):
@@ -127,7 +129,8 @@ def test_a_refusal_shows_the_kernels_line(project):
 
 BODY = """
 from hypothesis import HealthCheck, Phase, example, reproduce_failure, seed, settings
-from difftest import Case, Ones, Zeros, kernel_test
+from difftest import Case, Fill, Input, Ones, Zeros, kernel_test
+from hypothesis import strategies as st
 from kernel import add, subtract
 from reference_add import add as reference
 
@@ -161,18 +164,25 @@ def test_a_test_that_never_checks_fails(project):
     result.stdout.fnmatch_lines(["E*NothingComparedError: the test of add compared nothing: *"])
 
 
-def test_a_test_whose_every_case_is_refused_by_both_fails(project):
+def test_a_test_of_which_no_case_decides_fails(project):
+    """Each of them is refused by both; or NaN beside NaN, where both are wrong by a factor too."""
     result = run_body(
         project,
-        "SPEC['domain'] = {'n': (500,)}\n"
+        "SPEC['inputs'] = dict.fromkeys('ab', Input('n 2', data=st.just(Fill(float('nan')))))\n"
+        "@kernel_test(kernel=subtract, edges=False, **SPEC)\n"
+        "def test_nan(case):\n    case.check()\n"
+        "SPEC['inputs'], SPEC['domain'] = {'a': 'n 2', 'b': 'n 2'}, {'n': (500,)}\n"
         "def refusing(a, b):\n    assert len(a) < 500\n"
         "SPEC['reference'] = refusing\n"
         "@kernel_test(kernel=add, **SPEC)\n"
         "def test_add(case):\n    case.check()\n",
     )
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)
     assert counts(result)["add"][4] > 0
-    result.stdout.fnmatch_lines(["the kernel test compared nothing: no case ran to a comparison"])
+    said = "the kernel test compared nothing: no case ran to a comparison, of"
+    result.stdout.fnmatch_lines(
+        [f"{said} subtract on embedded", "* NaN beside NaN proves *", f"{said} add on embedded"]
+    )
 
 
 def test_settings_of_hypothesis_stack_on_top(project):

@@ -42,18 +42,23 @@ FAILURE_PROBABILITY = 1e-9
 
 @dataclass(frozen=True)
 class Rounding:
-    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``."""
+    """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``.
+
+    ``largest`` is the largest number of the dtype.
+    """
 
     unit: float
     tiny: float
+    largest: float
 
 
 def _rounding(dtype: DType) -> Rounding:
     if dtype == TFLOAT32:
         wide = np.finfo(np.float32)
-        return Rounding(2.0 ** -(_TFLOAT32_MANTISSA + 1), float(wide.tiny) * 2.0**-11)
+        unit = 2.0 ** -(_TFLOAT32_MANTISSA + 1)
+        return Rounding(unit, float(wide.tiny) * 2.0**-11, float(wide.max))
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2)
+    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2, float(info.max))
 
 
 ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}
@@ -74,9 +79,11 @@ class Bounded:
     sums : how many roundings into a dtype narrower than float32 the longest chain of additions has
         behind it.
     adds : whether the last operation was an addition.
+    partial : whether it is a sum that was rounded into a narrow dtype, and since then was only
+        added to, moved or rounded again.
     """
 
-    __slots__ = ("adds", "dtype", "error", "sums", "value")
+    __slots__ = ("adds", "dtype", "error", "partial", "sums", "value")
 
     def __init__(
         self,
@@ -85,12 +92,14 @@ class Bounded:
         dtype: DType | None = None,
         sums: int = 0,
         adds: bool = False,
+        partial: bool = False,
     ) -> None:
         self.value: Any = value
         self.error: Any = error
         self.dtype = dtype
         self.sums = sums
         self.adds = adds
+        self.partial = partial
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""
@@ -99,7 +108,7 @@ class Bounded:
             if error.shape != self.value.shape:
                 error = np.broadcast_to(error, self.value.shape)
             error = change(error)
-        return Bounded(change(self.value), error, self.dtype, self.sums, self.adds)
+        return Bounded(change(self.value), error, self.dtype, self.sums, self.adds, self.partial)
 
     def part(self, index: Any) -> Bounded:
         """Some of the numbers."""
@@ -128,9 +137,10 @@ def rounded(
     result is never taken as exact.
     """
     sums = max((operand.sums for operand in operands), default=0)
+    partial = adds and any(operand.partial for operand in operands)
     if error is None:
         if times == 1.0 and (value.astype(np.float32) == value).all():
-            return Bounded(value, None, FLOAT32, sums, adds)
+            return Bounded(value, None, FLOAT32, sums, adds, partial)
         total = np.abs(value)
     else:
         total = np.abs(value) + error
@@ -138,7 +148,7 @@ def rounded(
     total += TINY
     if error is not None:
         total += error
-    return Bounded(value, defined(value, total), FLOAT32, sums, adds)
+    return Bounded(value, defined(value, total), FLOAT32, sums, adds, partial)
 
 
 def defined(value: Float64, error: Float64) -> Float64:

@@ -24,18 +24,29 @@ class Chain(NamedTuple):
     ----------
     lines : that rounded them last.
     wide : whether one of the operands is float32, such as a product in PSUM.
+    products : lines that rounded a product of tiles last.
+    multiplies : whether it makes such a product.
     """
 
     lines: tuple[Location, ...]
     wide: bool
+    products: tuple[Location, ...] = ()
+    multiplies: bool = False
+
+    def loops(self, line: Location | None, *, adds: bool) -> bool:
+        """Whether a line adds to what it has rounded itself, or multiplies it."""
+        return (adds and line in self.lines) or (self.multiplies and line in self.products)
 
 
 NO_CHAIN = Chain((), wide=False)
 
 
-def chain_of(operands: Sequence[Any]) -> Chain:
-    """What an instruction takes of running sums."""
+def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
+    """What an instruction takes of running sums and products."""
     tiles = [one for one in operands if isinstance(one, Tile)]
     held = [tile.storage.exact for tile in tiles if tile.storage.exact is not None]
     lines = tuple(one.line for one in held if one.line is not None)
-    return Chain(lines, wide=any(tile.dtype == FLOAT32 for tile in tiles)) if lines else NO_CHAIN
+    if not (lines or multiplies):
+        return NO_CHAIN
+    products = tuple(one.product for one in held if one.product is not None)
+    return Chain(lines, any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies)

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import Location, kernel_location
+from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
+from difftest.simulator.trace import Space
 
 if TYPE_CHECKING:
-    from difftest.simulator.exact.bounded import Bounded
+    from difftest.simulator.tile import Tile
+
+
+class Overflow(NamedTuple):
+    """A number that a tensor does not hold: the machine has an infinity or NaN in its place.
+
+    Attributes
+    ----------
+    value : the number.
+    argument : the element that it was made of; None of several.
+    tensor : its dtype, and the memory if that is PSUM.
+    largest : the largest number that it holds.
+    """
+
+    value: float
+    argument: float | None
+    tensor: str
+    largest: float
 
 
 @dataclass
@@ -28,6 +48,7 @@ class Loss:
     happened : how much it added to the difference between the machine and the exact run, at most.
     terms : of the longest sum or product that it computed; 0 if it computed none.
     size : the largest number that it wrote.
+    overflow : the first number that its destination did not hold, or None.
     """
 
     name: str
@@ -37,6 +58,7 @@ class Loss:
     happened: float = 0.0
     terms: int = 0
     size: float = 0.0
+    overflow: Overflow | None = None
 
 
 class Losses:
@@ -47,11 +69,20 @@ class Losses:
         self.terms = 0
         """Of the sums and products that the instruction computes, the most so far."""
         self._bound = self._error = 0.0
+        self._name = ""
+        self._arguments: list[Array] = []
+        self._over = False
 
-    def begin(self) -> None:
+    def begin(self, name: str) -> None:
         """An instruction begins: nothing is known of its operands' errors."""
+        self._name = name
         self.terms = 0
         self._bound = self._error = 0.0
+        self._arguments = []
+
+    def take(self, operands: Sequence[Bounded]) -> None:
+        """All its tiles, rounded or not."""
+        self._arguments = [one.value for one in operands if one.value.size > 1]
 
     def read(self, machine: Array, exact: Bounded) -> None:
         """One of its operands."""
@@ -59,16 +90,38 @@ class Losses:
         self._bound = max(self._bound, bound)
         self._error = max(self._error, error)
 
-    def wrote(self, name: str, machine: Array, exact: Bounded, where: Array | None) -> None:
-        """What it wrote."""
+    def wrote(self, tile: Tile, machine: Array, exact: Bounded, where: Array | None) -> None:
+        """What it wrote to a tile."""
         bound, error, size = _relative(machine, exact, where)
         location = kernel_location()
-        loss = self.found.setdefault((name, location), Loss(name, location))
+        loss = self.found.setdefault((self._name, location), Loss(self._name, location))
         loss.times += 1
         loss.allowed = max(loss.allowed, bound - self._bound)
         loss.happened = max(loss.happened, error - self._error)
         loss.terms = max(loss.terms, self.terms)
         loss.size = max(loss.size, size)
+        if not self._over:
+            loss.overflow = self._overflow(tile, machine, exact, where)
+            self._over = loss.overflow is not None
+
+    def _overflow(
+        self, tile: Tile, machine: Array, exact: Bounded, where: Array | None
+    ) -> Overflow | None:
+        """The first one of the launch: those that follow come of it."""
+        value, machine = np.ravel(exact.value), np.ravel(machine).astype(np.float64)
+        if value.size != machine.size:
+            return None
+        over = np.isfinite(value) & ~np.isfinite(machine)
+        if where is not None and where.size == over.size:
+            over &= np.ravel(where)
+        if not over.any():
+            return None
+        place = int(np.argmax(over))
+        argument = None
+        if len(self._arguments) == 1 and self._arguments[0].size == value.size:
+            argument = float(np.ravel(self._arguments[0])[place])
+        tensor = name_of(tile.dtype) + (" in PSUM" if tile.space is Space.PSUM else "")
+        return Overflow(float(value[place]), argument, tensor, ROUNDINGS[tile.dtype].largest)
 
 
 def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float, float]:

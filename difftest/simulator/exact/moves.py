@@ -154,7 +154,8 @@ def _added(run: Shadow, dst: IndirectTile, made: Bounded, places: Any) -> Bounde
         return bounded.rounded(value[places], None, before, made, adds=True)
     error = error + run.gamma(most, value.size) * (sizes + error)
     sums = max(before.sums, made.sums) + most - 1
-    return Bounded(value[places], error[places], FLOAT32, sums, adds=True)
+    again = before.partial or made.partial or most > 1
+    return Bounded(value[places], error[places], FLOAT32, sums, adds=True, partial=again)
 
 
 @rule("nc_transpose")

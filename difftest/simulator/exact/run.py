@@ -29,19 +29,23 @@ class ExactSettings:
     ----------
     dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
         and outputs.
+    results : the dtypes of the outputs: what is added to again may be as coarse as they are. Empty
+        if they are not known; then it may be as coarse as any argument.
     random : whether rounding errors may be taken as independent, so that those of long sums grow
         with the root of their length.
     losses : whether to note what each instruction lost; takes time.
     """
 
     dtypes: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     random: bool = False
     losses: bool = False
 
     def shadow(self) -> Shadow:
         """The exact run of one launch."""
         dtypes = [as_dtype(name, "an exact run's dtypes") for name in self.dtypes]
-        return Shadow(dtypes=dtypes, random=self.random, losses=self.losses)
+        results = [np.dtype(name) for name in self.results]
+        return Shadow(dtypes=dtypes, results=results, random=self.random, losses=self.losses)
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,6 @@ def exact_run(
         tuple(map(exact_output, outputs)),
         tuple((array, exact_output(tile)) for array, tile in arguments),
         tuple(shadow.doubts.values()),
-        tuple(shadow.narrowed.values()),
+        tuple(shadow.contract.narrowed.values()),
         tuple(sorted(found, key=lambda loss: -loss.happened)),
     )

@@ -30,17 +30,15 @@ from difftest.simulator.exact.bounded import (
     UNIT,
     Bounded,
     Float64,
-    Rounding,
     add,
     as_bounded,
     ends,
     gamma,
-    into,
     number,
-    representable,
 )
-from difftest.simulator.exact.chains import FREE_SUMS, NO_CHAIN, RUNNING_SUM, chain_of
-from difftest.simulator.exact.doubts import Doubt, Narrowing
+from difftest.simulator.exact.chains import NO_CHAIN, chain_of
+from difftest.simulator.exact.contract import Contract
+from difftest.simulator.exact.doubts import Doubt
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.masks import left_by_mask
 from difftest.simulator.exact.owners import Owners, is_shared
@@ -67,6 +65,10 @@ class Held(NamedTuple):
     """For each element the roundings of the sum that it holds; None where there are none."""
     line: Location | None = None
     """The kernel's line that rounded that sum last."""
+    product: Location | None = None
+    """The kernel's line that last rounded a product of tiles that it holds."""
+    partial: bool = False
+    """As :attr:`Bounded.partial`, of what was written last."""
 
 
 Settle = Callable[[], None]
@@ -96,34 +98,28 @@ class Shadow:
     Parameters
     ----------
     dtypes : dtypes that the kernel may round into besides those of its arguments and outputs.
+    results : dtypes of the outputs, if they are known.
     random : whether rounding errors may be taken as independent of each other.
     losses : whether to note which instruction lost how much.
     """
 
     def __init__(
-        self, *, dtypes: Sequence[DType] = (), random: bool = False, losses: bool = False
+        self,
+        *,
+        dtypes: Sequence[DType] = (),
+        results: Sequence[DType] = (),
+        random: bool = False,
+        losses: bool = False,
     ) -> None:
         self.random = random
-        self.unit = UNIT
-        """The rounding of sums: float32's, or that of the coarsest dtype of ``dtypes``."""
-        self.coarsest = UNIT
-        """The rounding of the coarsest dtype among arguments, outputs and ``dtypes``."""
-        for dtype in dtypes:
-            self.allow(dtype)
-            self.unit = self.coarsest
+        self.contract = Contract(dtypes, results)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
-        self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
         self._registers: dict[int, dict[str, Bounded]] = {}
         self.losses = Losses() if losses else None
         self.owners = Owners()
         self._pending: list[Settle] | None = None
         self._chain = NO_CHAIN
         self._name = ""
-
-    def allow(self, dtype: DType) -> None:
-        """Let the kernel round into a dtype: one of its arguments or outputs has it."""
-        if dtype in ROUNDINGS:
-            self.coarsest = max(self.coarsest, ROUNDINGS[dtype].unit)
 
     @property
     def accumulators(self) -> dict[str, Bounded]:
@@ -145,13 +141,10 @@ class Shadow:
 
         ``unboxed`` is there if a mask which is no box lets it read some elements only.
         """
-        self._name = call.title
-        self._chain = NO_CHAIN
+        self._begin(call.title)
         for tile in (dst, *operands):
             if isinstance(tile, Tile):
                 tile.check_bounds()
-        if self.losses is not None:
-            self.losses.begin()
         moves = MOVES.get(call.name)
         if moves is not None:
             settle = moves(self, call, dst, *operands, where=where)
@@ -167,12 +160,16 @@ class Shadow:
             return
         floats = is_float(dst.dtype)
         values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
+        if self.losses is not None:
+            self.losses.take([one for one in values if isinstance(one, Bounded)])
         if reach is Reach.AXES:
             assert unboxed is not None
             values[0] = left_by_mask(call, values[0], unboxed.inner)
         if call.reads_dst:
             values.append(self.take(dst))
-        self._chain = chain_of((*operands, dst) if call.reads_dst else operands)
+        op = call.options.get("op") if call.name == "tensor_tensor" else None
+        multiplies = getattr(op, "name", None) == "multiply"
+        self._chain = chain_of((*operands, dst) if call.reads_dst else operands, multiplies)
         made = computes(self, call, *values)
         results = made if type(made) is tuple else (made,)
         self._pending = [
@@ -188,10 +185,7 @@ class Shadow:
 
         ``missing`` says where that was never written: there the product is put.
         """
-        self._name = "nc_matmul"
-        self._chain = NO_CHAIN
-        if self.losses is not None:
-            self.losses.begin()
+        self._begin("nc_matmul")
         added = self.take(product)
         self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
 
@@ -202,11 +196,14 @@ class Shadow:
 
     def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
         """As :meth:`foresee`, of what another core :meth:`sent`."""
-        self._name = opcode
+        self._begin(opcode)
+        self._pending = [self._settling(dst, made, None)]
+
+    def _begin(self, name: str) -> None:
+        self._name = name
         self._chain = NO_CHAIN
         if self.losses is not None:
-            self.losses.begin()
-        self._pending = [self._settling(dst, made, None)]
+            self.losses.begin(name)
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
@@ -214,7 +211,7 @@ class Shadow:
             return
         pending, self._pending = self._pending, None
         if pending is None:
-            self._name = opcode
+            self._begin(opcode)
             if any(is_float(tile.dtype) for tile in writes) and opcode not in COPIES:
                 self.doubt(f"{opcode} has no error rule", lost=True)
             elif any(tile.storage.exact is not None for tile in reads):
@@ -285,7 +282,7 @@ class Shadow:
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not error.any():
             error = None
-        result = Bounded(value, error, tile.dtype, sums)
+        result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -295,10 +292,14 @@ class Shadow:
     def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile; None that its values are exact."""
         storage = tile.storage
-        line: Location | None = None
+        line = product = None
+        partial = False
         if made is not None:
             adds = made.adds
             made = self.written(made, tile.dtype)
+            partial = made is not None and made.partial
+            narrow = is_float(tile.dtype) and ROUNDINGS[tile.dtype].unit > UNIT
+            product = kernel_location() if narrow and self._chain.multiplies else None
             if made is not None and made.sums:
                 line = kernel_location() if adds else next(iter(self._chain.lines), None)
         clean = made is None or (made.error is None and not made.sums)
@@ -328,10 +329,10 @@ class Shadow:
             )
         else:
             self._put_part(storage, tile, value, error, made.sums, where)
-        if line is not None:
-            storage.exact = self._parts(storage)._replace(line=line)
+        exact = self._parts(storage)
+        storage.exact = exact._replace(line=line or exact.line, product=product, partial=partial)
         if self.losses is not None:
-            self.losses.wrote(self._name, raw_values(tile), made, where)
+            self.losses.wrote(tile, raw_values(tile), made, where)
 
     def _parts(self, storage: Storage) -> Held:
         """A tensor's exact values, which so far were the machine's if it has none of its own."""
@@ -384,29 +385,13 @@ class Shadow:
             assert exact.sums is not None
             counts = pattern_view(exact.sums, base.pattern, exact.sums.dtype)
             counts[places] = made.sums
+        storage.exact = exact._replace(partial=made.partial)
 
     def written(self, made: Bounded, dtype: DType) -> Bounded | None:
         """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
-        return self.into(made, dtype) if is_float(dtype) else self._integers(made, dtype)
-
-    def into(self, made: Bounded, dtype: DType) -> Bounded:
-        """What is written to a tensor of ``dtype``: rounded as the kernel's contract lets it."""
-        rounding = ROUNDINGS[dtype]
-        narrow = rounding.unit > UNIT
-        sums = min(made.sums + (narrow and made.adds), 255)
-        if narrow and made.adds and self._chain.wide and kernel_location() in self._chain.lines:
-            sums = max(sums, FREE_SUMS + 1)  # a loop adds partial sums of float32 up
-        if narrow and dtype != made.dtype:
-            allowed = rounding.unit <= (self.coarsest if sums <= FREE_SUMS else self.unit)
-            if not allowed and not (made.error is None and representable(made.value, dtype)):
-                what = RUNNING_SUM if rounding.unit <= self.coarsest else self._name
-                key = (what, kernel_location())
-                self.narrowed.setdefault(key, Narrowing(*key, dtype))
-                rounding = Rounding(self.unit, rounding.tiny)
-        result = into(made, dtype, rounding)
-        if result.sums != sums or result.adds:
-            result = Bounded(result.value, result.error, result.dtype, sums)
-        return result
+        if is_float(dtype):
+            return self.contract.into(made, dtype, self._chain, self._name)
+        return self._integers(made, dtype)
 
     def _integers(self, made: Bounded, dtype: DType) -> Bounded | None:
         """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
@@ -451,7 +436,7 @@ class Shadow:
         """
         if self.losses is not None:
             self.losses.terms = max(self.losses.terms, terms or n)
-        return gamma(n, elements, random=self.random, unit=self.unit)
+        return gamma(n, elements, random=self.random, unit=self.contract.sums)
 
     def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
         """What a tile in PSUM holds once something is added to it, put where it is ``missing``."""
@@ -463,7 +448,8 @@ class Shadow:
             return summed
         fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
         value = np.where(missing, added.value, summed.value)
-        return Bounded(value, np.where(missing, fresh, other), FLOAT32, summed.sums, summed.adds)
+        error = np.where(missing, fresh, other)
+        return Bounded(value, error, FLOAT32, summed.sums, summed.adds, summed.partial)
 
 
 def _whole(value: Float64, dtype: DType) -> Float64:

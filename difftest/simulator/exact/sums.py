@@ -172,7 +172,8 @@ def held_before(
 def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
     """What the registers hold once ``values`` are reduced into them."""
     lines = values.shaped(lambda array: array.reshape(array.shape[0], -1))
-    together = _beside([held, lines])
+    is_fresh = name == "add" and held.error is None and not held.value.any()
+    together = lines if is_fresh else _beside([held, lines])
     if name in ("abs_max", "abs_min"):
         return _by_magnitude(run, together, largest=name == "abs_max")
     op = ALU_OPS["add" if name == "subtract" else name]

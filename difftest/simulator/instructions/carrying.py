@@ -195,6 +195,7 @@ def _carried(
         given = dst.storage.masked or _is_argument(dst)
         if kept is None or (given and kept.any()) or missing.all() or _nothing_left(kept, where):
             doubt(unwritten_error(operands[place], missing))
+            _go_on(operands, holes, values)
             return None
         elements = kept if elements is None else elements | kept
         initial = call.instruction.operands[place].name == REDUCE_INIT
@@ -204,6 +205,14 @@ def _carried(
     if elements is None or origin is None:
         return None
     return Carried(elements, partitions, origin)
+
+
+def _go_on(operands: tuple[Any, ...], holes: dict[int, Array], values: list[Any]) -> None:
+    """Compute with what looks unwritten, where that is no error."""
+    for place in holes:
+        operands[place].storage.poison()
+        if isinstance(values[place], np.ndarray):
+            values[place] = operands[place].engine_values(unwritten=True)
 
 
 def _is_argument(dst: Tile) -> bool:

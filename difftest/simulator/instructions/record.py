@@ -195,7 +195,8 @@ class Call:
     def title(self) -> str:
         """The name with the operator, where the instruction takes one."""
         op: Any = self.options.get("op")
-        return f"{self.name}({op.name})" if hasattr(op, "name") else self.name
+        name = op if isinstance(op, str) else getattr(op, "name", None)
+        return f"{self.name}({name})" if name else self.name
 
     @property
     def tiles(self) -> dict[str, Descriptor]:

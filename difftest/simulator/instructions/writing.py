@@ -19,6 +19,7 @@ def check_destination(dst: Tile) -> None:
         dst.check_bounds()
     if not dst.storage.mutable:
         raise immutable(dst)
+    dst.storage.is_destination = True
 
 
 def write(dst: Tile, values: Array, where: Array | None = None) -> None:

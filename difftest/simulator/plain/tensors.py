@@ -69,7 +69,7 @@ class PlainStorage:
         self.lost = np.zeros(self.bytes.shape, np.bool_)
         """Which bytes an instruction ever made of what nothing wrote, at ``lost_at`` the last."""
         self.lost_at: Location | None = None
-        self.masked = False
+        self.is_destination = self.masked = False
         """A mask left elements out: reading them gives poison and is no error."""
         self.dtype, self.space, self.partition = dtype, space, partition
         self.mutable, self.name = mutable, name
@@ -213,7 +213,8 @@ class PlainTensor(Operators, AnyTensor):
         return self.read(where & ~holes), holes
 
     def forget(self, where: Array) -> None:
-        """Note that these elements hold what nothing wrote."""
+        """Note that these elements hold what nothing wrote; they look so from now on."""
+        self.storage.elements(self.dtype)[self.positions[where]] = poison((), self.dtype)
         places = bytes_of(self.positions[where], self.itemsize)
         if places.size:
             self.storage.written[places], self.storage.lost[places] = False, True
@@ -235,6 +236,7 @@ class PlainTensor(Operators, AnyTensor):
             rule = "a kernel does not write to its parameters"
             self._refuse(rule, "an instruction was to write to a parameter")
         self.check_bounds(chosen)
+        self.storage.is_destination = True
         data = self.storage.elements(self.dtype)
         given = np.ascontiguousarray(elements[chosen])
         data[self.positions[chosen]] = given

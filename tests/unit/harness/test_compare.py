@@ -96,13 +96,23 @@ def test_infinities_must_stand_where_the_reference_has_them(value, got):
     assert compare_one([value], float32(got)).kind == "infinity"
 
 
-def test_the_same_nan_and_infinities_match():
+def test_the_same_nan_and_infinities_match_and_prove_nothing():
     values = [np.nan, np.inf, -np.inf]
-    assert isinstance(compare_one(values, float32(*values)), Match)
+    one = Match(elements=1, exact=False, nonfinite=3)
+    assert compare_one([*values, 2], float32(*values, 2)) == one
+    assert "NaN beside NaN proves nothing" in compare_one(values, float32(*values)).reason
+    assert compare([expected(values), expected([2])], [float32(*values), float32(2)]) == one
 
 
 def test_overflow_of_the_outputs_dtype_is_infinity():
-    assert isinstance(compare_one([1e6], np.array([np.inf], np.float16), dtype="float16"), Match)
+    got = np.array([np.inf, 1], np.float16)
+    assert compare_one([1e6, 1], got, dtype="float16") == Match(1, False, nonfinite=1)
+    assert compare_one([1e6, 1], np.array([65504, 1], "f2"), dtype="float16").kind == "infinity"
+
+
+def test_an_error_is_no_multiple_of_what_zero_has_not():
+    assert compare_one([0.0], float32(0.5)).first.error == "0.5, where 0 is expected"
+    assert compare_one([2e-40], float32(0.5)).first.error == "0.5, where the least digits are"
 
 
 def test_values_differ_by_more_than_the_bound():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Ran
-from difftest.backends.embedded import EmbeddedSimulator, ran_embedded
+from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator, ran_embedded
 from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
@@ -20,20 +20,26 @@ with embedded():
     import neuronxcc.nki as nki
     import neuronxcc.nki.isa as nisa
     import neuronxcc.nki.language as nl
+    import nki as today
+    import nki.isa as today_isa
+    import nki.language as today_nl
 
 SHAPE = {"P": 64, "N": 96}
 
 
-def checked(kernel, reference, data=None, dtype="float32", **arguments):
-    """The verdict of one case, and the runner."""
-    spec = KernelSpec(
+def spec_of(kernel, reference, **arguments):
+    return KernelSpec(
         kernel=kernel,
         reference=reference,
         domain={name: (size,) for name, size in SHAPE.items()},
         inputs={"x": "P N"},
-        dtypes=(dtype,),
         **arguments,
     )
+
+
+def checked(kernel, reference, data=None, dtype="float32", **arguments):
+    """The verdict of one case, and the runner."""
+    spec = spec_of(kernel, reference, dtypes=(dtype,), **arguments)
     runner = Runner((EmbeddedSimulator(),))
     (verdict,) = runner.check(spec, Case(SHAPE, dtype, {"x": data or Random(3)})).values()
     return verdict, runner
@@ -133,13 +139,79 @@ def test_a_report_says_of_how_many_terms_of_what_size_the_bound_is():
     assert line.endswith("of its largest value, 67.2, of 96 terms, in 1 run")
 
 
-def test_overflow_is_the_arithmetics():
+def test_a_sum_in_the_registers_has_as_many_terms_as_elements():
+    def summed(x):
+        total = nl.ndarray((64, 1), nl.float32)
+        nisa.activation_reduce(np.exp, x, reduce_op=np.add, reduce_res=total)
+        return nl.multiply(total, 1 / 3, dtype=nl.bfloat16)
+
+    reference = wide(lambda x: np.exp(x).sum(axis=1, keepdims=True) / 3)
+    verdict, _ = failure(made_of(summed), reference, Fill(0.7))
+    assert any("of 96 terms" in line for line in verdict.how)
+
+
+def test_overflow_is_the_arithmetics_and_is_named():
     verdict, _ = failure(
         made_of(lambda x: nl.divide(nl.exp(x), nl.exp(x))),
         wide(lambda x: 0 * x + 1),
         Fill(1.0, ((5, 100.0),)),
     )
     assert (verdict.question, verdict.kind) == ("arithmetic", "nan")
+    assert verdict.how[0].startswith("activation(exp) overflows float32 at test_questions.py:")
+    assert verdict.how[0].endswith("it comes to 2.69e+43 of 100, and the largest is 3.4e+38")
+
+
+def test_an_overflow_names_the_tile_that_is_too_narrow():
+    def summed(x):
+        total = nl.zeros((96, 96), nl.float16, buffer=nl.psum)
+        total += nisa.nc_matmul(x, x)
+        return nl.multiply(total, 1 / 4096)
+
+    verdict, _ = failure(made_of(summed), wide(lambda x: x.T @ x / 4096), Fill(200.0))
+    assert verdict.kind == "infinity"
+    assert verdict.how[0].startswith("nc_matmul overflows float16 in PSUM at test_questions.py:")
+    assert "2.56e+06" in verdict.how[0]
+    assert "of 200" not in verdict.how[0]
+
+
+def test_data_that_overflow_the_reference_are_told():
+    def products(x):
+        return nisa.tensor_tensor_scan(x, x, 1.0, np.multiply, np.multiply)
+
+    def reference(x):
+        with np.errstate(over="ignore"):
+            return np.cumprod(x * x, axis=1)
+
+    verdict, runner = checked(made_of(products), wide(reference), Fill(1e30))
+    assert isinstance(verdict, Inconclusive)
+    said = "the data do it: the inputs are finite, and the reference is beyond float32's 3.4e+38"
+    assert said in verdict.reason
+    assert said in next(iter(runner.tally.reasons))
+    zero = Fill(1e3, ((50, 0.0),))  # inf * 0 is NaN in float32, and 0 without rounding
+    wrong, _ = failure(made_of(products), wide(reference), zero)
+    assert (wrong.question, wrong.kind) == ("arithmetic", "nan")
+    assert said in wrong.how[0]
+    saturated = made_of(lambda x: nl.minimum(products(x), 3e38))
+    wrong, text = failure(saturated, wide(reference), zero)
+    assert wrong.question == "algorithm"  # which is the kernel's
+    assert "the data do it" not in text
+
+
+def test_nan_beside_nan_decides_no_case():
+    """Wrong by a factor of 3, and NaN everywhere; with and without an exact run."""
+    tripled = made_of(lambda x: nl.multiply(nl.multiply(x, 3), float("nan")))
+    reference = wide(lambda x: x * float("nan"))
+    for arguments in ({}, {"exact": False}, {"reduction": 2}):
+        verdict, runner = checked(tripled, reference, **arguments)
+        assert isinstance(verdict, Inconclusive)
+        assert "NaN beside NaN proves nothing" in runner.tally.nothing
+    half = wide(lambda x: np.where(x > 0, np.nan, x))
+    kept = made_of(lambda x: nl.where(nl.greater(x, 0), float("nan"), x))
+    verdict, runner = checked(kept, half)
+    assert verdict.elements + verdict.nonfinite == 64 * 96
+    assert 0 < verdict.nonfinite < 64 * 96
+    assert runner.tally.rows["kernel", "embedded"].nonfinite == verdict.nonfinite
+    assert not runner.tally.nothing
 
 
 def test_no_digit_left_tells_nothing():
@@ -208,13 +280,7 @@ def test_without_an_exact_run_the_spec_is_all_there_is():
 
 
 def test_a_backend_without_an_exact_run():
-    spec = KernelSpec(
-        kernel=lambda x: x * np.float32(0.33333334),
-        reference=wide(lambda x: x / 3),
-        domain={name: (size,) for name, size in SHAPE.items()},
-        inputs={"x": "P N"},
-        reduction=2,
-    )
+    spec = spec_of(lambda x: x * np.float32(0.33333334), wide(lambda x: x / 3), reduction=2)
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
 
@@ -232,12 +298,7 @@ class Elsewhere(PlainBackend):
 
 
 def on_elsewhere(kernel, reference, beside, off=0.0):
-    spec = KernelSpec(
-        kernel=kernel,
-        reference=reference,
-        domain={name: (size,) for name, size in SHAPE.items()},
-        inputs={"x": "P N"},
-    )
+    spec = spec_of(kernel, reference)
     runner = Runner((Elsewhere(off),), beside=beside)
     case = Case(SHAPE, "float32", {"x": Random(3)})
     return runner, lambda: runner.check(spec, case)["elsewhere"]
@@ -289,3 +350,45 @@ def test_unwritten_elements_are_told_first():
 
     verdict, _ = failure(half, wide(lambda x: x), Zeros())
     assert verdict.kind == "unwritten"
+
+
+def doubled_today(writes):
+    """Today's kernel that doubles, and before it may write to its input what is there."""
+
+    @today.jit
+    def kernel(x):
+        out = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.shared_hbm)
+        tile = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.sbuf)
+        today_isa.dma_copy(tile, x)
+        if writes:
+            today_isa.dma_copy(x, tile)
+        today_isa.tensor_tensor(tile, tile, tile, op=today_nl.add)
+        today_isa.dma_copy(out, tile)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("backend", [EmbeddedSimulator(), PlainSimulator()], ids=["fast", "plain"])
+def test_a_write_of_equal_values_to_an_input_is_told(backend):
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    reads, writes = (spec_of(doubled_today(one), wide(lambda x: 2 * x)) for one in (False, True))
+    assert isinstance(Runner((backend,)).check(reads, case)[backend.name], Match)
+    with pytest.raises(DifferentialFailure, match="the kernel writes to its input x, and what"):
+        Runner((backend,)).check(writes, case)
+
+
+def test_a_reference_that_calls_the_kernel_is_told():
+    """It agrees with itself, right or wrong. Another kernel may be a reference, if need be."""
+    kernel, other = doubled_today(False), made_of(lambda x: nl.add(x, x))
+    case = Case(SHAPE, "float32", {"x": Random(3)})
+    for tested, asked in (
+        (kernel, lambda x: kernel(x)),
+        (third, lambda x: nki.simulate_kernel(third, x)),
+    ):
+        with pytest.raises(BrokenReferenceError, match=r"the reference \S+ runs the kernel"):
+            Runner((EmbeddedSimulator(),)).check(spec_of(tested, asked), case)
+    verdicts = Runner((EmbeddedSimulator(),)).check(
+        spec_of(kernel, lambda x: nki.simulate_kernel(other, x)), case
+    )
+    assert isinstance(verdicts["embedded"], Match)

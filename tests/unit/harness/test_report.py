@@ -60,6 +60,10 @@ E = ValueError("two\nlines")
     [
         (Match(5, exact=True), "agrees on 5 elements, bit for bit"),
         (Match(5, exact=False), "agrees on 5 elements, within rounding"),
+        (
+            Match(5, exact=True, nonfinite=2),
+            "agrees on 5 elements, bit for bit; 2 more are not finite, and prove nothing",
+        ),
         (Mismatch(kind="shape", output=0, message="shapes differ"), "shapes differ"),
         (
             OneSided("kernel", E),

@@ -24,13 +24,19 @@ def test_counts_by_kernel_and_backend():
     assert counted().reasons == {"add: vague"}
 
 
-def test_compared_counts_elements_and_demanded_rejections_only():
+def test_finite_elements_and_demanded_rejections_alone_check_something():
     tally = Tally()
+    assert tally.nothing
     tally.count("add", "plain", BothRejected(ERROR, ERROR))
     tally.count("add", "plain", Inconclusive("vague"))
-    assert tally.compared == 0
+    assert tally.nothing.endswith("to a comparison, of add on plain\n  add: vague")
     tally.count_rejection("add", "plain")
-    assert tally.compared == 1
+    assert not tally.nothing
+    tally.count("add", "other", Inconclusive("vague"))  # one backend does not speak for another
+    assert "of add on other" in tally.nothing
+    tally.count("add", "other", Match(elements=1, exact=False, nonfinite=7))
+    assert not tally.nothing
+    assert tally_from_json(tally.to_json()).rows["add", "other"].nonfinite == 7
 
 
 def test_json_comes_back():

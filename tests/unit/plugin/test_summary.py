@@ -24,6 +24,13 @@ def test_the_whole_summary():
     ]
 
 
+def test_elements_that_are_not_finite_have_a_column_where_there_are_any():
+    tally = Tally({("add", "embedded"): Counts(cases=7, elements=9, nonfinite=5)})
+    head, row, *_ = summary_lines(tally, ["embedded"], [], 120)
+    assert head.endswith("  inconclusive  not finite")
+    assert row.split()[-2:] == ["0", "5"]
+
+
 def test_a_narrow_terminal_does_not_cut_the_numbers():
     assert summary_lines(TALLY, ["embedded"], [], 20) == summary_lines(TALLY, ["embedded"], [], 120)
 

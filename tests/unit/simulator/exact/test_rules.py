@@ -67,7 +67,7 @@ def strict(monkeypatch):
         if made is None or not is_float(tile.dtype) or tile.dtype != tile.storage.dtype:
             return
         machine = raw_values(tile).astype(np.float64)
-        made = self.into(made, tile.dtype)
+        made = self.written(made, tile.dtype)
         value = fit(np.asarray(made.value), tile)
         error = np.zeros(())
         if made.error is not None:

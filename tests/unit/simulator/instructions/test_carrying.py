@@ -261,3 +261,36 @@ def test_a_reduction_carries_it_where_something_of_a_sum_was_never_written(rows,
         np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5)
     else:
         assert "# the line" in raised(UnwrittenError, compute, A)
+
+
+RELAXED = {
+    "nothing times it, plus one": lambda x: nl.add(nl.multiply(x, 0.0), 1.0),
+    "a copy": nl.copy,
+    "an integer": lambda x: nl.add(nl.copy(x, dtype=nl.int32), 1),
+    "a comparison": lambda x: nl.where(nl.greater(x, 0.0), 1.0, 2.0),
+    "a maximum": lambda x: nl.maximum(x, 5.0),
+    "a row's sum": lambda x: nl.broadcast_to(
+        nl.sum(nl.multiply(x, 0.0), axis=1, keepdims=True), shape=(6, 4)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
+@pytest.mark.parametrize("some", [True, False], ids=["half", "nothing"])
+def test_where_that_is_no_error_both_modes_go_on_with_the_same(some):
+    """What was never written is carried on, or NaN: a result does not hide that it was read."""
+    for name, compute in RELAXED.items():
+
+        def kernel(x, compute=compute):
+            result = compute(half(x) if some else nl.ndarray(x.shape, x.dtype))
+            out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+            nl.store(out, result)
+            return out
+
+        fast, plain = (launch(kernel, [A], plain=one, strictness="relaxed") for one in (0, 1))
+        np.testing.assert_array_equal(fast.outputs[0], plain.outputs[0], err_msg=name)
+        if name == "nothing times it, plus one":
+            assert np.isnan(fast.outputs[0]).sum() == (12 if some else 24)
+        missing = [one.unwritten[0] for one in (fast, plain)]
+        assert (missing[0] is None) == (missing[1] is None), name
+        np.testing.assert_array_equal(*[np.zeros(1) if m is None else m for m in missing])
