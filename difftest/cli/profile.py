@@ -69,7 +69,7 @@ def profile(
     are measured, documented or assumed; none is measured here.
     """
     with Console(stderr=True).status("simulating"):
-        trace, target, function = run.launch()
+        trace, target, function, _ = run.launch()
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -105,7 +105,7 @@ def _compare(
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
             given = KernelArguments(arrays, dict(first.keywords))
-            trace, machine, _ = launched(kernel, given, MACHINES["trn2"])
+            trace, machine = launched(kernel, given, MACHINES["trn2"])[:2]
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency_estimate, prediction.total_time_estimate)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))

@@ -130,7 +130,7 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProofError(f"the {dialect} file does not load: {error}") from error
     if not callable(getattr(module, kernel, None)):
         raise ProofError(f"the {dialect} file has no function {kernel}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from difftest.plugin.options import CASE, Request, check_case
+from difftest.plugin.options import CASE, Request, check_case, check_report
 
 if TYPE_CHECKING:
     from difftest.backends.base import KernelCall, Ran
@@ -75,9 +75,11 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
     Raises
     ------
-    pytest.UsageError : a backend is not here, or a case was given and none was asked for.
+    pytest.UsageError : a backend is not here, or a case was given and none was asked for, or
+        the report cannot be written.
     """
     check_case(request)
+    check_report(request)
     session = Session(request)
     if request.wants_backends:
         _share_the_cores(config)

@@ -178,6 +178,14 @@ class SignatureError(NkiError, TypeError):
     """The arguments of a call do not fit the function's signature."""
 
 
+class KernelExit(RuntimeError):
+    """A kernel was left by what ends a program or a test, such as SystemExit: a bug in it."""
+
+    def __init__(self, error: BaseException) -> None:
+        said = f": {error}" if str(error) else ""
+        super().__init__(f"{type(error).__name__}{said} (a kernel returns, and ends no program)")
+
+
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 
