@@ -60,7 +60,7 @@ def init(folder: Path) -> None:
 
 
 def _text(name: str) -> str:
-    return files("difftest.cli").joinpath("first", f"{name}.txt").read_text("utf-8")
+    return (files("difftest.cli") / "first" / f"{name}.txt").read_text("utf-8")
 
 
 def _config(folder: Path) -> Path | None:
