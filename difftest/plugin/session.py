@@ -34,11 +34,13 @@ class Session:
     request : what was asked for.
     runner : of the backends; None if none was asked for.
     uncollected : node ids of modules of kernel tests that were left out for want of a backend.
+    ran_again : whether a failing case ran once more in a process of its own: one of a session does.
     """
 
     request: Request
     runner: Runner | None = None
     uncollected: set[str] = field(default_factory=set)
+    ran_again: bool = False
 
 
 SESSION = pytest.StashKey[Session]()
