@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.cli.launching import MOST_PROGRAMS
 from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
 
@@ -18,7 +19,12 @@ FORMAT = 1
 
 @click.command()
 @run_options
-@click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, MOST_PROGRAMS),
+    default=1,
+    help="Of a kernel with collectives.",
+)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--json", "json_file", type=OutputFile(), help="What ran and the findings.")
 @click.pass_context
@@ -34,6 +40,8 @@ def check(
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
         trace, machine, _, arrays = run.launch(ranks)
+    if not len(trace):
+        raise click.ClickException("the kernel issued no instruction: there is nothing to check")
     for finding in inspector.findings:
         click.echo(finding_text(finding))
     if json_file is not None:

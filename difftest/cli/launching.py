@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
-from difftest.backends.dialect import function_of
+from difftest.backends.detection import CLASSIC
+from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.embedded import is_defect
 from difftest.cli.collecting import with_spec
 from difftest.cli.loading import load_kernel
@@ -37,7 +39,11 @@ from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
 Result = TypeVar("Result")
-_SHAPE = re.compile(r" *0*[1-9][0-9]* *(, *0*[1-9][0-9]* *)*")
+_SIZE = r" *0*[1-9][0-9]* *"
+_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
+"""NumPy 1 has arrays of at most 32 dimensions."""
+MOST_PROGRAMS = 4096
+"""Of a grid, and of ranks: each runs the kernel once."""
 
 
 class KernelArguments(NamedTuple):
@@ -85,7 +91,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
     """
     if not _SHAPE.fullmatch(text):
         raise click.BadParameter(
-            f"a shape is positive sizes, a comma between two, as in 128,512; got {text!r}"
+            f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
         )
     return tuple(map(int, text.split(",")))
 
@@ -106,6 +112,8 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
         raise click.BadParameter(
             f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
         ) from None
+    if math.prod(shape) > MOST_PROGRAMS:
+        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
     return tuple(
         nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
     )
@@ -123,6 +131,8 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name.isidentifier():
             raise click.BadParameter(f"an argument is NAME=VALUE; got {text!r}")
+        if name in keywords:
+            raise click.BadParameter(f"{name} is set twice")
         try:
             keywords[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -140,7 +150,7 @@ def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
     bounds: dict[str, int] = {}
     for text in texts:
         name, separator, value = text.partition("=")
-        if not (separator and name.isidentifier() and value.isdigit() and int(value)):
+        if not (separator and name.isidentifier() and re.fullmatch("0*[1-9][0-9]*", value)):
             raise click.BadParameter(f"a bound is NAME=N, as in rows=64; got {text!r}")
         bounds[name] = int(value)
     return bounds
@@ -191,12 +201,7 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     """
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
-    names = dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes)
-    try:
-        known = [as_dtype(name) for name in names]
-    except NkiError as error:
-        error.location = None  # no kernel's line: the dtype stands on the command line
-        raise click.BadParameter(str(error)) from None
+    known = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
     if problem := too_large((one, known[n].itemsize) for n, one in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
@@ -205,6 +210,20 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
         (values * 8 if dtype.kind in "iu" else values).astype(dtype)
         for values, dtype in zip(drawn, known, strict=True)
     ]
+
+
+def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
+    """The dtypes of these names.
+
+    Raises
+    ------
+    click.BadParameter : NKI has none of such a name.
+    """
+    try:
+        return [as_dtype(name) for name in names]
+    except NkiError as error:
+        error.location = None  # no kernel's line: the dtype stands on the command line
+        raise click.BadParameter(str(error)) from None
 
 
 def with_kernel(
@@ -250,6 +269,8 @@ def launched(
     ------
     click.ClickException : it refuses its arguments, or its own Python raises an error.
     """
+    if ranks > 1 and dialect_of(kernel) == CLASSIC:
+        raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     target = machine if machine else _own_machine(kernel)
     try:
         if ranks > 1:
@@ -259,6 +280,8 @@ def launched(
                 kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
             )
     except (NkiError, AssertionError) as error:
+        if isinstance(error, NkiError) and error.location and error.location.file == __file__:
+            error.location = None  # the kernel did not run, or had returned
         hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
         raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
     except Exception as error:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
 import traceback
-from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import click
 
-from difftest.backends.dialect import function_of
 from difftest.harness.frames import PACKAGE, hide_frames
+from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped
 
 SHIPPED = ("kernels", "reference")
 _IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
 """Files between a command and the module that it imports."""
-_LISTED = 12
-"""Names, before "and more"."""
 
 
 def load_kernel(name: str) -> Any:
@@ -38,7 +33,8 @@ def load_kernel(name: str) -> Any:
     click.ClickException : the module does not load; its traceback is in the text.
     """
     place, _, function = name.rpartition(":")
-    if not place or not function or place.endswith(":"):
+    relative = place.startswith(".") and not place.endswith(".py")
+    if relative or not place or not function or place.endswith(":"):
         hint = "; a kernel test, PATH::TEST, goes with --case" if "::" in name else ""
         raise click.UsageError(
             "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose, "
@@ -56,34 +52,10 @@ def load_kernel(name: str) -> Any:
         hide_frames(error, _IMPORTING)
         text = "".join(traceback.format_exception(error)).rstrip()
         raise click.ClickException(f"cannot import {place}\n{text}") from None
-    kernel = getattr(module, function, None)
-    if is_function(kernel):
-        return kernel
-    own = [
-        name
-        for name, value in vars(module).items()
-        if is_function(value) and value.__module__ == module.__name__ and name[0] != "_"
-    ]
-    kind = f"; its {function} is of type {type(kernel).__name__}"
-    instead = others(function, own) if kernel is None else kind
-    raise click.UsageError(f"{place} has no function {function}{instead}")
-
-
-def is_function(kernel: Any) -> bool:
-    """Whether something may be a kernel: a Python function, or an object made of one."""
-    return not isinstance(kernel, type) and (
-        function_of(kernel) is not None
-        or isinstance(inspect.getattr_static(type(kernel), "__call__", None), FunctionType)
-    )
-
-
-def others(name: str, names: Iterable[str]) -> str:
-    """What there is instead of a name, to follow the words that say that it is not there."""
-    known = sorted(names)
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    listed = f"; it has {', '.join(known[:_LISTED])}{more}" if known else ""
-    close = get_close_matches(name, known, 1)
-    return listed + (f"; did you mean {close[0]}?" if close else "")
+    try:
+        return function_in(module, function, place)
+    except LookupError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _import(place: str) -> ModuleType:

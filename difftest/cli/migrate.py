@@ -13,7 +13,13 @@ from hypothesis.strategies import SearchStrategy, sampled_from
 
 from difftest.cli.collecting import with_spec
 from difftest.cli.kernel_run import OutputFile, level_option
-from difftest.cli.launching import machine_named, parse_grid, parse_keywords, parse_shape
+from difftest.cli.launching import (
+    known_dtypes,
+    machine_named,
+    parse_grid,
+    parse_keywords,
+    parse_shape,
+)
 from difftest.harness.host_memory import too_large
 from difftest.harness.strategies import sizes as between
 from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
@@ -126,6 +132,7 @@ def _calls(
     named = dict(map(_parse_sizes, sizes))
     own = [_parse_named_shape(shape, named) for shape in shapes]
     parsed = parse_keywords(keywords)
+    known_dtypes(dtypes)
     calls = calls_of_shapes(own, named, dtypes, parsed, parse_grid(grid), count)
     for call in calls:
         if problem := too_large((shape, as_dtype(call.dtype).itemsize) for shape in call.shapes):
@@ -139,10 +146,13 @@ def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
     try:
         first, colon, last = values.partition(":")
         if colon:
-            source = between(int(first), int(last))
+            source, least = between(int(first), int(last)), int(first)
         else:
-            source = sampled_from([int(one) for one in values.split(",")])
+            listed = [int(one) for one in values.split(",")]
+            source, least = sampled_from(listed), min(listed)
     except ValueError:
+        least = 0
+    if least < 1:
         separator = ""
     if not separator or not name.isidentifier():
         raise click.BadParameter(f"sizes are NAME=1:300 or NAME=128,256; got {text!r}")

@@ -68,6 +68,9 @@ def profile(
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
     are measured, documented or assumed; none is measured here.
     """
+    files = [file for file in (trace_file, picture, json_file) if file is not None]
+    if len(set(files)) != len(files):
+        raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
     with Console(stderr=True).status("simulating"):
         trace, target, function, _ = run.launch()
     if not len(trace):

@@ -66,7 +66,7 @@ def validate(quick: bool, keyword: str) -> None:
         if keyword in group[0].counterpart and not (quick and _is_slow(group[0]))
     ]
     if not groups:
-        raise click.ClickException(f"no measured kernel has {keyword!r} in its name")
+        raise click.UsageError(f"no measured kernel has {keyword!r} in its name")
     console = table_console(_WIDTH)
     times: Times = {}
     timelines: dict[str, Schedule] = {}

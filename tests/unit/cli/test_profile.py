@@ -96,7 +96,7 @@ def test_files(tmp_path):
         (["kernels.nothing:k", "--shape", "8"], "cannot import kernels.nothing"),
         (["kernels/nothing.py:k", "--shape", "8"], "no file at kernels/nothing.py"),
         (["kernels.classic.transpose:nothing", "--shape", "8"], "has no function nothing"),
-        ([TRANSPOSE, "--shape", "8,-1"], "a shape is positive sizes"),
+        ([TRANSPOSE, "--shape", "8,-1"], "a shape is 1 to 32 positive sizes"),
         ([TRANSPOSE, "--shape", "128,128", "--dtype", "int7"], "int7"),
         ([TRANSPOSE, "--shape", "100,128"], "the kernel refuses this"),
         ([TRANSPOSE, "--shape", "128,128", "--set", "tile"], "an argument is NAME=VALUE"),
