@@ -14,6 +14,7 @@ from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.host.installation import embedded_with_predictions
 from difftest.host.shipped import import_shipped
 from difftest.simulator import launch
@@ -44,7 +45,7 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
         try:
             Runner((EmbeddedSimulator(),)).check(spec, case)
-        except DifferentialFailure as error:
+        except (DifferentialFailure, SpecError) as error:
             raise click.ClickException(str(error)) from None
         click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
         seconds, instructions = _time(spec, case)

@@ -32,7 +32,7 @@ def own(run: KernelRun) -> None:
 def _timed(run: KernelRun, kernel: Any, given: KernelArguments) -> tuple[Reading, int]:
     """What a launch costs without a trace, and its instructions; a refusal is the command's."""
     machine = machine_named(run.machine)
-    trace, target, _ = launched(kernel, given, machine, run.level)
+    trace, target = launched(kernel, given, machine, run.level)[:2]
 
     def once() -> object:
         return launch(

@@ -9,15 +9,24 @@ import click
 from rich.console import Console
 
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.cli.launching import MOST_PROGRAMS
 from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
+
+FORMAT = 1
+"""Of the JSON; it changes when a field does."""
 
 
 @click.command()
 @run_options
-@click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, MOST_PROGRAMS),
+    default=1,
+    help="Of a kernel with collectives.",
+)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@click.option("--json", "json_file", type=OutputFile(), help="The findings as JSON.")
+@click.option("--json", "json_file", type=OutputFile(), help="What ran and the findings.")
 @click.pass_context
 def check(
     context: click.Context, run: KernelRun, ranks: int, strict: bool, json_file: Path | None
@@ -30,13 +39,25 @@ def check(
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
-        trace, machine, _ = run.launch(ranks)
+        trace, machine, _, arrays = run.launch(ranks)
+    if not len(trace):
+        raise click.ClickException("the kernel issued no instruction: there is nothing to check")
     for finding in inspector.findings:
         click.echo(finding_text(finding))
     if json_file is not None:
-        found = [one.as_mapping() for one in inspector.findings]
+        document = {
+            "format": FORMAT,
+            "kernel": trace.kernel,
+            "machine": machine.name,
+            "grid": trace.grid,
+            "ranks": ranks,
+            "inputs": [{"shape": array.shape, "dtype": array.dtype.name} for array in arrays],
+            "instructions": len(trace),
+            "allowed": inspector.silenced,
+            "findings": [one.as_mapping() for one in inspector.findings],
+        }
         try:
-            json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            json_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(str(error)) from None
     click.echo(memory_text(trace, machine, Console().width))

@@ -9,13 +9,14 @@ import contextlib
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 import pytest
 
 from difftest.harness.decorator import KernelTest
 from difftest.harness.spec import KernelSpec
+from difftest.host.naming import others
 from difftest.plugin.collection import kernel_test_of
 from difftest.plugin.options import Request, in_one_process
 
@@ -35,6 +36,7 @@ class _Collector(Generic[Result]):
         self.use = use
         self.results: list[Result] = []
         self.errors: list[BaseException] = []
+        self.names: set[str] = set()
 
     def pytest_load_initial_conftests(self, early_config: pytest.Config, args: list[str]) -> None:
         """No workers of pytest-xdist."""
@@ -52,11 +54,15 @@ class _Collector(Generic[Result]):
         """Use the spec; run nothing."""
         if self.errors:
             return True
-        found = (kernel_test_of(getattr(item, "obj", None)) for item in session.items)
-        tests: dict[int, KernelTest] = {id(test): test for test in found if test is not None}
+        tests: dict[int, KernelTest] = {}
+        for item in session.items:
+            test = kernel_test_of(getattr(item, "obj", None))
+            if test is not None:
+                tests[id(test)] = test
+                self.names.add(getattr(item, "originalname", item.name))
         try:
             if len(tests) != 1:
-                raise click.ClickException(
+                raise click.UsageError(
                     f"{self.name} names {len(tests)} kernel tests; accepted: one, as PATH::TEST"
                 )
             (test,) = tests.values()
@@ -73,22 +79,30 @@ def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
 
     Raises
     ------
-    click.ClickException : there is no such file or kernel test, or it cannot be collected.
+    click.UsageError : there is no such file or kernel test.
+    click.ClickException : it cannot be collected.
     """
     path, _, test = name.partition("::")
     if not Path(path).is_file():
-        raise click.ClickException(f"no file at {path}")
+        raise click.UsageError(f"no file at {path}")
     if not test:
-        raise click.ClickException(f"a kernel test is named PATH::TEST; got {name}")
+        raise click.UsageError(f"a kernel test is named PATH::TEST; got {name}")
     collector = _Collector(name, use)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        pytest.main([name, "-s", "-W", _QUIET], plugins=[collector])
+    code, said = _collect(collector)
     for error in collector.errors:
         raise error
-    if not collector.results:
-        why = said.getvalue().strip()
-        raise click.ClickException(
-            f"{path} has no kernel test {test!r}" + (f"\n{why}" if why else "")
-        )
-    return collector.results[0]
+    if collector.results:
+        return collector.results[0]
+    if code != pytest.ExitCode.USAGE_ERROR:
+        raise click.ClickException(f"{path} cannot be collected:\n{said}")
+    everything = _Collector(path, lambda spec: None)
+    _collect(everything)
+    raise click.UsageError(f"{path} has no kernel test {test!r}{others(test, everything.names)}")
+
+
+def _collect(collector: _Collector[Any]) -> tuple[int, str]:
+    """Let pytest collect what is named; its exit code, and what it said of errors."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        code = pytest.main([collector.name, "-s", "-W", _QUIET], plugins=[collector])
+    return code, said.getvalue().strip()

@@ -24,11 +24,16 @@ from difftest.course.grading import (
 from difftest.host.installation import embedded_with_predictions
 from difftest.simulator import NkiError
 
+SEEDS = click.IntRange(0, 2**32 - 1)
+"""What NumPy's RandomState takes."""
+
 
 @click.command()
-@click.argument("file", metavar="conv2d.py", type=click.Path(path_type=Path))
+@click.argument(
+    "file", metavar="conv2d.py", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="For the random data.")
+@click.option("--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data.")
 @click.option(
     "--predict/--no-predict",
     default=True,
@@ -43,8 +48,6 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     come from the hardware stage's history of this very file, and without one they are shown as not
     measured, beside what the timing model predicts. The exit code is 1 if a case fails.
     """
-    if not file.is_file():
-        raise click.ClickException(f"no file at {file}")
     try:
         with embedded_with_predictions(), _progress() as progress:
             kernel = load_kernel(file.resolve())

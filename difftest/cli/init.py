@@ -9,6 +9,14 @@ import click
 
 NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
 """A kernel in today's dialect, its reference, and their test."""
+CONFIG = "pytest.ini"
+CONFIGS = (
+    *(CONFIG, ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    *("pyproject.toml", "tox.ini", "setup.cfg"),
+)
+"""Files in which pytest looks for its options."""
+SETTING = "difftest_simulate = auto"
+"""Without it kernel tests run, and are seen by editors, where an option asks for them alone."""
 
 
 @click.command()
@@ -18,7 +26,8 @@ NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
 def init(folder: Path) -> None:
     """Write a first kernel, its reference and its test into FOLDER (here, if none is named).
 
-    `pytest --simulate` runs them green. Files that are there already stay as they are, and none is
+    `pytest --simulate` runs them green; so does `pytest`, by the pytest.ini that is written where
+    nothing configures pytest yet. Files that are there already stay as they are, and none is
     written then.
     """
     there = [name for name in NAMES if (folder / name).exists()]
@@ -26,13 +35,36 @@ def init(folder: Path) -> None:
         raise click.ClickException(
             f"{folder / there[0]} is there already, and stays as it is; name another folder"
         )
+    texts = {name: _text(name) for name in NAMES}
+    config = _config(folder)
+    if config is None:
+        texts[CONFIG] = f"[pytest]\n{SETTING}\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in NAMES:
-            text = files("difftest.cli").joinpath("first", f"{name}.txt").read_text("utf-8")
+        for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(str(error)) from None
-    for name in NAMES:
+    for name in texts:
         click.echo(folder / name)
-    click.echo("now: pytest --simulate" + (f" {folder}" if folder != Path() else ""))
+    where = f" {folder}" if folder != Path() else ""
+    click.echo(f"now: pytest --simulate{where}")
+    if config is None:
+        click.echo(f"or: pytest{where}, for {CONFIG} says {SETTING}, and editors see the tests")
+    else:
+        setting = SETTING.replace("auto", '"auto"') if config.suffix == ".toml" else SETTING
+        click.echo(
+            f"{config} stays as it is; with {setting} among its pytest options, "
+            "pytest alone runs kernel tests, and editors see them"
+        )
+
+
+def _text(name: str) -> str:
+    return (files("difftest.cli") / "first" / f"{name}.txt").read_text("utf-8")
+
+
+def _config(folder: Path) -> Path | None:
+    """The file that configures pytest in a folder, or may: of the folder, or the next above it."""
+    inside = folder.resolve()
+    places = (place / name for place in (inside, *inside.parents) for name in CONFIGS)
+    return next((place for place in places if place.is_file()), None)

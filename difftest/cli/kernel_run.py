@@ -14,6 +14,7 @@ import click
 from difftest.cli.launching import (
     KernelArguments,
     Result,
+    TracedLaunch,
     bounded,
     launched,
     machine_named,
@@ -25,8 +26,11 @@ from difftest.cli.launching import (
     with_case,
     with_kernel,
 )
-from difftest.simulator import MACHINES, Machine, Trace
+from difftest.host.output import check_output
+from difftest.simulator import MACHINES
 from difftest.simulator.frontend.nki.levels import LEVELS
+
+STDOUT = Path("-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +53,8 @@ class KernelRun:
         """The last part of the kernel's name."""
         return self.kernel.rpartition(":")[2]
 
-    def launch(self, ranks: int = 1) -> tuple[Trace, Machine, Any]:
-        """Run it on the simulator: its trace, the machine that it ran on, and the kernel.
+    def launch(self, ranks: int = 1) -> TracedLaunch:
+        """Run it on the simulator.
 
         Parameters
         ----------
@@ -168,4 +172,9 @@ class OutputFile(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
+        try:
+            if path != STDOUT:
+                check_output(path)
+        except OSError as error:
+            self.fail(str(error), param, ctx)
         return path

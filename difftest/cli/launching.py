@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
 
-from difftest.backends.dialect import function_of
+from difftest.backends.detection import CLASSIC
+from difftest.backends.dialect import dialect_of, function_of
+from difftest.backends.embedded import is_defect
 from difftest.cli.collecting import with_spec
 from difftest.cli.loading import load_kernel
 from difftest.harness.explicit import CaseError, case_from_json
-from difftest.harness.frames import entries, is_own, place_of
+from difftest.harness.frames import place_of
+from difftest.harness.host_memory import too_large
 from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -33,6 +39,11 @@ from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
 Result = TypeVar("Result")
+_SIZE = r" *0*[1-9][0-9]* *"
+_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
+"""NumPy 1 has arrays of at most 32 dimensions."""
+MOST_PROGRAMS = 4096
+"""Of a grid, and of ranks: each runs the kernel once."""
 
 
 class KernelArguments(NamedTuple):
@@ -41,6 +52,15 @@ class KernelArguments(NamedTuple):
     arrays: Sequence[Any]
     keywords: Mapping[str, Any]
     grid: tuple[int, ...] = ()
+
+
+class TracedLaunch(NamedTuple):
+    """A launch: its trace, the machine that it ran on, the kernel, and its arrays."""
+
+    trace: Trace
+    machine: Machine
+    kernel: Any
+    arrays: Sequence[Any]
 
 
 def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any], tuple[int, ...]]:
@@ -52,31 +72,28 @@ def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any]
     """
     try:
         case = case_from_json(text, spec)
-    except CaseError as error:
+        outputs = [
+            np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
+            for index, name in enumerate(spec.outputs)
+        ]
+        parameters = dict(spec.parameters_of(case.values))
+        return [*spec.inputs_of(case), *outputs], parameters, spec.grid_of(case.values)
+    except (CaseError, SpecError) as error:
         raise click.BadParameter(str(error)) from None
-    outputs = [
-        np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
-        for index, name in enumerate(spec.outputs)
-    ]
-    parameters = dict(spec.parameters_of(case.values))
-    return [*spec.inputs_of(case), *outputs], parameters, spec.grid_of(case.values)
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """``128,512`` or ``128x512`` as a shape.
+    """``128,512`` as a shape.
 
     Raises
     ------
     click.BadParameter : it is not that.
     """
-    parts = text.replace("x", ",").strip("()[]").split(",")
-    try:
-        shape = tuple(int(part) for part in parts if part.strip())
-    except ValueError:
-        shape = ()
-    if not shape or min(shape) < 1:
-        raise click.BadParameter(f"a shape is positive sizes, as in 128,512; got {text!r}")
-    return shape
+    if not _SHAPE.fullmatch(text):
+        raise click.BadParameter(
+            f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
+        )
+    return tuple(map(int, text.split(",")))
 
 
 def parse_grid(text: str | None) -> tuple[int, ...]:
@@ -88,13 +105,15 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
     """
     if text is None:
         return ()
-    parts = [part.strip() for part in text.replace("x", ",").split(",") if part.strip()]
+    parts = [part.strip() for part in text.split(",")]
     try:
         shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
     except click.BadParameter:
         raise click.BadParameter(
             f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
         ) from None
+    if math.prod(shape) > MOST_PROGRAMS:
+        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
     return tuple(
         nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
     )
@@ -112,6 +131,8 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name.isidentifier():
             raise click.BadParameter(f"an argument is NAME=VALUE; got {text!r}")
+        if name in keywords:
+            raise click.BadParameter(f"{name} is set twice")
         try:
             keywords[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -129,7 +150,7 @@ def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
     bounds: dict[str, int] = {}
     for text in texts:
         name, separator, value = text.partition("=")
-        if not (separator and name.isidentifier() and value.isdigit() and int(value)):
+        if not (separator and name.isidentifier() and re.fullmatch("0*[1-9][0-9]*", value)):
             raise click.BadParameter(f"a bound is NAME=N, as in rows=64; got {text!r}")
         bounds[name] = int(value)
     return bounds
@@ -175,21 +196,34 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
 
     Raises
     ------
-    click.BadParameter : a dtype is unknown, or there are neither one nor as many as shapes.
+    click.BadParameter : a dtype is unknown, there are neither one nor as many as shapes, or this
+        computer's memory does not hold the arrays.
     """
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
+    known = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
+    if problem := too_large((one, known[n].itemsize) for n, one in enumerate(shapes)):
+        raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
-    arrays = []
-    for number, shape in enumerate(shapes):
-        name = dtypes[number] if len(dtypes) > 1 else dtypes[0]
-        try:
-            dtype = as_dtype(name)
-        except (NkiError, TypeError) as error:
-            raise click.BadParameter(str(error)) from None
-        values = rng.standard_normal(shape, dtype=np.float32)
-        arrays.append((values * 8 if dtype.kind in "iu" else values).astype(dtype))
-    return arrays
+    drawn = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    return [
+        (values * 8 if dtype.kind in "iu" else values).astype(dtype)
+        for values, dtype in zip(drawn, known, strict=True)
+    ]
+
+
+def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
+    """The dtypes of these names.
+
+    Raises
+    ------
+    click.BadParameter : NKI has none of such a name.
+    """
+    try:
+        return [as_dtype(name) for name in names]
+    except NkiError as error:
+        error.location = None  # no kernel's line: the dtype stands on the command line
+        raise click.BadParameter(str(error)) from None
 
 
 def with_kernel(
@@ -228,13 +262,15 @@ def launched(
     level: str | None = None,
     *,
     ranks: int = 1,
-) -> tuple[Trace, Machine, Any]:
+) -> TracedLaunch:
     """Launch a kernel, on its own machine if none is named; the trace of the first of its ranks.
 
     Raises
     ------
     click.ClickException : it refuses its arguments, or its own Python raises an error.
     """
+    if ranks > 1 and dialect_of(kernel) == CLASSIC:
+        raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
         target = machine if machine else _own_machine(kernel)
         if ranks > 1:
@@ -244,18 +280,20 @@ def launched(
                 kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
             )
     except (NkiError, AssertionError) as error:
+        if isinstance(error, NkiError) and error.location and error.location.file == __file__:
+            error.location = None  # the kernel did not run, or had returned
         hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
         raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
     except Exception as error:
         function = function_of(kernel) or kernel
-        if not is_own(entries(error)[0], function):  # a bug of the simulator's, or of a library's
+        if is_defect(error, function):
             raise
         raise click.ClickException(
             f"the kernel's own Python broke down: {type(error).__name__}: {error}\n"
             f"  where:    {place_of(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
-    return result.trace, target, kernel
+    return TracedLaunch(result.trace, target, kernel, given.arrays)
 
 
 def _hint(kernel: Any, given: KernelArguments) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -12,9 +13,13 @@ from typing import Any
 
 import click
 
+from difftest.harness.frames import PACKAGE, hide_frames
+from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped
 
 SHIPPED = ("kernels", "reference")
+_IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
+"""Files between a command and the module that it imports."""
 
 
 def load_kernel(name: str) -> Any:
@@ -24,32 +29,45 @@ def load_kernel(name: str) -> Any:
 
     Raises
     ------
-    click.ClickException : there is no such module, file or function, or the module does not load.
+    click.UsageError : there is no such module, file or function.
+    click.ClickException : the module does not load; its traceback is in the text.
     """
     place, _, function = name.rpartition(":")
-    if not place or not function or place.endswith(":"):
-        raise click.ClickException(
+    relative = place.startswith(".") and not place.endswith(".py")
+    if relative or not place or not function or place.endswith(":"):
+        hint = "; a kernel test, PATH::TEST, goes with --case" if "::" in name else ""
+        raise click.UsageError(
             "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose, "
-            f"or FILE.py:KERNEL; got {name}"
+            f"or FILE.py:KERNEL; got {name}{hint}"
         )
     try:
-        if place.endswith(".py"):
-            module = _import_file(Path(place))
-        elif _is_shipped(place.partition(".")[0]):
-            module = import_shipped(place)
-        else:
-            module = _import_own(place)
-    except (ImportError, SyntaxError) as error:
+        module = _import(place)
+    except (click.ClickException, KeyboardInterrupt):
+        raise
+    except SyntaxError as error:
         raise click.ClickException(f"cannot import {place}: {error}") from None
-    if not callable(getattr(module, function, None)):
-        raise click.ClickException(f"{place} has no function {function}")
-    return getattr(module, function)
+    except BaseException as error:  # SystemExit too, which would end the command quietly
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise click.UsageError(f"cannot import {place}: {error}") from None
+        hide_frames(error, _IMPORTING)
+        text = "".join(traceback.format_exception(error)).rstrip()
+        raise click.ClickException(f"cannot import {place}\n{text}") from None
+    try:
+        return function_in(module, function, place)
+    except LookupError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _import(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        return _import_file(Path(place))
+    return import_shipped(place) if _is_shipped(place.partition(".")[0]) else _import_own(place)
 
 
 def _import_file(path: Path) -> ModuleType:
     """The module in a file: of the package it lies in, so that relative imports work."""
     if not path.is_file():
-        raise click.ClickException(f"no file at {path}")
+        raise click.UsageError(f"no file at {path}")
     file = path.resolve()
     folder, name = file.parent, file.stem
     while (folder / "__init__.py").is_file():
@@ -57,7 +75,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(folder))
     module = importlib.import_module(name)
     if Path(module.__file__ or "").resolve() != file:
-        raise ImportError(f"{name} is another module's name, that at {module.__file__}")
+        raise click.UsageError(f"{name} is another module's name, that at {module.__file__}")
     return module
 
 

@@ -15,8 +15,10 @@ from difftest.backends.device.lease import NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
 from difftest.backends.device.timers import Bench, open_bench
+from difftest.cli.kernel_run import OutputFile
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import GradingError, load_kernel
+from difftest.host.installation import embedded_with_predictions
 
 _FAILURES = (
     BackendMissingError,
@@ -30,11 +32,13 @@ _FAILURES = (
 
 
 @click.command()
-@click.argument("file", metavar="conv2d.py", type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "file", metavar="conv2d.py", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
 @click.option("--simulate", is_flag=True, help="Show predictions; nothing is measured.")
 @click.option("-k", "keyword", default="", help="Only tests whose name contains this.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also as JSON.")
+@click.option("--json", "json_file", type=OutputFile(), help="Also as JSON.")
 @click.pass_context
 def measure(
     context: click.Context,
@@ -62,6 +66,9 @@ def measure(
     results: list[StageResult] = []
     bench: Bench | None = None
     try:
+        if simulate:
+            with embedded_with_predictions():
+                load()  # a file that does not load fails once, and not for each threshold
         bench = None if simulate else open_bench(load)
         for threshold in wanted:
             timer = bench.timer if bench else None

@@ -13,11 +13,19 @@ from hypothesis.strategies import SearchStrategy, sampled_from
 
 from difftest.cli.collecting import with_spec
 from difftest.cli.kernel_run import OutputFile, level_option
-from difftest.cli.launching import machine_named, parse_grid, parse_keywords, parse_shape
+from difftest.cli.launching import (
+    known_dtypes,
+    machine_named,
+    parse_grid,
+    parse_keywords,
+    parse_shape,
+)
+from difftest.harness.host_memory import too_large
 from difftest.harness.strategies import sizes as between
 from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
 from difftest.migration.proof import ProofError, Setting, Sources, prove
 from difftest.simulator import MACHINES
+from difftest.simulator.dtypes import as_dtype
 
 
 class _Output(OutputFile):
@@ -124,7 +132,12 @@ def _calls(
     named = dict(map(_parse_sizes, sizes))
     own = [_parse_named_shape(shape, named) for shape in shapes]
     parsed = parse_keywords(keywords)
-    return kernel, calls_of_shapes(own, named, dtypes, parsed, parse_grid(grid), count)
+    known_dtypes(dtypes)
+    calls = calls_of_shapes(own, named, dtypes, parsed, parse_grid(grid), count)
+    for call in calls:
+        if problem := too_large((shape, as_dtype(call.dtype).itemsize) for shape in call.shapes):
+            raise click.BadParameter(f"--shape: {problem}")
+    return kernel, calls
 
 
 def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
@@ -133,10 +146,13 @@ def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
     try:
         first, colon, last = values.partition(":")
         if colon:
-            source = between(int(first), int(last))
+            source, least = between(int(first), int(last)), int(first)
         else:
-            source = sampled_from([int(one) for one in values.split(",")])
+            listed = [int(one) for one in values.split(",")]
+            source, least = sampled_from(listed), min(listed)
     except ValueError:
+        least = 0
+    if least < 1:
         separator = ""
     if not separator or not name.isidentifier():
         raise click.BadParameter(f"sizes are NAME=1:300 or NAME=128,256; got {text!r}")
@@ -145,13 +161,12 @@ def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
 
 def _parse_named_shape(text: str, named: Mapping[str, Any]) -> list[int | str]:
     """``rows,512`` with names of --sizes among the sizes."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not any(part.isidentifier() for part in parts):
-        return list(parse_shape(text))
+    parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if part.isidentifier() and part not in named:
             raise click.BadParameter(f"--shape {text}: {part} has no --sizes {part}=...")
-    return [part if part.isidentifier() else parse_shape(part)[0] for part in parts]
+    sizes = parse_shape(",".join("1" if part in named else part for part in parts))
+    return [part if part in named else size for part, size in zip(parts, sizes, strict=True)]
 
 
 Proven = Callable[[Sources, Sources], bool]

@@ -68,8 +68,11 @@ def profile(
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
     are measured, documented or assumed; none is measured here.
     """
+    files = [file for file in (trace_file, picture, json_file) if file is not None]
+    if len(set(files)) != len(files):
+        raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
     with Console(stderr=True).status("simulating"):
-        trace, target, function = run.launch()
+        trace, target, function, _ = run.launch()
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:

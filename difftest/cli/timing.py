@@ -66,7 +66,7 @@ def validate(quick: bool, keyword: str) -> None:
         if keyword in group[0].counterpart and not (quick and _is_slow(group[0]))
     ]
     if not groups:
-        raise click.ClickException(f"no measured kernel has {keyword!r} in its name")
+        raise click.UsageError(f"no measured kernel has {keyword!r} in its name")
     console = table_console(_WIDTH)
     times: Times = {}
     timelines: dict[str, Schedule] = {}
@@ -105,7 +105,7 @@ def _compare(
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
             given = KernelArguments(arrays, dict(first.keywords))
-            trace, machine, _ = launched(kernel, given, MACHINES["trn2"])
+            trace, machine = launched(kernel, given, MACHINES["trn2"])[:2]
         prediction = predict(trace, machine, dge=first.dge)
         times[first.run] = (prediction.latency_estimate, prediction.total_time_estimate)
         name = TRACES.get((first.counterpart, first.keywords, first.dge))

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.cli.kernel_run import STDOUT, KernelRun, OutputFile, run_options
 from difftest.simulator import trace_to_json
-
-STDOUT = Path("-")
 
 
 @click.command()
@@ -27,7 +25,7 @@ def trace(run: KernelRun, file: Path) -> None:
 
     The kernel runs on the simulator, on random inputs. docs/trace.md describes the form.
     """
-    recorded, _, _ = run.launch()
+    recorded = run.launch().trace
     document = trace_to_json(recorded)
     if file == STDOUT:
         click.echo(document, nl=False)

@@ -73,7 +73,7 @@ def _load(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise GradingError(f"{path} does not load: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.parent))

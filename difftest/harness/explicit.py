@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import numpy as np
+
 from difftest.harness.case import Case
+from difftest.harness.host_memory import too_large
 from difftest.harness.recipes import RecipeError, recipe_from_json
 from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec
@@ -53,12 +56,16 @@ def case_from_json(text: str, spec: KernelSpec) -> Case:
         recipes = {name: recipe_from_json(data[name]) for name in spec.inputs}
     except RecipeError as error:
         raise CaseError(f"data: {error}") from None
+    case = Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
+    names = (*spec.inputs, *spec.outputs)
     try:
-        for name in (*spec.inputs, *spec.outputs):
-            spec.shape(name, values)
+        shapes = [spec.shape(name, values) for name in names]
     except SpecError as error:
         raise CaseError(f"values: {error}") from None
-    return Case({name: values[name] for name in spec.domain}, dtype, recipes, dtypes)
+    widths = [np.dtype(case.dtype_of(name)).itemsize for name in names]
+    if problem := too_large(zip(shapes, widths, strict=True)):
+        raise CaseError(f"values: {problem}")
+    return case
 
 
 def _check_keys(field: str, received: object, accepted: tuple[str, ...]) -> None:

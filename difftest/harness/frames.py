@@ -11,10 +11,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(
     os.path.realpath(folder) + os.sep
-    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), _PACKAGE)
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), PACKAGE)
 )
 """Python's, and this package itself, which calls what others wrote."""
 _INSTALLED = ("site-packages", "dist-packages")
@@ -33,7 +33,7 @@ def entries(error: BaseException) -> list[TracebackType]:
 
 
 def without_files(
-    frames: TracebackType | None, files: tuple[str, ...] = (_PACKAGE,)
+    frames: TracebackType | None, files: tuple[str, ...] = (PACKAGE,)
 ) -> TracebackType | None:
     """A traceback without the frames of files that begin so; by default those of this package."""
     if frames is None:
@@ -42,6 +42,13 @@ def without_files(
     if frames.tb_frame.f_code.co_filename.startswith(files):
         return rest
     return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
+
+
+def hide_frames(error: BaseException | None, files: tuple[str, ...]) -> None:
+    """Leave frames of files that begin so out of the tracebacks of an error and its causes."""
+    while error is not None:
+        error.__traceback__ = without_files(error.__traceback__, files)
+        error = error.__cause__ or error.__context__
 
 
 def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:

@@ -12,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
+from difftest.harness.host_memory import too_large
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import (
@@ -204,14 +205,18 @@ class KernelSpec:
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> tuple[Array, ...]:
-        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
-        shapes = shapes or {}
-        return tuple(
-            case.data[name].build(
-                shapes.get(name) or self.shape(name, case.values), np.dtype(case.dtype_of(name))
-            )
-            for name in self.inputs
-        )
+        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec.
+
+        Raises
+        ------
+        SpecError : they are too large for this computer, or a value is no size.
+        """
+        own = {name: self.shape(name, case.values) for name in self.inputs} | dict(shapes or {})
+        dtypes = {name: np.dtype(case.dtype_of(name)) for name in self.inputs}
+        problem = too_large((own[name], dtypes[name].itemsize) for name in self.inputs)
+        if problem:
+            raise SpecError(f"inputs of {case.label()}: {problem}")
+        return tuple(case.data[name].build(own[name], dtypes[name]) for name in self.inputs)
 
     def input(self, name: str) -> Input:
         """An input, with what it has of its own."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from difftest.analysis.finding import Severity
-from difftest.harness.frames import without_files
+from difftest.harness.frames import PACKAGE, entries, hide_frames
 from difftest.host.installation import embedded_with_predictions
 from difftest.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
 from difftest.simulator.witness import witnessing
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNPY = (runpy.__file__, "<frozen runpy>")
 
 
@@ -84,16 +82,13 @@ def _run(script: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _hide_our_frames(error: BaseException | None) -> None:
-    """Leave out of the tracebacks of an error and its causes what this package did.
+def _hide_our_frames(error: BaseException) -> None:
+    """Leave out of the traceback of an error what this package did.
 
     An error raised inside this package may be a fault of ours: it keeps every frame.
     """
-    while error is not None:
-        frames = list(traceback.walk_tb(error.__traceback__))
-        if not frames or not frames[-1][0].f_code.co_filename.startswith(_PACKAGE):
-            error.__traceback__ = without_files(error.__traceback__, (_PACKAGE, *_RUNPY))
-        error = error.__cause__ or error.__context__
+    if not entries(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
+        hide_frames(error, (PACKAGE, *_RUNPY))
 
 
 def _exit_code(exit: SystemExit) -> int:

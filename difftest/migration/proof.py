@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.host.naming import function_in
 from difftest.migration.cases import Array, ProofCall
 from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
 from difftest.simulator.exact.run import ExactOutput
@@ -130,11 +131,12 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProofError(f"the {dialect} file does not load: {error}") from error
-    if not callable(getattr(module, kernel, None)):
-        raise ProofError(f"the {dialect} file has no function {kernel}")
-    return getattr(module, kernel)
+    try:
+        return function_in(module, kernel, f"the {dialect} file")
+    except LookupError as error:
+        raise ProofError(str(error)) from None
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """A failing case once more, in a process of its own, so that its "run again" is true.
 
 A kernel, a reference or a test that keeps something from one call to the next fails among other
-cases and passes alone, or the other way round.
+cases and passes alone, or the other way round. A process takes seconds, most of them to start: the
+first failing test of a session has one, the others go without.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from difftest.harness.failures import DifferentialFailure, HazardFailure
+from difftest.plugin.session import SESSION
 
 _START = """
 import sys
@@ -24,10 +26,14 @@ _PATIENCE = 600.0
 
 
 def fresh_run(config: pytest.Config, failure: DifferentialFailure | HazardFailure) -> str:
-    """What came of the case alone where that is not the same failure; else empty."""
-    again = failure.again
-    if again is None:
+    """What came of the case alone where that is not the same failure; else empty.
+
+    Empty, too, where another test of the session has had its run.
+    """
+    again, session = failure.again, config.stash[SESSION]
+    if again is None or session.ran_again:
         return ""
+    session.ran_again = True
     words = [*again.arguments(failure.case), "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -279,6 +280,25 @@ def check_case(request: Request) -> None:
         )
 
 
+def check_report(request: Request) -> None:
+    """The file of the report can be written; its folder is made where it is missing.
+
+    Raises
+    ------
+    pytest.UsageError : it cannot.
+    """
+    if request.report is None:
+        return
+    from difftest.host.output import check_output
+
+    file = Path(request.report)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        check_output(file)
+    except OSError as error:
+        raise pytest.UsageError(f"{REPORT.name}: {error}") from None
+
+
 def taken_line(taken: Sequence[Option]) -> str:
     """What became of options of ours that others have declared, in one line."""
     names = ", ".join(option.name for option in taken)
@@ -337,7 +357,7 @@ def _given(
         parser.parse_known_args(list(args), found)
     except _Unreadable:
         return {}
-    return {name: value for name, value in vars(found).items() if value}
+    return {name: value for name, value in vars(found).items() if value not in (None, False)}
 
 
 def _words(given: Mapping[str, Any]) -> list[str]:

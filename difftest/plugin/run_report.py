@@ -48,7 +48,7 @@ def write_report(
     not_collected: Collection[str],
     exit_code: int,
 ) -> None:
-    """Write the JSON file; its folder is made where it is missing."""
+    """Write the JSON file, in a folder that is there."""
     document = {
         "format": FORMAT,
         "versions": versions(),
@@ -63,7 +63,6 @@ def write_report(
         "not_collected": sorted(not_collected),
         "exit_code": exit_code,
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 

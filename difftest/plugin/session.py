@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from difftest.plugin.options import CASE, Request, check_case
+from difftest.plugin.options import CASE, Request, check_case, check_report
 
 if TYPE_CHECKING:
     from difftest.backends.base import KernelCall, Ran
@@ -34,11 +34,13 @@ class Session:
     request : what was asked for.
     runner : of the backends; None if none was asked for.
     uncollected : node ids of modules of kernel tests that were left out for want of a backend.
+    ran_again : whether a failing case ran once more in a process of its own: one of a session does.
     """
 
     request: Request
     runner: Runner | None = None
     uncollected: set[str] = field(default_factory=set)
+    ran_again: bool = False
 
 
 SESSION = pytest.StashKey[Session]()
@@ -75,9 +77,11 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
     Raises
     ------
-    pytest.UsageError : a backend is not here, or a case was given and none was asked for.
+    pytest.UsageError : a backend is not here, or a case was given and none was asked for, or
+        the report cannot be written.
     """
     check_case(request)
+    check_report(request)
     session = Session(request)
     if request.wants_backends:
         _share_the_cores(config)

@@ -111,7 +111,7 @@ class PlacedMemory:
         for one in (*older, storage):
             target, written = (_part(each, _area(one)) for each in (self.bytes, self.written))
             rows = one.allocation.partitions
-            where = np.full(target.shape, not one.unwritten)
+            where: Array = np.full(target.shape, not one.unwritten)
             if one.written is not None:
                 where = one.written.repeat(one.unit).reshape(rows, -1)
             np.copyto(target, one.bits().view(np.uint8).reshape(rows, -1), where=where)

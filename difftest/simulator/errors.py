@@ -184,6 +184,14 @@ class MissingNameError(NkiError, AttributeError):
     """A module of NKI has no such name; ``hasattr`` and ``getattr`` may ask."""
 
 
+class KernelExit(RuntimeError):
+    """A kernel was left by what ends a program or a test, such as SystemExit: a bug in it."""
+
+    def __init__(self, error: BaseException) -> None:
+        said = f": {error}" if str(error) else ""
+        super().__init__(f"{type(error).__name__}{said} (a kernel returns, and ends no program)")
+
+
 class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 

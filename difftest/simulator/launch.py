@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple
 
+from difftest.simulator.baton import ProgramStopped
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import (
-    KernelError,
-    NkiError,
-    not_modelled,
-)
+from difftest.simulator.errors import KernelError, KernelExit, NkiError, not_modelled
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
@@ -148,6 +145,7 @@ def launch(
     Raises
     ------
     NkiError : the kernel breaks a rule of NKI or of the hardware.
+    KernelExit : the kernel calls `sys.exit`, or skips a test.
     AssertionError, and whatever else the kernel itself raises.
     """
     _check_call(args, kwargs, machine)
@@ -272,7 +270,7 @@ def run_kernel(
         arguments = Arguments(mode.argument, function, known, by_reference=target.by_reference)
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
-        kernel_call = functools.partial(function, *call.args, **call.kwargs)
+        kernel_call = functools.partial(_call, function, *call.args, **call.kwargs)
         if side_by_side or (order.interleaved and math.prod(grid) > 1):
             if plain:
                 raise not_modelled("two cores in the plain mode", repr(target))
@@ -296,6 +294,16 @@ def run_kernel(
         if core.shadow is not None:
             made = exact_run(core.shadow, leaves, arguments.written)
     return Finished(core, arguments, outputs, made)
+
+
+def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """What a kernel returns; what would end its caller's process or test is an error of it."""
+    try:
+        return function(*args, **kwargs)
+    except (Exception, KeyboardInterrupt, ProgramStopped):
+        raise
+    except BaseException as error:
+        raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
 def _launch_kernel(

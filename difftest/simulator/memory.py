@@ -324,14 +324,16 @@ class Storage:
             return None
         if self.shared:
             flags = self.shared_flags(pattern, dtype, partition_axis)
-            return None if flags.all() else ~flags.all(axis=-1)
+            missing: Array = ~np.all(flags, axis=-1)
+            return missing if missing.any() else None
         if self.written is None:
             return np.ones(pattern.shape, dtype=np.bool_)
         parts = self._parts(dtype)
         region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
         if region.all():
             return None
-        return ~region if parts == 1 else ~region.all(axis=-1)
+        written: Array = region if parts == 1 else np.all(region, axis=-1)
+        return ~written
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from difftest.cli.init import NAMES
+from difftest.cli.init import CONFIG, NAMES
 from difftest.cli.main import main
 
 
@@ -12,9 +12,22 @@ def test_the_first_files_run_green(pytester, monkeypatch):
     monkeypatch.chdir(pytester.path)
     result = CliRunner().invoke(main, ["init"])
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines() == [*NAMES, "now: pytest --simulate"]
-    ran = pytester.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    assert result.stdout.splitlines()[:-1] == [*NAMES, CONFIG, "now: pytest --simulate"]
+    ran = pytester.runpytest_subprocess("--hypothesis-seed=1")  # as editors do: pytest.ini asks
     ran.assert_outcomes(passed=1 + 1 + 1 + 2)  # drawn, edges, the rejection, the example twice
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg"])
+def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, name):
+    (tmp_path / name).write_text("")
+    result = CliRunner().invoke(main, ["init", str(tmp_path / "inner")])
+    assert result.exit_code == 0, result.output
+    assert sorted(file.name for file in (tmp_path / "inner").iterdir()) == sorted(NAMES)
+    assert (tmp_path / name).read_text() == ""
+    setting = (
+        'difftest_simulate = "auto"' if name == "pyproject.toml" else "difftest_simulate = auto"
+    )
+    assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
 
 
 def test_a_broken_first_kernel_is_red(pytester, monkeypatch):

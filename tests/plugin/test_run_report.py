@@ -49,6 +49,16 @@ def test_an_error_before_the_test_is_in_it(project, report):
     assert [one["outcome"] for one in document["tests"]] == ["setup failed"]
 
 
+def test_a_place_that_cannot_be_written_is_told_before_the_run(project):
+    project.add_test()
+    project.pytester.makefile("", there="")
+    for place in (".", "there/report.json", ""):
+        result = project.run(f"--difftest-report={place}", "--simulate=embedded")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["ERROR: --difftest-report: *"])
+        assert "collected" not in result.stdout.str()
+
+
 def test_what_was_not_collected_is_named(project, report):
     project.add_test()
     _, document = report()

@@ -1,6 +1,7 @@
 import json
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -377,9 +378,19 @@ def test_a_case_too_long_for_a_command_is_told_as_such(project):
     )
 
 
-def test_a_failure_that_is_the_same_alone_says_no_more(project):
-    project.add_test("subtract")
-    assert "fresh run" not in project.run("--simulate").stdout.str()
+def test_a_failure_that_is_the_same_alone_says_no_more_and_costs_one_process(project, monkeypatch):
+    started = []
+    run = subprocess.run
+    monkeypatch.setattr(
+        subprocess, "run", lambda words, **given: started.append(words) or run(words, **given)
+    )
+    for name in ("test_add", "test_again"):
+        project.add_test("subtract", name=name)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=2)
+    assert "fresh run" not in result.stdout.str()
+    ((*_, node, option, _, _, _),) = started
+    assert (node, option) == ("test_add.py::test_add", "--case")
 
 
 def test_two_kernels_of_one_name_are_two_rows(project):

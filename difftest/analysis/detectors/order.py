@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
@@ -205,7 +206,7 @@ class _Replay:
             yield from self._say("overwritten", turn, reader, early)
         writer[...] = self.place
 
-    def _say(self, kind: str, turn: Turn, places: Cells, wrong: np.ndarray) -> Iterator[Conflict]:
+    def _say(self, kind: str, turn: Turn, places: Cells, wrong: NDArray[Any]) -> Iterator[Conflict]:
         other = self.turns[int(places[first_of(wrong)])]
         key = kind, other.touch.event.location, turn.touch.event.location
         exact = other.touch.region.whole and turn.touch.region.whole

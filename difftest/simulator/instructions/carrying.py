@@ -60,14 +60,14 @@ def over_rows(shape: Shape, lost: Array) -> Array:
 
 def partitions_of(missing: Array) -> Array:
     """The partitions of an operand that miss something."""
-    found: Array = missing.reshape(len(missing), -1).any(axis=1)
+    found: Array = np.any(missing.reshape(len(missing), -1), axis=1)
     return found
 
 
 def by_axes(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
     """Of a reduction: where something of what is reduced was not written."""
     assert call.instruction.reduced is not None
-    found: Array = missing.any(axis=call.instruction.reduced(call))
+    found: Array = np.any(missing, axis=call.instruction.reduced(call))
     return found.reshape(call.result.shape)
 
 

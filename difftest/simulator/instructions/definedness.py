@@ -262,7 +262,8 @@ def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> 
     reduced = instruction.reduced
     if reduced is not None and instruction.reach(call) is Reach.AXES and list(masks) == [0]:
         mask = masks[0].reshape(operands[0].tile_shape())
-        return mask.any(axis=reduced(call)).reshape(call.result.shape)
+        gone: Array = np.any(mask, axis=reduced(call)).reshape(call.result.shape)
+        return gone
     if instruction.carries in (None, by_row):
         return None
     values = [op.engine_values(unwritten=True) if isinstance(op, Tile) else op for op in operands]

@@ -242,7 +242,7 @@ def _where(call: Call, part: Part) -> Array:
     inner = part.inner
     if call.instruction.reduced is not None:
         axes = call.instruction.reduced(call)
-        kept: Array = inner.any(axis=axes) if axes else inner
+        kept: Array = np.any(inner, axis=axes) if axes else inner
         return kept.reshape(_small_result(call, part))
     return inner.transpose(part.walk.axes["dst"]) if part.walk.axes else inner
 

@@ -213,7 +213,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     """A column of the stationary operand makes a row of the product, one of the moving a column."""
     shape = call.result.shape
     pairs = _pairs(call) if "perf_mode" in call.options else 1
-    lost = missing.reshape(len(missing) * pairs, -1).any(axis=0)
+    lost = np.any(missing.reshape(len(missing) * pairs, -1), axis=0)
     if name.startswith("stationary"):
         return carrying.over_rows(shape, lost)
     return np.broadcast_to(lost.reshape(1, *shape[1:]), shape)

@@ -179,7 +179,7 @@ def _by_groups(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     groups = rows(missing).reshape(
         len(missing) // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS
     )
-    return spread_over_groups(groups.any(axis=(1, 3))).reshape(call.result.shape)
+    return spread_over_groups(np.any(groups, axis=(1, 3))).reshape(call.result.shape)
 
 
 def _scales_lost(call: Call, elements: Array) -> Array:

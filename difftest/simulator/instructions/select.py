@@ -288,4 +288,5 @@ def where(call: Call, condition: Array, x: Any, y: Any) -> Array:
     sides = [v if isinstance(v, np.ndarray) else np.asarray(v, FLOAT32) for v in (x, y)]
     if not all(side.dtype == call.result.dtype for side in sides):
         sides = [as_float(side) for side in sides]
-    return np.where(condition != 0, *sides)
+    first, second = sides
+    return np.where(condition != 0, first, second)

@@ -56,7 +56,8 @@ def by_element(
             there = inner.transpose(axes[role.name])
             values.append(_filled(operand.engine_values(there).reshape(there.shape), there))
         elif role.takes in (Takes.VECTOR, Takes.VECTOR_OR_NUMBER) or role.whole_rows:
-            kept = np.broadcast_to(inner.reshape(len(inner), -1).any(1)[:, None], _flat(operand))
+            left = np.any(inner.reshape(len(inner), -1), axis=1)
+            kept = np.broadcast_to(left[:, None], _flat(operand))
             values.append(operand.engine_values(kept)[rows[:, 0]])
         else:
             values.append(_stood_in(operand, inner, rows, columns))
@@ -98,7 +99,7 @@ def _stood_in(tile: Tile, inner: Array, rows: Array, columns: Array) -> Array:
     else:  # it repeats: partitions align first, free axes from the last
         spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
         repeated = tuple(k for k, size in enumerate(spread) if size != inner.shape[k])
-        kept = inner.any(axis=repeated, keepdims=True)
+        kept = np.any(inner, axis=repeated, keepdims=True)
         values = np.broadcast_to(tile.engine_values(kept).reshape(spread), inner.shape)
     return values.reshape(rows.shape)[rows, columns].reshape(inner.shape)
 
@@ -181,7 +182,7 @@ def _rows_of(call: Call, number: int, operand: Any, flat: Array) -> tuple[Any, b
         return operand, False, False
     whole = role.whole_rows or role.takes in (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
     is_data = not whole and operand.size == flat.size
-    kept = flat if is_data else np.broadcast_to(flat.any(1)[:, None], _flat(operand))
+    kept = flat if is_data else np.broadcast_to(np.any(flat, 1)[:, None], _flat(operand))
     values = operand.engine_values(kept)
     return values.reshape(len(flat), -1), is_data, not is_data
 
@@ -247,7 +248,7 @@ def _shaped(values: Any, at: int, call: Call, flat: Array) -> Any:
     values = values[: len(flat)]
     if at == 0:
         return values.reshape(call.result.shape)
-    made = np.broadcast_to(flat.any(axis=1)[:, None], values.shape)
+    made = np.broadcast_to(np.any(flat, axis=1)[:, None], values.shape)
     return Masked(values, made)
 
 

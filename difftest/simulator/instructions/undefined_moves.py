@@ -238,7 +238,7 @@ def under_mask(
         read = _left(mask.reshape(operands[place].tile_shape()), inner)
         if reach is Reach.AXES:
             assert call.instruction.reduced is not None
-            lost = read.any(axis=call.instruction.reduced(call)).reshape(shape)
+            lost = np.any(read, axis=call.instruction.reduced(call)).reshape(shape)
         elif reach is Reach.ROW or read.size != math.prod(shape):
             lost = carrying.over_rows(shape, carrying.partitions_of(read))
         else:

@@ -426,4 +426,5 @@ def device_print(prefix: str, x: Any, mask: Any) -> None:
     if where.all():
         print(prefix, x.read() if isinstance(x, PlainTensor) else x)
     elif where.any():
-        print(prefix, np.ma.masked_array(x.read(where), ~where))
+        masked: Any = np.ma.masked_array  # without types before NumPy 2.3
+        print(prefix, masked(x.read(where), ~where))

@@ -373,7 +373,8 @@ def elements_of(shape: Shape) -> int:
 
 def bytes_of(positions: Array, itemsize: int) -> Array:
     """The positions of the bytes of elements, along a new last axis."""
-    return positions[..., None] * itemsize + np.arange(itemsize)
+    numbers: Array = positions[..., None] * itemsize + np.arange(itemsize)
+    return numbers
 
 
 def with_whole_axes(items: tuple[Any, ...], tensor: Any) -> tuple[Any, ...]:

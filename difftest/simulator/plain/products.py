@@ -101,7 +101,7 @@ def _product(stationary: Any, moving: Any, mask: Any) -> PlainTensor:
         mask, taken, taken_too, rows.shape[0], rows.shape[1], moving.shape[1:]
     )
     depth = kept.reshape(rows.shape[0], -1).any(axis=1)
-    made = kept.any(axis=0)
+    made = np.any(kept, axis=0)
     flat = made.reshape(rows.shape[1], -1)
     carries = bool(kept.all())
     sides = (rows, np.outer(depth, flat.any(axis=1))), (columns, np.outer(depth, flat.any(axis=0)))

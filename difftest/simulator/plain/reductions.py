@@ -89,11 +89,11 @@ def _reduce(
     total = fold(op, _rows_of(lanes, axes), kept)
     if negate:
         total = -to_float32(total)
-    lost = _rows_of(holes, axes).any(axis=1)
+    lost = np.any(_rows_of(holes, axes), axis=1)
     if lost.all():
         data.read(where)  # raises: no element of the result follows from what was written alone
     result = current().allocate(shape, dtype)
-    written = kept.any(axis=1).reshape(shape)
+    written = np.any(kept, axis=1).reshape(shape)
     values = wrapped(total, dtype) if op in BITVEC else total
     result.put(values.reshape(shape), written)
     result.leave_out(written)
@@ -306,8 +306,8 @@ def tensor_tensor_scan(
         gone |= line
     first, second = sides
     if isinstance(start, PlainTensor):
-        held, holes = start.readable(rows.any(axis=1, keepdims=True), carries=carries)
-        state = to_float32(held).reshape(-1)
+        held, holes = start.readable(np.any(rows, axis=1, keepdims=True), carries=carries)
+        state: Array = to_float32(held).reshape(-1)
         gone |= holes.reshape(-1, 1)
     else:
         state = np.full(len(rows), number_as_float32(start))
@@ -331,7 +331,7 @@ def _each_partition(
     """``compute`` of each partition's unmasked elements: [P, count]."""
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
     held, holes = data.rows().readable(chosen, carries=bool(chosen.all()))
-    rows, lost = to_float32(held), holes.any(axis=1)
+    rows, lost = to_float32(held), np.any(holes, axis=1)
     if lost.all():
         data.read()  # raises: no element of the result follows from what was written alone
     result = current().allocate((data.shape[0], count), dtype)

@@ -35,7 +35,7 @@ def accumulate(
     run = current()
     start = np.full(run.machine.partitions, _START[op], np.float32)
     kept = np.ones(lanes.shape, np.bool_) if where is None else where
-    rows = kept.any(axis=1)
+    rows = np.any(kept, axis=1)
     reduces = command in (reduce_cmd.reduce, reduce_cmd.reset_reduce)
     resets = command in (reduce_cmd.reset, reduce_cmd.reset_reduce)
     if resets and where is None:
@@ -78,7 +78,7 @@ def accumulate_lanes(
     if computed:
         lanes[where & ~gone] = computed[0]
     rows, kept = lanes.reshape(shape[0], -1), where.reshape(shape[0], -1)
-    lost = gone.reshape(shape[0], -1).any(axis=1)
+    lost = np.any(gone.reshape(shape[0], -1), axis=1)
     accumulate(engine, rows, op, command, into, None if where.all() else kept, lost)
 
 

@@ -70,7 +70,7 @@ def nc_find_index8(data: PlainTensor, vals: PlainTensor, mask: Any, dtype: Any) 
         result in (UINT16, UINT32), f"{where} gives uint16 or uint32", result, error=DtypeError
     )
     chosen = mask_over(mask, data.shape).reshape(data.shape[0], -1)
-    lanes = chosen.any(axis=1, keepdims=True)
+    lanes = np.any(chosen, axis=1, keepdims=True)
     (held, holes), (eight, unknown) = (
         data.rows().readable(chosen, carries=bool(chosen.all())),
         vals.rows().readable(eightfold(lanes), carries=bool(chosen.all())),
@@ -109,7 +109,7 @@ def nc_match_replace8(
     where = "nc_match_replace8"
     chosen = mask_over(mask, data.shape)
     kept = chosen.reshape(data.shape[0], -1)
-    lanes = kept.any(axis=1, keepdims=True)
+    lanes = np.any(kept, axis=1, keepdims=True)
     held, holes = data.rows().readable(kept, carries=bool(kept.all()))
     rows = to_float32(held)
     most = current().machine.max8_range[1]

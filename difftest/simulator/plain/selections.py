@@ -188,7 +188,7 @@ def select_reduce(
     rules.require(reads, f"{where} reads registers that it uses", reduce_res, error=KernelError)
     other = rules.one_element_each(on_false, on_true, where)
     kept = mask_over(mask, dst.shape).reshape(dst.shape[0], -1)
-    rows = kept.any(axis=1, keepdims=True)
+    rows = np.any(kept, axis=1, keepdims=True)
     dst.leave_out(kept)
     carries = not dst.storage.masked
     held, holes = on_true.rows().readable(kept, carries=carries)
@@ -249,7 +249,7 @@ def local_gather(
     dst = current().allocate(chosen.shape, src.dtype)
     dst.leave_out(chosen)
     part = ~src.rows().missing() if not dst.storage.masked else np.ones(src.rows().shape, np.bool_)
-    gone = chosen & ~part.all(axis=1)[:, None, None]
+    gone = chosen & ~np.all(part, axis=1)[:, None, None]
     if src.storage.masked or (gone == chosen).all():
         part, gone = np.ones_like(part), np.zeros_like(gone)
     rows, held = src.rows().read(part), index.rows().read()
@@ -394,7 +394,8 @@ def where(condition: Any, x: Any, y: Any, dtype: Any, mask: Any) -> PlainTensor:
         ]
         if not exact:
             sides = [to_float32(side) for side in sides]
-        return np.where(chosen != 0, *sides)
+        first, second = sides
+        return np.where(chosen != 0, first, second)
 
     kept = mask_over(mask, shape)
 

@@ -90,7 +90,9 @@ class PlainStorage:
     def written_elements(self, dtype: np.dtype[Any]) -> Array:
         """For each of :meth:`elements` whether all its bytes were written."""
         count = self.bytes.size // dtype.itemsize
-        return self.written[: count * dtype.itemsize].reshape(count, dtype.itemsize).all(axis=1)
+        flags = self.written[: count * dtype.itemsize].reshape(count, dtype.itemsize)
+        written: Array = np.all(flags, axis=1)
+        return written
 
 
 class PlainTensor(Operators, AnyTensor):
@@ -197,7 +199,7 @@ class PlainTensor(Operators, AnyTensor):
         """
         self.check_bounds(where)
         inside = np.where(self.positions == OUTSIDE, 0, self.positions)
-        found = ~self.storage.written_elements(self.dtype)[inside] & where
+        found: Array = ~self.storage.written_elements(self.dtype)[inside] & where
         if self.storage.masked or not found.any():
             return np.zeros(self.shape, dtype=np.bool_)
         if (found == where).all():
@@ -222,7 +224,7 @@ class PlainTensor(Operators, AnyTensor):
 
     def lost(self) -> Array:
         """Where an instruction made it of what nothing wrote."""
-        found: Array = self.storage.lost[bytes_of(self.positions, self.itemsize)].all(axis=-1)
+        found: Array = np.all(self.storage.lost[bytes_of(self.positions, self.itemsize)], axis=-1)
         return found & self.missing()
 
     def missing(self) -> Array:

@@ -65,7 +65,7 @@ def plot(report: Report, path: Path, title: str) -> None:
         if any(s.engine is e and s.busy and not s.instruction.transfer for s in schedule.spans)
     ]
     end = schedule.end / 1e3
-    edges = np.linspace(0.0, end, BINS + 1)
+    edges: Values = np.linspace(0.0, end, BINS + 1, dtype=np.float64)
     heights = [1.0] * len(engines) + [1.3, 1.3, 1.3]
     figure = Figure(figsize=(WIDTH, 1.3 + ROW_HEIGHT * sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -102,7 +102,7 @@ def _engine(
 ) -> None:
     """The part of each column in which the engine is busy, stacked by opcode."""
     mine = [s for s in spans if s.engine is engine and not s.instruction.transfer]
-    base = np.zeros(BINS)
+    base: Values = np.zeros(BINS)
     for opcode, colour in colours.items():
         chosen = sorted(
             (s.start / 1e3, (s.start + s.busy) / 1e3)
@@ -134,12 +134,13 @@ def _share(intervals: list[tuple[float, float]], edges: Values) -> Values:
     times.append(max(edges[-1], times[-1]))
     covered.append(covered[-1])
     reached = np.interp(edges, times, covered)
-    return np.clip(np.diff(reached) / np.diff(edges), 0.0, 1.0)
+    share: Values = np.clip(np.diff(reached) / np.diff(edges), 0.0, 1.0)
+    return share
 
 
 def _dma(axis: Any, spans: list[Span], edges: Values, report: Report) -> None:
     """Bytes a nanosecond of loads and of stores, stacked, under the rate of all engines."""
-    base = np.zeros(BINS)
+    base: Values = np.zeros(BINS)
     for store, label, colour in ((False, "loads", LOADS), (True, "stores", STORES)):
         rate = _rate(
             [s for s in spans if s.instruction.transfer and s.instruction.is_store is store], edges

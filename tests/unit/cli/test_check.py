@@ -45,9 +45,11 @@ def run(*arguments):
     return CliRunner().invoke(main, ["check", *arguments])
 
 
-def test_a_kernel_without_hazards():
-    result = run(*CLEAN, "--strict")
+def test_a_kernel_without_hazards(tmp_path):
+    file = tmp_path / "found.json"
+    result = run(*CLEAN, "--strict", "--json", str(file))
     assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text())["findings"] == []
     assert result.stdout.endswith("findings: 0, allowed by comments: 0\n")
 
 
@@ -76,7 +78,18 @@ def test_a_comment_allows_one_place(kernel):
 def test_findings_as_json(kernel, tmp_path):
     file = tmp_path / "found.json"
     run(*kernel("check_json", CARRIED), "--json", str(file))
-    (found,) = json.loads(file.read_text())
+    document = json.loads(file.read_text())
+    (found,) = document.pop("findings")
+    assert document == {
+        "format": 1,
+        "kernel": "total",
+        "machine": "trn2",
+        "grid": [],
+        "ranks": 1,
+        "inputs": [{"shape": [128, 256], "dtype": "float32"}],
+        "instructions": 6,
+        "allowed": 0,
+    }
     assert (found["id"], found["severity"]) == ("affine-carried", "error")
     assert [line["line"] for line in found["locations"]] == [11, 10]
 

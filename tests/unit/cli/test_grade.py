@@ -96,8 +96,8 @@ def test_a_wrong_kernel_exits_with_1(grade):
 
 def test_no_such_file():
     result = CliRunner().invoke(main, ["grade", "nowhere.py"])
-    assert result.exit_code == 1
-    assert "Error: no file at nowhere.py" in result.output
+    assert result.exit_code == 2
+    assert "File 'nowhere.py' does not exist" in result.output
 
 
 def test_a_file_without_the_kernel(grade):

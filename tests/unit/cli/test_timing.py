@@ -38,7 +38,7 @@ def test_the_probes_are_beside_all_kernels(monkeypatch):
 
 def test_a_kernel_that_was_not_measured():
     result = run("-k", "softmax")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "no measured kernel has 'softmax' in its name" in result.output
 
 

@@ -54,6 +54,7 @@ def test_a_case_of_a_kernel_test(tmp_path):
         ((STREAM, *["--shape", "7"] * 2, "-o", "-"), "the kernel refuses this"),
         ((*CALL, "-o", "no_such_folder/trace.json"), "there is no folder no_such_folder"),
         ((*CALL, "-o", "tests"), "is a directory"),
+        ((*CALL, "-o", "x" * 300), "File name too long"),
     ],
 )
 def test_bad_input_gets_one_error(arguments, error):

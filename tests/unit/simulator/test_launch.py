@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from difftest.simulator import (
     launch,
 )
 from difftest.simulator.core import is_running
+from difftest.simulator.errors import KernelExit
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -370,6 +372,15 @@ def test_after_an_error_no_kernel_is_running(failure):
     with pytest.raises(KernelError, match="NKI functions run inside a kernel"):
         nl.zeros((2, 2), nl.float32)
     assert_array_equal(launch(doubled, [DATA]).outputs[0], 2 * DATA)
+
+
+def test_a_kernel_that_ends_the_program_breaks_down():
+    def kernel():
+        sys.exit(0)
+
+    with pytest.raises(KernelExit, match="SystemExit: 0") as caught:
+        launch(kernel)
+    assert caught.traceback[-1].name == "kernel"
 
 
 def test_a_failing_contract_stays_an_assertion_error():

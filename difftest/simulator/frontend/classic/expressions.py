@@ -208,7 +208,7 @@ class Mask:
 
     def array(self, shape: Shape) -> Array:
         """The mask's values, bool, over an instruction of ``shape``."""
-        result = np.ones((), dtype=np.bool_)
+        result: Array = np.ones((), dtype=np.bool_)
         for term in self.terms:
             result = result & (term.array() >= 0)
         check_partitions_first(result.shape, shape, "a mask")

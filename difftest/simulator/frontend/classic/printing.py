@@ -22,4 +22,5 @@ def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) 
     elif chosen is True:
         print(prefix, x.values())
     else:
-        print(prefix, np.ma.masked_array(x.values(np.asarray(chosen)), ~np.asarray(chosen)))
+        masked: Any = np.ma.masked_array  # without types before NumPy 2.3
+        print(prefix, masked(x.values(np.asarray(chosen)), ~np.asarray(chosen)))

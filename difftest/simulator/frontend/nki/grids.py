@@ -67,8 +67,8 @@ class TiledBacking(Backing):
             length = math.prod(free)
             held = self.tensor[0 : box.sizes[-len(self.tile_shape)], first : first + length]
             held = held.reshape((held.shape[0], *free))
-            cuts = (slice(0, size) for size in box.sizes[-len(free) :])
-            return held[(slice(None), *cuts)]
+            cuts = (slice(None), *(slice(0, size) for size in box.sizes[-len(free) :]))
+            return held[cuts]
         if len(self.shape) == 2 and box.sizes[0] <= self.tile_shape[0]:
             return self.tensor[0 : box.sizes[0], first : first + box.sizes[1]]
         return None

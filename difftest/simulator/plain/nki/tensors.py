@@ -219,13 +219,13 @@ class PlainNkiTensor(PlainTensor):
         axis = self._dim(dim)
         if not 0 <= integer(start, "start") < integer(end, "end"):
             refuse("slice takes 0 <= start < end", (start, end))
-        found: PlainNkiTensor = self[(*[slice(None)] * axis, slice(start, end, step))]
+        found: PlainNkiTensor = self[(slice(None),) * axis + (slice(start, end, step),)]
         return found
 
     def select(self, dim: Any, index: Any) -> PlainNkiTensor:
         """One element of a dimension, which goes."""
         if hasattr(index, "__index__") and not isinstance(index, (PlainTensor, PlainRegister)):
-            chosen: PlainNkiTensor = self[(*[slice(None)] * self._dim(dim), index)]
+            chosen: PlainNkiTensor = self[(slice(None),) * self._dim(dim) + (index,)]
             return chosen
         axis = self._dim(dim, self._free)
         numbers = self._offsets(index)

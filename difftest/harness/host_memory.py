@@ -1,0 +1,29 @@
+"""Whether arrays fit into this computer's memory, asked before they are made."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+
+_SHARE = 2
+"""A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
+
+
+def too_large(arrays: Iterable[tuple[Sequence[int], int]]) -> str:
+    """Why arrays of these shapes and bytes an element cannot be made here; empty if they can."""
+    needed, there = sum(math.prod(shape) * width for shape, width in arrays), memory()
+    if there is None or _SHARE * needed <= there:
+        return ""
+    return (
+        f"the arrays take {needed:,} bytes ({needed / 2**30:,.3g} GiB); accepted: at most "
+        f"1/{_SHARE} of the memory of this computer, {there / 2**30:,.3g} GiB"
+    )
+
+
+def memory() -> int | None:
+    """Bytes of this computer's memory; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None

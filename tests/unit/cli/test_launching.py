@@ -1,0 +1,119 @@
+"""What a command makes of a kernel that ends the program, and of shapes that are none."""
+
+import json
+import re
+
+from click.testing import CliRunner
+
+from difftest.cli import grade
+from difftest.cli.launching import parse_shape
+from difftest.cli.main import main
+from difftest.course.assignment import CorrectnessTest
+from tests.unit import student
+
+TRANSPOSE = "kernels.classic.transpose:matrix_transpose"
+MATMUL = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
+LEAVING = """
+import sys
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def leaves(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    {leave}
+    return out
+
+
+@kernel_test(kernel=leaves, reference=lambda x: x, domain={{"n": (4,)}}, inputs={{"x": "n n"}})
+def test_leaves(case):
+    case.check()
+"""
+CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"x": "iota"}})
+HUGE = "10000000,10000000"
+
+
+def test_a_kernel_that_ends_the_program_is_a_crash_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    leaves = {"all": "sys.exit(0)", "exit": "exit(0)", "skip": "__import__('pytest').skip('0')"}
+    for name, leave in leaves.items():
+        (tmp_path / f"leave_{name}.py").write_text(LEAVING.format(leave=leave))
+    by_shape = ("leave_all.py:leaves", "--shape", "4,4")
+    for arguments in (
+        ("check", *by_shape),
+        ("check", *by_shape, "--grid", "2"),
+        ("profile", *by_shape),
+        ("trace", *by_shape, "-o", "-"),
+        ("bench", "own", *by_shape),
+        ("check", "leave_all.py::test_leaves", "--case", CASE),
+        ("check", "leave_exit.py:leaves", "--shape", "4,4"),
+        ("check", "leave_skip.py:leaves", "--shape", "4,4"),
+    ):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 1, arguments
+        assert "KernelExit" in result.stderr, arguments
+        assert re.search(r"where: +\S+leave_(all|exit|skip)\.py:14: ", result.stderr), arguments
+
+
+def test_a_script_a_proof_and_a_grade_see_a_kernel_leave_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = CorrectnessTest(
+        name="small", image=(6, 6), channels=((128, 128),), bias=True, pool_size=1
+    )
+    monkeypatch.setattr(grade, "correctness_tests", lambda **_: (small,))
+    head, body = student.SOURCE.split("    batch, c_in", 1)
+    leaving = f"import sys\n{head}    sys.exit(0)\n    batch, c_in{body}"
+    (tmp_path / "conv2d.py").write_text(leaving)
+    (tmp_path / "script.py").write_text(
+        "import numpy as np\nfrom conv2d import fused_conv2d_maxpool as kernel\n"
+        "kernel(*[np.eye(4, dtype=np.float32)] * 3)\n"
+    )
+    (tmp_path / "module.py").write_text("import sys\nsys.exit(0)\n")
+    shapes = [word for shape in ("1,128,6,6", "128,128,3,3", "128") for word in ("--shape", shape)]
+    proof = ("--kernel", "fused_conv2d_maxpool", *shapes, "--cases", "1")
+    for arguments, said in (
+        (("run", "script.py"), "KernelExit: SystemExit: 0"),
+        (("grade", "conv2d.py"), "KernelExit: SystemExit: 0"),
+        (("migrate", "conv2d.py", *proof), "both kernels refuse all of 2 cases"),
+        (("grade", "module.py"), "module.py does not load: SystemExit: 0"),
+        (("migrate", "module.py", *proof), "does not load: 0"),
+    ):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 1, arguments
+        assert said in result.output, arguments
+
+
+def test_a_shape_has_one_form():
+    assert [parse_shape(text) for text in ("4", "128,512", " 4 , 0128")] == [
+        (4,),
+        (128, 512),
+        (4, 128),
+    ]
+    for text in ("4,x", "4x4", "4,", ",4", "4,,4", "(4,4)", "4 4", "4,0", "4,-4", "4.0", "", "٤"):
+        result = CliRunner().invoke(main, ["trace", TRANSPOSE, "--shape", text, "-o", "-"])
+        assert result.exit_code == 2, text
+        assert f"as in 128,512; got {text!r}" in result.stderr
+
+
+def test_arrays_that_no_computer_holds_are_told_before_they_are_made():
+    case = {"values": {"M": 10**7, "K": 10**7, "N": 128}, "dtype": "bfloat16"}
+    case["data"] = dict.fromkeys(("lhsT", "rhs"), "zeros")
+    classic = "kernels/classic/transpose.py"
+    for arguments, needed in (
+        (("check", TRANSPOSE, "--shape", HUGE), 4 * 10**14),
+        (("check", TRANSPOSE, "--shape", HUGE, "--dtype", "bfloat16"), 2 * 10**14),
+        (
+            ("trace", MATMUL, "--case", json.dumps(case), "-o", "-"),
+            2 * (10**14 + 2 * 128 * 10**7),  # the output, which it writes in place, too
+        ),
+        (("migrate", classic, "--kernel", "matrix_transpose", "--shape", HUGE), 4 * 10**14),
+        (("bench", "kernel", "naive", "-n", str(10**14)), 8 * 10**14),
+    ):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == (1 if "bench" in arguments else 2), arguments
+        assert f"the arrays take {needed:,} bytes" in result.stderr, arguments
