@@ -41,3 +41,23 @@ def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
     result = CliRunner().invoke(main, ["run", str(script)])
     assert result.exit_code == 130
     assert result.stderr == "interrupted\n"
+
+
+def test_help_and_the_first_command_import_what_they_need_alone():
+    """A second of imports for a page of help is what people meet first."""
+    heavy = ["numpy", "hypothesis", "pytest", "rich", "difftest.simulator", "difftest.harness"]
+    for words in (["--help"], ["bench", "--help"], ["init", "--help"], ["doctor", "--help"]):
+        code = (
+            "import sys; from difftest.cli.main import main; "
+            f"main({words}, standalone_mode=False); print(sorted(set({heavy}) & set(sys.modules)))"
+        )
+        said = subprocess.check_output([sys.executable, "-c", code], text=True)
+        assert said.splitlines()[-1] == "[]", words
+
+
+def test_help_says_of_each_command_what_it_says_of_itself():
+    for group in (main, main.get_command(None, "bench")):
+        page = " ".join(CliRunner().invoke(group, ["--help"], terminal_width=400).stdout.split())
+        for name in group.list_commands(None):
+            command = group.get_command(None, name)
+            assert f" {name} {command.get_short_help_str(400)}" in page
