@@ -60,7 +60,5 @@ def _summary(module: str, function: str, room: int) -> str:
     assert spec is not None
     assert spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-    (own,) = (
-        one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function
-    )
+    (own,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
     return click.Command(function, help=ast.get_docstring(own)).get_short_help_str(room)

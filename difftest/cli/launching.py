@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
 
 from difftest.backends.dialect import function_of
-from difftest.cli.collecting import with_spec
 from difftest.cli.loading import load_kernel
-from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.frames import entries, is_own, place_of
-from difftest.harness.spec import KernelSpec
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -31,6 +28,9 @@ from difftest.simulator.frontend.grid import nc
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
+
+if TYPE_CHECKING:
+    from difftest.harness.spec import KernelSpec
 
 Result = TypeVar("Result")
 
@@ -50,6 +50,8 @@ def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any]
     ------
     click.BadParameter : it is no case of the spec.
     """
+    from difftest.harness.explicit import CaseError, case_from_json
+
     try:
         case = case_from_json(text, spec)
     except CaseError as error:
@@ -216,6 +218,8 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
     ------
     click.ClickException : there is no such test, or the case is not its.
     """
+    from difftest.cli.collecting import with_spec  # pytest and Hypothesis: for tests alone
+
     return with_spec(
         name, lambda spec: use(spec.kernel, KernelArguments(*call_of_case(spec, text)))
     )
