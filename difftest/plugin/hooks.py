@@ -216,11 +216,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the backends in a JUnit report."""
-    from difftest.plugin.session import SESSION
+    """Name the backends in a JUnit report; a worker takes one core alone."""
+    from difftest.plugin.session import SESSION, share_the_cores
 
     runner = session.config.stash[SESSION].runner
     if runner is not None:
+        share_the_cores(session.config)
         from difftest.plugin.run_report import add_suite_properties
 
         add_suite_properties(session.config, runner.backends)

@@ -1,9 +1,5 @@
 """The plugin under pytest-xdist."""
 
-import os
-
-import pytest
-
 from tests.plugin.test_running import MORE, counts
 
 
@@ -35,27 +31,18 @@ def test_a_usage_error_comes_before_any_worker_starts(project):
     assert "gw0" not in result.stdout.str()
 
 
-THREADS = """
-import os
+def test_each_worker_has_one_blas_thread_for_references_too(project):
+    """Workers fill the cores; in one process a reference has them all."""
+    code = """
+        import numpy
+        from threadpoolctl import threadpool_info
 
-def test_threads():
-    assert os.environ.get("OPENBLAS_NUM_THREADS") == {expected!r}
-"""
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(("--simulate", "-n", "2"), "1"), (("--simulate",), None), (("-n", "2"), None)],
-    ids=["workers", "one process", "no backend"],
-)
-def test_each_worker_has_one_blas_thread(project, monkeypatch, options, expected):
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    project.pytester.makepyfile(test_threads=THREADS.format(expected=expected))
-    project.run(*options).assert_outcomes(passed=1)
-    assert "OPENBLAS_NUM_THREADS" not in os.environ  # nothing is left behind
-
-
-def test_a_number_of_threads_that_the_user_chose_stays(project, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    project.pytester.makepyfile(test_threads=THREADS.format(expected="3"))
-    project.run("--simulate", "-n", "2").assert_outcomes(passed=1)
+        def test_threads():
+            counts = {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+            assert counts == {%d}
+    """
+    conftest = "import numpy, threadpoolctl; threadpoolctl.threadpool_limits(2, 'blas')"
+    project.pytester.makeconftest(conftest)
+    for expected, *options in ((1, "--simulate", "-n", "2"), (2, "--simulate"), (2, "-n", "2")):
+        project.pytester.makepyfile(test_threads=code % expected)
+        project.run_apart(*options).assert_outcomes(passed=1)
