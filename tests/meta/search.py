@@ -15,18 +15,18 @@ from difftest.plugin.profiles import PROFILES
 
 
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
-    """What Hypothesis shrinks the spec's failure to, within the cases of the quick profile."""
+    """What Hypothesis shrinks the spec's failure to, within the cases of the ci profile."""
 
     def check(case):
         case.check()
 
-    quick = settings(
-        max_examples=PROFILES["quick"]["max_examples"],
+    drawn = settings(
+        max_examples=PROFILES["ci"]["max_examples"],
         phases=[Phase.generate, Phase.shrink],
         database=None,
         deadline=None,
     )
-    test = quick(hypothesis.seed(seed)(decorate(spec, check)))
+    test = drawn(hypothesis.seed(seed)(decorate(spec, check)))
     with pytest.raises(DifferentialFailure) as caught:
         test(difftest_runner=Runner((EmbeddedSimulator(),)))
     return caught.value
