@@ -107,12 +107,11 @@ def share_the_cores(config: pytest.Config) -> None:
 
     The config's cleanup undoes it.
     """
-    if hasattr(config, "workerinput"):
-        from difftest.simulator.threads import one_thread
+    from difftest.simulator.threads import one_thread
 
-        done = ExitStack()
-        done.enter_context(one_thread())
-        config.add_cleanup(done.close)
+    done = ExitStack()
+    done.enter_context(one_thread())
+    config.add_cleanup(done.close)
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
