@@ -165,7 +165,7 @@ class _Looks:
     def at(self, count: int, work: float = 0) -> _Look | None:
         """The run with ``count`` times the value; None if there is none, or it is too large."""
         values = plainest(self.spec, {self.name: count * self.value})
-        most_work = min(MOST_WORK, WORK_OF_A_CASE * settings.default.max_examples)
+        most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
         if values is None or elements_of(self.spec, values) > MOST_ELEMENTS or work > most_work:
             return None
         case = case_of(self.spec, values)
