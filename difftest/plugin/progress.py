@@ -66,8 +66,8 @@ class Progress:
             writer.line()
         writer.write(text, red=failures > 0)
         if left := self.left.total():  # pytest itself says 100%
-            done = f"[{100 * (self.total - left) // self.total:3d}%]"
-            writer.line(done.rjust(writer.fullwidth - len(text) - 1))
+            done = f" [{100 * (self.total - left) // self.total:3d}%]"
+            writer.line(done.rjust(writer.fullwidth - len(text)))
         writer.flush()
 
 
