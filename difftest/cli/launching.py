@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
@@ -15,13 +15,9 @@ import numpy as np
 from difftest.backends.detection import CLASSIC
 from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.embedded import is_defect
-from difftest.cli.collecting import with_spec
 from difftest.cli.loading import load_kernel
-from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
-from difftest.harness.spec import KernelSpec
-from difftest.harness.spec_arguments import SpecError
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -37,6 +33,9 @@ from difftest.simulator.frontend.grid import nc
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
+
+if TYPE_CHECKING:
+    from difftest.harness.spec import KernelSpec
 
 Result = TypeVar("Result")
 _SIZE = r" *0*[1-9][0-9]* *"
@@ -70,6 +69,9 @@ def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any]
     ------
     click.BadParameter : it is no case of the spec.
     """
+    from difftest.harness.explicit import CaseError, case_from_json
+    from difftest.harness.spec_arguments import SpecError
+
     try:
         case = case_from_json(text, spec)
         outputs = [
@@ -250,6 +252,8 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
     ------
     click.ClickException : there is no such test, or the case is not its.
     """
+    from difftest.cli.collecting import with_spec  # pytest and Hypothesis: for tests alone
+
     return with_spec(
         name, lambda spec: use(spec.kernel, KernelArguments(*call_of_case(spec, text)))
     )

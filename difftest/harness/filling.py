@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hypothesis import settings
+
 from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
@@ -27,6 +29,8 @@ MOST_ELEMENTS = 2**23
 """Of all arrays of a case together: no kernel is grown beyond that."""
 MOST_WORK = 2**27
 """Elements that all instructions of a case together touch, as far as they can be foreseen."""
+WORK_OF_A_CASE = 3 * 2**19
+"""So many for each case that the profile of Hypothesis draws: who waits for few waits for less."""
 INSTRUCTION = 2**12
 """Elements that NumPy computes in the time that an instruction takes beside."""
 _MEMORIES = (Space.SBUF, Space.PSUM)
@@ -161,7 +165,8 @@ class _Looks:
     def at(self, count: int, work: float = 0) -> _Look | None:
         """The run with ``count`` times the value; None if there is none, or it is too large."""
         values = plainest(self.spec, {self.name: count * self.value})
-        if values is None or elements_of(self.spec, values) > MOST_ELEMENTS or work > MOST_WORK:
+        most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
+        if values is None or elements_of(self.spec, values) > MOST_ELEMENTS or work > most_work:
             return None
         case = case_of(self.spec, values)
         return None if case is None else _Look(count, case, self.run(self.spec, case))
@@ -213,8 +218,8 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
             below, under = under, found
             count = _crossing(below, under) if over is None else _middle(under, over)
             step = 0 if over is not None else step
-        elif over is None and found.spilled:  # how much too large it is says where the limit was
-            over = found
+        elif found.spilled and not (over and over.spilled):
+            over, step = found, 1  # how much too large it is says where the limit was
             count = _crossing(under, over)
         else:  # the guess was a good one: the limit is not far below
             over = found

@@ -45,7 +45,12 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import add_options, in_one_process, read_request
+    from difftest.plugin.options import (
+        add_options,
+        in_even_shares,
+        in_one_process,
+        read_request,
+    )
     from difftest.plugin.session import SESSION, prepare, start_session
 
     namespace = early_config.known_args_namespace
@@ -62,8 +67,11 @@ def pytest_load_initial_conftests(
         prepare(early_config, request)
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
-    if request.case is not None and early_config.pluginmanager.hasplugin("xdist"):
-        in_one_process(args)
+    if early_config.pluginmanager.hasplugin("xdist"):
+        if request.case is not None:
+            in_one_process(args)
+        elif request.wants_backends:
+            in_even_shares(namespace, args)
     return result
 
 
@@ -216,14 +224,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the backends in a JUnit report."""
-    from difftest.plugin.session import SESSION
+    """Name the backends in a JUnit report; a worker takes one core, another process shows how far.
 
-    runner = session.config.stash[SESSION].runner
+    ``-q`` and ``-v`` show what pytest shows.
+    """
+    from difftest.plugin.session import SESSION, share_the_cores
+
+    config = session.config
+    runner = config.stash[SESSION].runner
     if runner is not None:
+        if hasattr(config, "workerinput"):
+            share_the_cores(config)
+        elif config.get_verbosity() == 0:
+            from difftest.plugin.progress import Progress
+
+            config.pluginmanager.register(Progress(config), "difftest progress")
         from difftest.plugin.run_report import add_suite_properties
 
-        add_suite_properties(session.config, runner.backends)
+        add_suite_properties(config, runner.backends)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -84,7 +84,6 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     check_report(request)
     session = Session(request)
     if request.wants_backends:
-        _share_the_cores(config)
         session.runner = _make_runner(config, request)
     elif config.known_args_namespace.__dict__.get("hypothesis_profile") is not None:
         # Asked for by name, though no kernel test runs: an unknown profile would be an error.
@@ -107,25 +106,16 @@ def make_importable(config: pytest.Config) -> None:
         config.add_cleanup(modules.uninstall)
 
 
-BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+def share_the_cores(config: pytest.Config) -> None:
+    """In a worker of pytest-xdist, which fill the cores, references have one BLAS thread too.
 
-
-def _share_the_cores(config: pytest.Config) -> None:
-    """Under pytest-xdist, let each worker's BLAS have one thread, unless the user says otherwise.
-
-    The workers fill the cores already, and BLAS threads that wait for a busy core spin: a matrix
-    product of 128 x 128 x 512 takes hundreds of times as long. Workers inherit the environment.
+    The config's cleanup undoes it.
     """
-    if not getattr(config.known_args_namespace, "numprocesses", None):
-        return
-    added = [name for name in BLAS_THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(added, "1"))
+    from difftest.simulator.threads import one_thread
 
-    def undo() -> None:
-        for name in added:
-            os.environ.pop(name, None)
-
-    config.add_cleanup(undo)
+    done = ExitStack()
+    done.enter_context(one_thread())
+    config.add_cleanup(done.close)
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:

@@ -34,6 +34,7 @@ from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.outputs import as_arrays, flatten, note_outputs
 from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, said
+from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 from difftest.simulator.witness import Testimony, witness
@@ -262,7 +263,7 @@ def run_kernel(
     mode: _Fast | Run = _Fast(core)
     if plain:
         mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
-    with core.running(), mode.running():
+    with one_thread(), core.running(), mode.running():
         if isinstance(target, NkiKernel):
             target.check_target()
         bound = _bind(function, args, dict(kwargs or {}))

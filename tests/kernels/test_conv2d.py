@@ -23,13 +23,20 @@ LARGE_IMAGE = layer(c_in=256, c_out=256, width=224, height=224, pool_size=2)
 WITH_RANDOM_DATA = {"X": Random(1), "W": Random(2), "bias": Random(3)}
 
 # The course's large cases take minutes in every dtype, most of them in the float64 reference: the
-# nightly profile runs them, the others one image of one.
-NIGHTLY = settings.get_current_profile_name() == "nightly"
+# nightly profile runs them, the others one image of one, and the quick one none of what takes long.
+PROFILE = settings.get_current_profile_name()
 LARGE_IMAGES = (
     [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
-    if NIGHTLY
+    if PROFILE == "nightly"
     else [Case(LARGE_IMAGE, "float32", WITH_RANDOM_DATA)]
 )
+LONG = [
+    *SMALL_IMAGES,
+    *LARGE_IMAGES,
+    layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
+    layer(filter_size=1, width=512, height=37),  # several blocks of rows, the last of them short
+    layer(width=200, height=52, pool_size=2),
+]
 
 
 @kernel_test(
@@ -52,16 +59,10 @@ LARGE_IMAGES = (
         ),
     ],
     examples=[
-        *SMALL_IMAGES,
-        *LARGE_IMAGES,
+        *(LONG if PROFILE != "quick" else SMALL_IMAGES[-1:]),
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,
         layer(filter_size=14, width=14, height=15),  # the largest filter whose float32 weights fit
-        layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
-        layer(
-            filter_size=1, width=512, height=37
-        ),  # several blocks of rows, the last of them short
-        layer(width=200, height=52, pool_size=2),
         layer(width=514, height=7),
         layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
     ],

@@ -1,9 +1,8 @@
 """The plugin under pytest-xdist."""
 
-import os
+from argparse import Namespace
 
-import pytest
-
+from difftest.plugin.options import in_even_shares
 from tests.plugin.test_running import MORE, counts
 
 
@@ -35,27 +34,53 @@ def test_a_usage_error_comes_before_any_worker_starts(project):
     assert "gw0" not in result.stdout.str()
 
 
+SHOWN = """
+import numpy, threadpoolctl
+
+threadpoolctl.threadpool_limits(2, "blas")
+
+def pytest_report_header(config):
+    return f"shares: {config.option.dist}"
+"""
 THREADS = """
-import os
+from threadpoolctl import threadpool_info
 
 def test_threads():
-    assert os.environ.get("OPENBLAS_NUM_THREADS") == {expected!r}
+    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(("--simulate", "-n", "2"), "1"), (("--simulate",), None), (("-n", "2"), None)],
-    ids=["workers", "one process", "no backend"],
-)
-def test_each_worker_has_one_blas_thread(project, monkeypatch, options, expected):
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    project.pytester.makepyfile(test_threads=THREADS.format(expected=expected))
-    project.run(*options).assert_outcomes(passed=1)
-    assert "OPENBLAS_NUM_THREADS" not in os.environ  # nothing is left behind
+def test_workers_take_from_each_other_have_one_blas_thread_and_say_how_far_they_are(project):
+    project.add_test(more=MORE)
+    project.pytester.makepyfile(test_threads=THREADS)  # references run in this process too
+    project.pytester.makeconftest(SHOWN)
+    result = project.run_apart("--simulate", "-n", "2")
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines(["shares: worksteal"])
+    result.stdout.re_match_lines([r"\.?test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
 
 
-def test_a_number_of_threads_that_the_user_chose_stays(project, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    project.pytester.makepyfile(test_threads=THREADS.format(expected="3"))
-    project.run("--simulate", "-n", "2").assert_outcomes(passed=1)
+WRONG = """
+    rejects=[Rejection({"m": 1, "n": 2}, match="accepted, and so a failure")],
+"""
+
+
+def test_each_kernel_test_that_is_through_has_a_line(project):
+    project.add_test(more=WRONG)
+    project.add_test(name="test_second")
+    said = project.run("--simulate").stdout
+    said.re_match_lines(
+        [
+            r"test_add.py::test_add: \d+ cases, 0 refusals, 1 FAILED +\[ 66%\]",
+            r"test_second.py::test_add: \d+ cases, 0 refusals +\[100%\]",
+        ],
+        consecutive=False,
+    )
+    assert "cases, 0 refusals" not in project.run("--simulate", "-v").stdout.str()
+
+
+def test_a_distribution_that_was_chosen_stays():
+    for numbers, dist, added in ((2, "no", True), (2, "loadfile", False), (None, "no", False)):
+        args = ["tests", "--", "last"]
+        in_even_shares(Namespace(numprocesses=numbers, dist=dist, distload=False), args)
+        assert args == ["tests", *(["--dist", "worksteal"] if added else []), "--", "last"]

@@ -41,7 +41,9 @@ REFERENCE = Rule("reference/**/*.py", ("numpy", "reference"))
 CLASSIC = Rule("kernels/classic/**/*.py", ("neuronxcc", "kernels.classic"))
 TODAYS = Rule("kernels/nki/**/*.py", ("nki", "kernels.nki"))
 # The simulator serves from a REPL: no pytest, no Hypothesis, nothing of the harness.
-SIMULATOR = Rule("difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "difftest.simulator"))
+SIMULATOR = Rule(
+    "difftest/simulator/**/*.py", ("numpy", "ml_dtypes", "threadpoolctl", "difftest.simulator")
+)
 # What can be said of a trace without knowing how long anything takes: it sees the trace alone.
 ANALYSIS = Rule(
     "difftest/analysis/**/*.py",
@@ -179,6 +181,7 @@ LAYERS = (
     "inputs",
     "outputs",
     "witness",
+    "threads",
     "launch",
     "ranks",
     "",  # the package itself, which gathers its public names

@@ -41,3 +41,30 @@ def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
     result = CliRunner().invoke(main, ["run", str(script)])
     assert result.exit_code == 130
     assert result.stderr == "interrupted\n"
+
+
+def test_commands_import_what_they_need_alone():
+    """A second of imports for a page of help is what people meet first."""
+    tests = ["hypothesis", "pytest"]
+    most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.harness"]
+    for needless, *words in (
+        (most, "--help"),
+        (most, "bench", "--help"),
+        (most, "init", "--help"),
+        (most, "doctor", "--help"),
+        (tests, "trace", "--help"),
+    ):
+        code = (
+            "import sys; from difftest.cli.main import main; main(standalone_mode=False); "
+            f"print(sorted(set({needless}) & set(sys.modules)))"
+        )
+        said = subprocess.check_output([sys.executable, "-c", code, *words], text=True)
+        assert said.splitlines()[-1] == "[]", words
+
+
+def test_help_says_of_each_command_what_it_says_of_itself():
+    for group in (main, main.get_command(None, "bench")):
+        page = " ".join(CliRunner().invoke(group, ["--help"], terminal_width=400).stdout.split())
+        for name in group.list_commands(None):
+            command = group.get_command(None, name)
+            assert f" {name} {command.get_short_help_str(400)}" in page

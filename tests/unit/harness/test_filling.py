@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness import filling
 from difftest.harness.edge_checks import check_edges, run_recorded
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of
@@ -148,6 +150,19 @@ def test_a_limit_that_the_footprint_foretells_takes_few_runs():
         fillings, runs = looked(spec)
         assert len(fillings) == 2
         assert len(runs) <= 8
+
+
+def test_a_profile_of_few_cases_leaves_what_takes_long(monkeypatch):
+    """SBUF filled by three tiles of 128 rows takes some 20 million elements."""
+    monkeypatch.setattr(filling, "WORK_OF_A_CASE", 2**20)
+    default = settings.get_current_profile_name()
+    try:
+        for cases, count in ((10, 0), (30, 2)):
+            settings.register_profile("of this test", max_examples=cases)
+            settings.load_profile("of this test")
+            assert len(found(double)) == count
+    finally:
+        settings.load_profile(default)
 
 
 def test_a_limit_that_nothing_foretells_takes_as_many_runs_as_its_digits():

@@ -1,7 +1,7 @@
 import numpy as np
 from click.testing import CliRunner
 
-from difftest.cli.bench import reference_forms, table
+from difftest.cli.bench_reference import reference_forms, table
 from difftest.cli.main import main
 from difftest.cli.stopwatch import Reading
 

@@ -1,0 +1,64 @@
+"""A group of commands, each in a module of its own that is imported when it is called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+INTERRUPTED = 130
+"""What shells make of a program that an interrupt ends: 128 + SIGINT."""
+
+
+class LazyGroup(click.Group):
+    """Commands that are imported when they are called; Ctrl-C ends them with an interrupt's code.
+
+    Parameters
+    ----------
+    modules : of each command by its name; the function that it runs has the same name there.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in order."""
+        return sorted(self.modules)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command, imported now; None if there is none of this name."""
+        if name not in self.modules:
+            return None
+        command: click.Command = getattr(import_module(self.modules[name]), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their first sentences, and import none."""
+        names = self.list_commands(ctx)
+        room = formatter.width - 6 - max(map(len, names))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(self.modules[name], name, room)) for name in names])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def _summary(module: str, function: str, room: int) -> str:
+    """What a command says of itself, read off its source: to import it takes most of a second."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
+    (own,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
+    return click.Command(function, help=ast.get_docstring(own)).get_short_help_str(room)

@@ -1,0 +1,56 @@
+"""BLAS threads while kernels are simulated."""
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.threads import one_thread
+
+
+def blas_threads():
+    counts = {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+    assert len(counts) == 1, "NumPy here has no BLAS whose threads can be counted"
+    return counts.pop()
+
+
+def test_a_kernel_runs_with_one_thread_and_leaves_as_many_as_there_were():
+    inside = []
+
+    def kernel(x, fails):
+        inside.append(blas_threads())
+        assert not fails
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out
+
+    data = np.ones((2, 3), np.float32)
+    with threadpool_limits(2, "blas"):
+        launch(kernel, [data, False])
+        assert blas_threads() == 2
+        with pytest.raises(AssertionError):
+            launch(kernel, [data, True])
+        assert blas_threads() == 2
+    assert inside == [1, 1]
+
+
+def test_scopes_of_two_threads_that_overlap_leave_as_many_as_there_were():
+    entered, left = threading.Event(), threading.Event()
+
+    def other():
+        with one_thread():
+            entered.set()
+            left.wait()
+
+    with threadpool_limits(2, "blas"):
+        thread = threading.Thread(target=other)
+        with one_thread():
+            thread.start()
+            entered.wait()
+            assert blas_threads() == 1
+        left.set()
+        thread.join()
+        assert blas_threads() == 2
