@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 
 from difftest.analysis.detectors import Detected, detect
@@ -50,7 +51,7 @@ def inspect(testimony: Testimony) -> Detected:
     detected = detect(testimony.trace, testimony.machine)
     if not detected.suspicions:
         return detected
-    return detected.settled(differs=depends_on_order(testimony))
+    return detected.settled(functools.cache(functools.partial(depends_on_order, testimony)))
 
 
 def _of_rank(rank: int | None, finding: Finding) -> Finding:

@@ -162,6 +162,11 @@ class Core:
         how many turns it has begun."""
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
+        self.drawn: dict[Any, Any] = {}
+        """The state of ``random`` before each draw, by who drew: see :meth:`numbers`."""
+        self._draws: dict[Any, dict[int, int]] = {}
+        """Of each program in each turn of its loops, how many instructions it had issued at each of
+        its draws -> how many draws came before."""
         self.accumulators: dict[str, Array] = {}
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
@@ -229,6 +234,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
+        core.drawn = self.drawn
         core._shared = self._shared
         shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
         core._placed_hbm = {Space.SHARED_HBM: shared}
@@ -273,6 +279,21 @@ class Core:
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name, address)
         return self._allocate(shape, dtype, space, partition_axis, name, address)
+
+    def numbers(self) -> np.random.Generator:
+        """The random numbers for the instruction that runs: when it asks again, the same again.
+
+        A launch in another order is given what this one has ``drawn``, so that each program in each
+        turn of its loops draws what it drew here.
+        """
+        turn = self.program, tuple([(one.loop.location, one.number) for one in self.loops])
+        draws = self._draws.setdefault(turn, {})
+        at = turn, draws.setdefault(self.steps, len(draws))
+        if at in self.drawn:
+            self.random.bit_generator.state = self.drawn[at]
+        else:
+            self.drawn[at] = self.random.bit_generator.state
+        return self.random
 
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:

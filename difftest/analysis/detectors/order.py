@@ -251,7 +251,7 @@ def _judged(
     """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
     exact = [one for one in conflicts if one.exact]
     if not exact:
-        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]))
+        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]), None, loop.location)
         return
     reads = [one for kind in ("carried", "overwritten") for one in exact if one.kind == kind]
     if reads:

@@ -240,4 +240,4 @@ def iota(call: Call, expr: Index) -> Array:
 )
 def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""
-    return current().random.random(call.result.shape, dtype=np.float32)
+    return current().numbers().random(call.result.shape, dtype=np.float32)

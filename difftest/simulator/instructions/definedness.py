@@ -49,8 +49,6 @@ class Undefined(NamedTuple):
     """By the operand's place which of its elements they are, in its own shape; -1 for ``dst``."""
     registers: dict[str, Array]
     """The reduction registers before it."""
-    random: Any
-    """The random numbers' state before it."""
     origin: Origin
     """Whence these elements came."""
 
@@ -82,7 +80,7 @@ def doubts(
     if origin is None:
         return None
     registers = {engine: held.copy() for engine, held in core.accumulators.items()}
-    return Undefined(masks, registers, core.random.bit_generator.state, origin)
+    return Undefined(masks, registers, origin)
 
 
 def _origin(call: Call, *tiles: Tile) -> Origin | None:
@@ -242,7 +240,6 @@ def dependent(
             if call.reads_dst:
                 values.append(_with_stand_in(dst, undefined.masks.get(-1), number))
             core.accumulators = {name: held.copy() for name, held in undefined.registers.items()}
-            core.random.bit_generator.state = undefined.random
             other = _first(call.instruction.meaning(call, *values))
             if other is None or other.shape != first.shape:
                 return None
@@ -311,12 +308,11 @@ def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
 @contextlib.contextmanager
 def _as_before(core: Core, undefined: Undefined) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
-    registers, state = core.accumulators, core.random.bit_generator.state
+    registers = core.accumulators
     sights, alarm, made = list(core.sights), core.alarm, set(core.made)
     try:
         with unheard():  # a stand-in may break a rule of values
             yield
     finally:
         core.accumulators = registers
-        core.random.bit_generator.state = state
         core.sights[:], core.alarm, core.made = sights, alarm, made

@@ -213,5 +213,5 @@ def dropout(call: Call, data: Array, prob: Any) -> Array:
     those of the smallest box that holds it.
     """
     chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
-    keep = current().random.random(data.shape, dtype=np.float32) >= chance
+    keep = current().numbers().random(data.shape, dtype=np.float32) >= chance
     return np.where(keep, data, data.dtype.type(0))

@@ -188,6 +188,36 @@ def exchanged(rounds, boxes, *, waits=True):
     return kernel
 
 
+def written_at(late, value=lambda mine: mine, dtype=lambda mine: None):
+    """Both programs write all of the output, the ``late`` one after three steps more."""
+
+    def kernel(x):
+        out = shared(x)
+        mine = nl.program_id(0)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        held = nl.ndarray(x.shape, dtype=dtype(mine) or x.dtype, buffer=nl.sbuf)
+        for _ in range(4 if mine == late else 1):
+            nisa.tensor_scalar(dst=held, data=tile, op0=nl.add, operand0=float(value(mine)))
+        nisa.dma_copy(dst=out, src=held)
+        return out
+
+    return kernel
+
+
+def beside_random_bits(kernel):
+    """The same kernel, and each program stores random bits of its own beside."""
+
+    def random(x):
+        bits = nl.ndarray((2, 128, 4), dtype=nl.uint32, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 4), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.rng(dst=tile)
+        nisa.dma_copy(dst=bits[nl.program_id(0)], src=tile)
+        return kernel(x), bits
+
+    return random
+
+
 X = normal(128, 2 * HALF)
 IGNORED = "program-id-ignored", "warning"
 
@@ -212,6 +242,15 @@ IGNORED = "program-id-ignored", "warning"
         (exchanged(2, 2, waits=False), []),
         (exchanged(3, 2, waits=False), [("program-other-barrier", "warning")]),
         (exchanged(2, 1), [("program-race", "error")]),
+        (written_at(0), [("program-race", "error")]),
+        (written_at(1), [("program-race", "error")]),
+        (written_at(0, lambda mine: 1), [("program-written-twice", "note")]),
+        (
+            written_at(0, lambda mine: 0, lambda mine: nl.bfloat16 if mine else None),
+            [("program-race", "error")],
+        ),
+        (beside_random_bits(written_at(1)), [("program-race", "error")]),
+        (beside_random_bits(disjoint), []),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
@@ -222,6 +261,8 @@ IGNORED = "program-id-ignored", "warning"
         *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
         *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
         *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
+        *("first-writes-late", "second-writes-late", "equal-values-late", "one-in-bfloat16"),
+        *("race-beside-random-bits", "random-bits-alone"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )
