@@ -25,7 +25,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
 from difftest.simulator.overlaps import PlacedTensors
-from difftest.simulator.recording import mark_in_part, region_of
+from difftest.simulator.recording import Part, mark_in_part, region_of
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -165,8 +165,7 @@ class Core:
         self.drawn: dict[Any, Any] = {}
         """The state of ``random`` before each draw, by who drew: see :meth:`numbers`."""
         self._draws: dict[Any, dict[int, int]] = {}
-        """Of each program in each turn of its loops, how many instructions it had issued at each of
-        its draws -> how many draws came before."""
+        """By program and turn of its loops: instructions issued at a draw -> draws before it."""
         self.accumulators: dict[str, Array] = {}
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
@@ -281,18 +280,15 @@ class Core:
         return self._allocate(shape, dtype, space, partition_axis, name, address)
 
     def numbers(self) -> np.random.Generator:
-        """The random numbers for the instruction that runs: when it asks again, the same again.
+        """The random numbers for the instruction that runs: if it asks again, the same again.
 
-        A launch in another order is given what this one has ``drawn``, so that each program in each
-        turn of its loops draws what it drew here.
+        So are those of each program in each turn of its loops, if it runs in another order.
         """
         turn = self.program, tuple([(one.loop.location, one.number) for one in self.loops])
         draws = self._draws.setdefault(turn, {})
         at = turn, draws.setdefault(self.steps, len(draws))
-        if at in self.drawn:
-            self.random.bit_generator.state = self.drawn[at]
-        else:
-            self.drawn[at] = self.random.bit_generator.state
+        state = self.drawn.setdefault(at, self.random.bit_generator.state)
+        self.random.bit_generator.state = state
         return self.random
 
     @contextlib.contextmanager
@@ -431,7 +427,7 @@ class Core:
         reads: Sequence[Tile],
         roles: Sequence[str],
         attributes: Attributes,
-        partial: Sequence[Tile] = (),
+        partial: Sequence[Part] = (),
         moved: Tile | None = None,
     ) -> None:
         """Count, and record if asked to, one instruction.
@@ -439,7 +435,7 @@ class Core:
         Parameters
         ----------
         roles : of ``writes``, then of ``reads``, one each.
-        partial : those of them of which not every element is touched.
+        partial : those of them of which not every element is touched, with what is.
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
         """

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from difftest.analysis.detectors.canvas import are_apart
-from difftest.analysis.detectors.survey import Touch
+from difftest.analysis.detectors.survey import Touch, adds
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region
 
 
@@ -90,8 +90,10 @@ def _are_apart(touches: list[Touch]) -> bool:
 
 
 def accumulates(touch: Touch) -> bool:
-    """Whether a touch is a matmul's that adds to its destination in PSUM."""
-    return touch.event.attributes.accumulate and (touch.writes or touch.region.role == "dst")
+    """Whether a touch is of what a matmul adds to in PSUM, or a scatter in HBM."""
+    event = touch.event
+    into = event.attributes.accumulate or (event.opcode == "dma_scatter" and adds(event))
+    return into and (touch.writes or touch.region.role == "dst")
 
 
 def is_inside(made: Allocation, event: Event) -> bool:

@@ -25,7 +25,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.observing import overflowed, see, see_lost, see_places
+from difftest.simulator.instructions.observing import overflowed, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
@@ -242,12 +242,12 @@ def dma_scatter(
     view = dst.elements()
     adds = call["dst_rmw_op"] is not None
     skipped = _skipped(call, inside, where)
-    named = see_places(current(), dst, place, inside, adds=adds, skipped=skipped)
+    if skipped is not None:
+        see(current(), Seen.INDEX_SKIPPED, "dst", skipped)
     if not adds:
         moved = _cast(values, src, dst)
         view[place] = moved
-        if named:
-            see_lost(current(), view[place], moved, inside)
+        see_lost(current(), dst, view[place], moved)
     else:
         dst.check_written(arrays, inside)
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)

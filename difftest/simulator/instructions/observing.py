@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, Array, is_float
+from difftest.simulator.dtypes import FLOAT8_E4M3FN, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked
-from difftest.simulator.memory import POISON_INTEGER, pattern_view
+from difftest.simulator.memory import POISON_INTEGER
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen, Sight
 
@@ -201,66 +201,19 @@ _RING = ("add", "subtract", "multiply")
 # -- indices ---------------------------------------------------------------------------------------
 
 
-def see_places(
-    core: Core,
-    dst: IndirectTile,
-    place: tuple[Array, ...],
-    inside: Array,
-    *,
-    adds: bool,
-    skipped: Array | None,
-) -> bool:
-    """Note what a scatter's indices name; whether they name one place more than once.
+def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
+    """Note values that others took the place of, where a scatter's indices name one place twice.
 
     Parameters
     ----------
-    place : index arrays for every dimension of the base, of the elements that ``inside`` keeps.
-    adds : whether the instruction adds to what is there.
-    skipped : which elements are not moved, for their index is out of bounds; None for none.
+    held, moved : what is there, and what was written there, of the elements that it moved.
     """
-    if skipped is not None:
-        see(core, Seen.INDEX_SKIPPED, "dst", skipped)
-    flat = np.ravel_multi_index(place, dst.base.shape)
-    twice = _repeats(flat, inside)
-    if not adds:
-        return twice
-    if twice:
-        _, places, counts = np.unique(flat, return_inverse=True, return_counts=True)
-        _see_flat(core, Seen.PLACE_ADDED_TWICE, inside, counts[places.reshape(-1)] > 1)
-    if core.record:
-        storage = dst.base.storage
-        added = storage.added
-        if added is None:
-            added = storage.added = np.zeros(storage.data.shape, np.bool_)
-        view = pattern_view(added, dst.base.pattern, BOOL)
-        again = view[place]
-        if again.any():
-            _see_flat(core, Seen.PLACE_ADDED_AGAIN, inside, again)
-        view[place] = True
-    return twice
-
-
-def _repeats(flat: Array, inside: Array) -> bool:
-    """Whether one place is named more than once; mostly indices name rows, each of them whole."""
-    length = inside.shape[-1] if inside.ndim > 1 and flat.size == inside.size else 1
-    if length > 1:
-        rows = flat.reshape(-1, length)
-        if (np.diff(rows, axis=1) == 1).all():
-            return bool((np.diff(np.sort(rows[:, 0])) < length).any())
-    return bool((np.diff(np.sort(flat)) == 0).any())
-
-
-def see_lost(core: Core, held: Array, moved: Array, inside: Array) -> None:
-    """Note values that others took the place of, where indices name one place twice."""
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
     given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
     lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
-    _see_flat(core, Seen.PLACE_TWICE, inside, lost)
-
-
-def _see_flat(core: Core, what: Seen, inside: Array, chosen: Array) -> None:
-    """Note some of the elements that ``inside`` keeps."""
-    if chosen.any():
-        where = np.zeros(inside.shape, np.bool_)
-        where[inside] = chosen
-        see(core, what, "dst", where)
+    numbers = dst.numbers() if lost.any() else None
+    if numbers is not None:
+        first = np.unravel_index(numbers[lost.argmax()], dst.base.storage.allocation.shape)
+        place = tuple(int(index) for index in first)
+        count = int(np.count_nonzero(lost))
+        core.sights.append(Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place))

@@ -319,6 +319,27 @@ def test_a_race_names_programs_lines_and_element():
     assert len(finding.locations) == 2
 
 
+@pytest.mark.parametrize(
+    ("rows", "found"), [([0, 1], []), ([1, 1], [("program-race", "error")])], ids=["apart", "equal"]
+)
+def test_rows_that_both_programs_gather_change_and_scatter(rows, found):
+    """No serial order loses an addition."""
+
+    def kernel(table, rows):
+        at = nl.ndarray((1, 1), dtype=rows.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((1, 8), dtype=table.dtype, buffer=nl.sbuf)
+        mine = nl.program_id(0)
+        nisa.dma_copy(dst=at, src=rows[mine : mine + 1])
+        place = table.ap([[8, 1], [1, 8]], offset=0, vector_offset=at, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=place)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=place, src=tile)
+        return table
+
+    got = found_in(both(kernel), [normal(4, 8), np.int32(rows).reshape(2, 1)])
+    assert [one for one in got if one[1] == "error"] == found
+
+
 def test_sendrecv_orders_what_each_core_sends():
     def kernel(x):
         out = shared(x)
