@@ -15,6 +15,9 @@ from difftest.simulator.witness import Testimony
 class Inspector:
     """Is told of launches (``with witnessing(inspector)``), and keeps what is found, each once.
 
+    What a launch shows at a line where an earlier one has shown the same is not said again: with
+    other shapes other lines may have part in it.
+
     Attributes
     ----------
     strict : whether a warning counts as a failure.
@@ -34,9 +37,10 @@ class Inspector:
         detected = inspect(testimony)
         self.launches += 1
         self.silenced += len(detected.silenced)
+        before = {(one.id, one.severity, one.location) for one in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
-            if key not in self._said:
+            if key not in self._said and (*key[:2], finding.location) not in before:
                 self._said.add(key)
                 self.findings.append(_of_rank(testimony.rank, finding))
 

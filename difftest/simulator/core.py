@@ -493,8 +493,7 @@ class Core:
             )
         )
 
-    def amend(self, **attributes: Any) -> None:
-        """Say more of the instruction that was issued last."""
-        if self.record:
-            event = self.trace.events[-1]
+    def amend(self, since: int, **attributes: Any) -> None:
+        """Say more of the instructions that were issued from a number on."""
+        for event in self.trace.events[-1 : -1 - self.instructions + since : -1]:
             event.attributes = event.attributes._replace(**attributes)

@@ -296,6 +296,8 @@ class Attributes(NamedTuple):
     reduce_cmd: str | None = None
     """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
     where it leaves them alone (``idle``)."""
+    loop_indices: bool = False
+    """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 
 
 class Seen(Enum):

@@ -38,8 +38,11 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     yield from _made(INFINITY_MADE, "infinity", *infinities)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
-    for events in by_line(noted.get(Seen.INTEGER_ROUNDED, [])):
-        yield _rounded(events)
+    if Seen.INTEGER_ROUNDED in noted:
+        random = _random(trace)
+        counted = [one for one in noted[Seen.INTEGER_ROUNDED] if one[0].number not in random]
+        for events in by_line(counted):
+            yield _rounded(events)
     for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
         yield _float8(events, machine)
     for events in by_line(noted.get(Seen.NAN_SEARCHED, [])):
@@ -122,6 +125,23 @@ def _rounded(noted: Noted) -> Finding:
         "int32 tiles",
         *(event for event, _ in noted),
     )
+
+
+def _random(trace: Trace) -> set[int]:
+    """The numbers of the events that make floats of random bits, of which none is the right one."""
+    bits: set[int] = set()
+    scaled: set[int] = set()
+    for event in trace.events:
+        follows = any(region.allocation.id in bits for region in event.reads)
+        for region in event.writes:
+            tensor = region.allocation
+            if event.opcode == "rng" or (follows and tensor.dtype.kind in "iu"):
+                bits.add(tensor.id)
+            else:
+                bits.discard(tensor.id)
+                if follows:
+                    scaled.add(event.number)
+    return scaled
 
 
 def _float8(noted: Noted, machine: Machine) -> Finding:

@@ -176,7 +176,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
                 other = touches[int(view[first_of(np.asarray(wrong))]) - 1]
                 yield finding_of(
                     FOREIGN,
-                    Severity.ERROR if modern else Severity.WARNING,
+                    Severity.WARNING,
                     f"{touch.event.opcode} adds to element "
                     f"{list(canvas.element(touch.region, np.asarray(wrong)))} of "
                     f"{touch.region.allocation}, which {other.event.opcode} wrote",

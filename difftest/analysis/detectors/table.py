@@ -184,7 +184,7 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(
         id=psum.FOREIGN,
-        severity=Severity.ERROR,
+        severity=Severity.WARNING,
         title="a matmul adds to what no matmul wrote",
         group=_PSUM,
         reader=psum.psum,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.order import updates
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.detectors.turns import is_inside
+from difftest.analysis.detectors.turns import is_within
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Trace
+from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
 
 SCOPE = "tensor-scope"
 REDUCTION = "reduce-res-accumulated"
@@ -37,9 +37,10 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
     for touches in survey_of(trace).accesses.values():
         last = touches[-1]
         made = last.region.allocation
-        if made.loops and not is_inside(made, last.event):
-            first = next(touch.event for touch in touches if not is_inside(made, touch.event))
-            loop = made.loops[-1].loop.location
+        scope = _scope(made)
+        if scope and not is_within(scope, last.event):
+            first = next(touch.event for touch in touches if not is_within(scope, touch.event))
+            loop = scope[-1].loop.location
             where = f" at line {loop.line}" if loop else ""
             yield Finding(
                 id=SCOPE,
@@ -52,6 +53,14 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
                 remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
                 evidence=(first.number,),
             )
+
+
+def _scope(made: Allocation) -> tuple[Iteration, ...]:
+    """The turn in which a tensor lives: static_range is unrolled when the kernel is traced."""
+    loops = made.loops
+    while loops and loops[-1].loop.kind is LoopKind.STATIC:
+        loops = loops[:-1]
+    return loops
 
 
 def _reductions(trace: Trace) -> Iterator[Finding]:

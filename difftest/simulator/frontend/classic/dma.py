@@ -124,8 +124,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
     core = current()
     before = core.instructions
     issue(instructions.dma_scatter, (value,), options, dst=dst, mask=mask)
-    if core.instructions > before:  # the mask leaves something
-        core.amend(op=options[0].name)
+    core.amend(before, op=options[0].name)
 
 
 def dma_copy(

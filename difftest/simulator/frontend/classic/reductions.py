@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, no_extras
@@ -75,7 +76,10 @@ def loop_reduce(
     target = assignment_target("nl.loop_reduce", Tensor)
     between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
     name = alu_op(op, "nl.loop_reduce").name
+    core = current()
+    before = core.instructions
     begin_or_update(name, target, on_chip(x, "nl.loop_reduce"), mask, between)
+    core.amend(before, loop_indices=True)
     return target
 
 

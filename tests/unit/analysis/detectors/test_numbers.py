@@ -216,6 +216,24 @@ def test_integers_that_are_moved_are_not_computed():
     assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
 
 
+@pytest.mark.parametrize(("drawn", "lost"), [(True, 0), (False, 1)])
+def test_random_bits_that_are_scaled_to_floats_have_no_right_value(drawn, lost):
+    def kernel(x):
+        out = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.shared_hbm)
+        bits = nl32.ndarray(x.shape, nl32.uint32, buffer=nl32.sbuf)
+        scaled = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.sbuf)
+        if drawn:
+            isa32.rng(dst=bits)
+        else:
+            isa32.dma_copy(dst=bits, src=x)
+        isa32.tensor_scalar(dst=scaled, data=bits, op0=nl32.multiply, operand0=2.0**-32)
+        isa32.dma_copy(dst=out, src=scaled)
+        return out
+
+    found = found_in(kernel, [np.full((4, 8), 2**24 + 1, np.uint32)])
+    assert found == [("integer-rounded", "warning")] * lost
+
+
 # -- float8
 
 

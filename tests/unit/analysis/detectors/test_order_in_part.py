@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.unit.analysis.detectors.kernels import found_in, normal
 
@@ -77,3 +78,48 @@ def test_rows_that_are_read_changed_and_written_by_indices(rows, found):
 
     arrays = [normal(8, COLUMNS), np.int32(rows).reshape(2, 4, 1)]
     assert found_in(kernel, arrays) == found
+
+
+@pytest.mark.parametrize("begun", [nl.zeros, nl.ndarray], ids=["on-zeros", "on-a-new-tensor"])
+def test_loop_reduce_is_made_to_go_on_from_iteration_to_iteration(begun):
+    def kernel(reduces):
+        def body(a):
+            out = nl.ndarray((4, 2), dtype=a.dtype, buffer=nl.shared_hbm)
+            total = begun((4, 2), dtype=a.dtype, buffer=nl.sbuf)
+            for i in nl.affine_range(4):
+                tile = nl.load(a[:, nl.ds(2 * i, 2)])
+                if reduces:
+                    total[...] = nl.loop_reduce(tile, op=np.max, loop_indices=[i])
+                else:
+                    total[...] = nl.subtract(tile, tile if i == 0 else total)
+            nl.store(out, total)
+            return out
+
+        return body
+
+    assert found_in(kernel(reduces=True), [normal(4, 8)]) == []
+    assert found_in(kernel(reduces=False), [normal(4, 8)]) == [("affine-carried", "error")]
+
+
+@pytest.mark.parametrize(
+    ("left", "found"), [(1, []), (2, [("affine-written-twice", "error")])], ids=["one", "both"]
+)
+def test_products_of_which_a_mask_leaves_so_many(left, found):
+    """A sum on a new tensor in PSUM begins with the first product that there is."""
+
+    def kernel(a):
+        out = nl.ndarray((16, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        row = nl.arange(16)[:, None]
+        for _ in nl.sequential_range(1):
+            total = nl.ndarray((16, 16), dtype=nl.float32, buffer=nl.psum)
+            for i in nl.affine_range(2):
+                made = nisa.nc_matmul(tile, tile, mask=row >= 16 * (2 - left) * (1 - i))
+                if left == 1:
+                    total += made
+                else:
+                    total[...] = nl.copy(made)
+            nl.store(out, nl.copy(total))
+        return out
+
+    assert found_in(kernel, [normal(16, 16)]) == found

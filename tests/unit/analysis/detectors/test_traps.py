@@ -14,7 +14,7 @@ def part(i):
     return nl.ds(i * 64, 64)
 
 
-@pytest.mark.parametrize("loop", [nl.affine_range, nl.sequential_range, nl.static_range])
+@pytest.mark.parametrize("loop", [nl.affine_range, nl.sequential_range])
 def test_a_tensor_that_is_used_after_the_loop_that_makes_it(loop):
     def kernel(a):
         out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
@@ -41,16 +41,21 @@ def test_a_tensor_that_is_used_in_the_same_iteration_of_another_loop():
     assert found_in(kernel, [A]) == [("tensor-scope", "error")]
 
 
-def test_a_name_that_each_iteration_binds_anew():
+@pytest.mark.parametrize(
+    ("loop", "found"), [(nl.sequential_range, [("tensor-scope", "error")]), (nl.static_range, [])]
+)
+def test_a_name_that_each_iteration_binds_anew(loop, found):
+    """The second is unrolled when the kernel is traced, as Python's own range is."""
+
     def kernel(a):
         out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
         total = nl.zeros((128, 64), dtype=a.dtype)
-        for i in nl.sequential_range(4):
+        for i in loop(4):
             total = nl.subtract(nl.load(a[:, part(i)]), total)
         nl.store(out, total)
         return out
 
-    assert ("tensor-scope", "error") in found_in(kernel, [A])
+    assert list(dict.fromkeys(found_in(kernel, [A]))) == found
 
 
 def test_a_tensor_that_is_made_before_the_loop():
