@@ -27,7 +27,7 @@ from difftest.simulator.instructions.carrying import (
     over_rows,
     partitions_of,
 )
-from difftest.simulator.instructions.observing import see
+from difftest.simulator.instructions.observing import see, see_rounded
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.undefined_moves import (
     GATHERS,
@@ -231,7 +231,7 @@ def dependent(
     if found is not None:
         return found
     found = np.zeros(first.shape, BOOL)
-    with _as_before(core, undefined):
+    with _as_before(core):
         for number in range(len(_STAND_INS)):
             values = [
                 _with_stand_in(operand, undefined.masks.get(place), number)
@@ -245,6 +245,28 @@ def dependent(
                 return None
             found |= (first != other) & ~((first != first) & (other != other))
     return found
+
+
+def look_for_rounding(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
+) -> None:
+    """Note the integers that an instruction computed in float32, which does not have them.
+
+    Its meaning for the same numbers in float64 says what they are.
+    """
+    if call.attributes.reduce_cmd == "reduce":
+        return  # the registers have gone on
+    values = [
+        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
+        for one in operands
+    ]
+    if call.reads_dst:
+        values.append(dst.engine_values(unwritten=True).astype(np.float64))
+    registers = {name: held.copy() for name, held in core.accumulators.items()}
+    with _as_before(core):
+        exactly = call.instruction.meaning(call, *values)
+    core.accumulators = registers
+    see_rounded(core, call, results, exactly)
 
 
 def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> Array | None:
@@ -306,7 +328,7 @@ def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
 
 
 @contextlib.contextmanager
-def _as_before(core: Core, undefined: Undefined) -> Iterator[None]:
+def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
     registers = core.accumulators
     sights, alarm, made = list(core.sights), core.alarm, set(core.made)

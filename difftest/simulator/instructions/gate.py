@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import (
@@ -27,15 +27,17 @@ from difftest.simulator.instructions.definedness import (
     Undefined,
     dependent,
     doubts,
+    look_for_rounding,
     see_gather,
     see_indices,
     settle,
     settle_registers,
 )
 from difftest.simulator.instructions.observing import (
+    counts,
+    is_rounded,
     look,
     look_at_product,
-    rounded_result,
     see,
     stored,
     watches_of,
@@ -120,8 +122,8 @@ def issue(
         made = computed or _results(call, dst, operands, where)
         if core.alarm:
             look(core, call, operands, made[0])
-        if call.result.dtype in WIDE_INTEGERS:
-            rounded_result(core, call, operands, made[0])
+        if call.counts and is_rounded(made[0]):
+            look_for_rounding(core, call, dst, operands, made[0])
         if undefined is not None:
             found = dependent(core, call, dst, operands, undefined, made[0], unboxed)
         where = _put(core, call, dst, made, others, where, in_part)
@@ -336,6 +338,7 @@ def prepare(
             core.machine, instruction, operands, options, dst, others, dtype, engine, named
         )
         call.watches = watches_of(call)
+        call.counts = counts(call)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call

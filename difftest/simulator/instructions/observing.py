@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import FLOAT8_E4M3FN, Array, is_float
+from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.memory import POISON_INTEGER
@@ -152,50 +152,48 @@ def rounded_integers(values: Array) -> None:
         see(core, Seen.INTEGER_ROUNDED, "", lost, wide)
 
 
-def rounded_result(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> None:
-    """Integers that were computed in float32 and are not what they should be."""
-    if not isinstance(results, np.ndarray) or results.dtype != np.float32 or not results.size:
-        return
-    if not np.abs(results).max() >= EXACT_INTEGER:
-        return
-    exact = _exactly(call, operands)
-    if exact is not None and exact.shape == results.shape:
-        lost = np.isfinite(results) & (exact != results) & (np.abs(exact) <= 2.0**32)
-        see(core, Seen.INTEGER_ROUNDED, "dst", lost, exact)
+def rounded_sum(total: Array, exact: Array) -> None:
+    """Integers that were added up in float32, and what they are."""
+    if is_running() and total.size and np.abs(exact).max() > EXACT_INTEGER:
+        see(current(), Seen.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact)
 
 
-def _exactly(call: Call, operands: tuple[Any, ...]) -> Array | None:
-    """What sums, differences and products of integers are; None of anything else."""
-    values: list[Any] = []
-    for operand in operands:
-        if isinstance(operand, Tile):
-            if is_float(operand.dtype):
-                return None
-            values.append(operand.engine_values(unwritten=True).astype(np.float64))
-        else:
-            values.append(operand)
-    if call.name == "tensor_tensor" and call["op"].name in _RING:
-        first, second = values
-        if first.size == second.size:
-            second = second.reshape(first.shape)
-        made: Array = call["op"].compute(first, second)
-        return made
-    if call.name != "tensor_scalar":
-        return None
-    made, *others = values
-    for name, other in zip(("0", "1"), others, strict=True):
-        op = call[f"op{name}"]
-        if op is None:
-            continue
-        if op.name not in _RING or (isinstance(other, np.ndarray) and other.size != len(made)):
-            return None
-        if isinstance(other, np.ndarray):
-            other = other.reshape(len(made), *(1,) * (made.ndim - 1))
-        made = op.compute(other, made) if call[f"reverse{name}"] else op.compute(made, other)
-    return made
+def counts(call: Call) -> bool:
+    """Whether a call makes 32-bit integers of integers: what it computes in float32 is looked at."""
+    made = (call.result.dtype, *(one.dtype for one in call.destinations.values()))
+    read = [tile.dtype for tile in call.tiles.values()]
+    wide = any(dtype in WIDE_INTEGERS for dtype in made)
+    return wide and bool(read) and not any(map(is_float, read)) and not call.instruction.in_place
 
 
-_RING = ("add", "subtract", "multiply")
+def is_rounded(results: Any) -> bool:
+    """Whether numbers were computed in float32 that are beyond what integers it has."""
+    made = results if type(results) is tuple else (results,)
+    values = [one.values if type(one) is Masked else one for one in made]
+    return any(
+        isinstance(one, np.ndarray)
+        and one.dtype == np.float32
+        and one.size
+        and not np.abs(one).max() < EXACT_INTEGER  # NaN may hide others
+        for one in values
+    )
+
+
+def see_rounded(core: Core, call: Call, results: Any, exactly: Any) -> None:
+    """Note the integers among results that are not what they are in float64.
+
+    Parameters
+    ----------
+    results, exactly : what the meaning made of the operands in float32, and in float64.
+    """
+    pairs = (
+        [(results, exactly)] if type(results) is not tuple else zip(results, exactly, strict=True)
+    )
+    for role, (made, exact) in zip(call.instruction.destinations, pairs, strict=False):
+        made, exact = (one.values if type(one) is Masked else one for one in (made, exact))
+        if isinstance(made, np.ndarray) and made.dtype == np.float32:
+            whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
+            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
 
 
 # -- indices ---------------------------------------------------------------------------------------
