@@ -122,7 +122,7 @@ def issue(
         made = computed or _results(call, dst, operands, where)
         if core.alarm:
             look(core, call, operands, made[0])
-        if call.counts and is_rounded(made[0]):
+        if call.counts and undefined is None and is_rounded(made[0]):
             look_for_rounding(core, call, dst, operands, made[0])
         if undefined is not None:
             found = dependent(core, call, dst, operands, undefined, made[0], unboxed)

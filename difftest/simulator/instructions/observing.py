@@ -159,7 +159,7 @@ def rounded_sum(total: Array, exact: Array) -> None:
 
 
 def counts(call: Call) -> bool:
-    """Whether a call makes 32-bit integers of integers: what it computes in float32 is looked at."""
+    """Whether a call makes 32-bit integers of integers, and may compute in float32."""
     made = (call.result.dtype, *(one.dtype for one in call.destinations.values()))
     read = [tile.dtype for tile in call.tiles.values()]
     wide = any(dtype in WIDE_INTEGERS for dtype in made)
@@ -186,11 +186,10 @@ def see_rounded(core: Core, call: Call, results: Any, exactly: Any) -> None:
     ----------
     results, exactly : what the meaning made of the operands in float32, and in float64.
     """
-    pairs = (
-        [(results, exactly)] if type(results) is not tuple else zip(results, exactly, strict=True)
-    )
-    for role, (made, exact) in zip(call.instruction.destinations, pairs, strict=False):
-        made, exact = (one.values if type(one) is Masked else one for one in (made, exact))
+    several = type(results) is tuple
+    pairs = zip(results, exactly, strict=True) if several else [(results, exactly)]
+    for role, pair in zip(call.instruction.destinations, pairs, strict=False):
+        made, exact = (one.values if type(one) is Masked else one for one in pair)
         if isinstance(made, np.ndarray) and made.dtype == np.float32:
             whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
             see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)

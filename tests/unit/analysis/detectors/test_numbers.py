@@ -256,7 +256,7 @@ def test_three_times_an_integer_that_float32_does_not_have(name):
 def test_an_iota_of_floats(start, found):
     def kernel(x):
         out = output(x)
-        line, column = nl.mgrid[0:4, 0:8]
+        _, column = nl.mgrid[0:4, 0:8]
         nl.store(out, nisa.iota(start + column, dtype=nl.float32))
         return out
 
