@@ -20,7 +20,7 @@ import numpy as np
 from difftest.simulator.addresses import PlacedMemory
 from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import KernelError, Location, kernel_location, kernel_stack
+from difftest.simulator.errors import KernelError, Location, kernel_location, kernel_stack, place_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
@@ -336,7 +336,7 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            kernel_location(self.caller),
+            place_of(kernel_stack(self.caller)) if self.record else kernel_location(self.caller),
             name,
             loops=self.loops,
         )
@@ -389,6 +389,7 @@ class Core:
         if at not in self._shared:
             self._shared[at] = self._allocate(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = self._shared[at]
+        storage.programs = int(np.prod(self.grid))
         if storage.data.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of an SPMD grid creates the same shared_hbm tensors",

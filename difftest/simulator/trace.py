@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.simulator.errors import Location as Location
+from difftest.simulator.errors import place_of
 from difftest.simulator.pattern import Pattern
 
 
@@ -311,6 +312,8 @@ class Seen(Enum):
     """A NaN that an instruction made went to HBM."""
     INFINITY_STORED = "infinity stored"
     """An infinity went to HBM after an instruction had made one."""
+    NAN_COMPARED = "nan compared"
+    """A NaN that an instruction made was compared: the result is a number that shows none."""
     NAN_SEARCHED = "nan searched"
     """An instruction that orders numbers got a NaN."""
     OUT_OF_RANGE = "argument out of range"
@@ -394,8 +397,8 @@ class Event:
 
     @property
     def location(self) -> Location | None:
-        """The innermost of the kernel's source lines."""
-        return self.stack[0] if self.stack else None
+        """The innermost of the kernel's source lines, which knows those that called it."""
+        return place_of(self.stack)
 
     def operand(self, role: str) -> Region | None:
         """The operand of this role, what is written before what is read; None if there is none."""

@@ -38,6 +38,8 @@ _RULE = (
 )
 _BARRIER = "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
 _BARRIER += "this tensor between the two"
+_PARTS = "let each program write a part of its own (nl.program_id), and what reads the others' "
+_PARTS += "parts be another kernel: a classic grid has no barriers"
 
 
 class _Epochs(NamedTuple):
@@ -57,9 +59,17 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
-    yield from _told_once(_all_races(trace))
+    for found in _told_once(_all_races(trace)):
+        yield found if trace.dialect == "nki" else _without_barriers(found)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
+
+
+def _without_barriers(found: Finding | Suspicion) -> Finding | Suspicion:
+    """The same with a remedy that the classic dialect has."""
+    if isinstance(found, Suspicion):
+        return replace(found, differs=replace(found.differs, remedy=_PARTS))
+    return replace(found, remedy=_PARTS) if found.remedy is _BARRIER else found
 
 
 def _told_once(found: Found) -> Found:

@@ -260,6 +260,13 @@ DETECTORS: tuple[Detector, ...] = (
         reader=uninitialised.uninitialised,
     ),
     Detector(
+        id=uninitialised.REGISTER,
+        severity=Severity.ERROR,
+        title="a reduction goes on in registers that nothing has reset",
+        group=_UNINITIALISED,
+        reader=uninitialised.registers,
+    ),
+    Detector(
         id=uninitialised.UNWRITTEN,
         severity=Severity.WARNING,
         title="the kernel returns a tensor of which it wrote a part",

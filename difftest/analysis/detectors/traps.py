@@ -22,6 +22,7 @@ def traps(trace: Trace, machine: Machine) -> Found:
         return
     yield from _once(_scopes(trace))
     yield from _once(_reductions(trace))
+    yield from _once(_registers(trace))
 
 
 def _once(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -97,3 +98,33 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                 made[region.allocation.id] = event
             else:
                 made.pop(region.allocation.id, None)
+
+
+def _registers(trace: Trace) -> Iterator[Finding]:
+    """Reductions that the turns of a loop, or of Python's range, take on from each other."""
+    before: dict[tuple[object, ...], Event] = {}
+    for event in trace.events:
+        command, key = event.attributes.reduce_cmd, (event.program, event.engine)
+        if command is None:
+            continue
+        last = before.get(key)
+        again = last is not None and last.stack == event.stack and last.opcode == event.opcode
+        if command == "reduce" and again and last is not None and not _in_affine(event):
+            yield Finding(
+                id=REDUCTION,
+                severity=Severity.WARNING,
+                happened=f"the reduction that {event.opcode} makes beside its result goes on in "
+                f"the registers of the {event.engine.value} engine from turn to turn of a loop",
+                rule="the classic compiler was seen to run the instruction once more for its "
+                "reduction, and to spoil sums over several iterations (trn2)",
+                locations=each_line(event.location),
+                remedy="reset them in each turn (reduce_cmd.reset_reduce), keep each turn's sum in "
+                "a column of its own and add them up after the loop",
+                evidence=(last.number, event.number),
+            )
+        before[key] = event
+
+
+def _in_affine(event: Event) -> bool:
+    """Whether another detector looks at the turns."""
+    return any(turn.loop.kind is LoopKind.AFFINE for turn in event.loops)

@@ -26,6 +26,8 @@ EXACT_INTEGER = 2**24
 """Integers up to here are float32 numbers."""
 LARGEST_E4M3 = 240.0
 """Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
+_ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
+"""Comparisons that no NaN keeps; that of a number with itself asks for one."""
 _SEARCHES = ("max8", "nc_find_index8", "nc_match_replace8")
 
 Watch = Callable[[Core, Call, tuple[Any, ...]], None]
@@ -37,6 +39,8 @@ def watches_of(call: Call) -> tuple[Watch, ...]:
     watches: list[Watch] = []
     if call.name in _SEARCHES:
         watches.append(_search)
+    if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
+        watches.append(_compare)
     if call.machine.nc_version < 4 and any(
         tile.dtype == FLOAT8_E4M3FN for tile in call.tiles.values()
     ):
@@ -128,6 +132,16 @@ def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
         if isinstance(operand, Tile) and is_float(operand.dtype):
             values = operand.engine_values(unwritten=True)
             see(core, Seen.NAN_SEARCHED, role.name, np.isnan(values))
+
+
+def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+    """What a comparison makes of a NaN is a number, in which nobody sees it."""
+    if Seen.NAN_MADE not in core.made:
+        return
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
+        if isinstance(operand, Tile) and is_float(operand.dtype):
+            values = operand.engine_values(unwritten=True)
+            see(core, Seen.NAN_COMPARED, role.name, np.isnan(values))
 
 
 # -- dtypes ----------------------------------------------------------------------------------------

@@ -88,6 +88,33 @@ def test_infinities_that_cancel_make_a_nan():
     assert found == [("nan-made", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("largest", "found"), [(1e5, [("infinity-made", "warning")]), (1e4, [])], ids=["lost", "kept"]
+)
+@pytest.mark.parametrize(
+    "hide", [lambda t: nl.minimum(t, 60000.0), nl.reciprocal], ids=["minimum", "quotient"]
+)
+def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found, hide):
+    kernel = by(lambda tile: hide(nl.copy(tile, dtype=nl.float16)), nl.float16)
+    assert found_in(kernel, [np.full((4, 8), largest, F32)]) == found
+
+
+@pytest.mark.parametrize(
+    ("decide", "found"),
+    [
+        (lambda rows: nl.greater(rows, 0.5), [("nan-made", "warning")]),
+        (lambda rows: nl.where(nl.equal(rows, rows), rows, 0.0), []),
+    ],
+    ids=["compared", "asked-for"],
+)
+def test_a_nan_that_a_comparison_hides(decide, found):
+    rows = np.abs(normal(4, 8)) + 1
+    kernel = by(lambda tile: nl.copy(decide(normalised(tile)), dtype=nl.float32))
+    assert found_in(kernel, [rows]) == []
+    rows[2] = 0
+    assert found_in(kernel, [rows]) == found
+
+
 def test_exp_of_a_large_number():
     found = found_in(by(nl.exp), [np.full((4, 8), 100, F32)])
     assert found == [("infinity-made", "note")]
@@ -334,6 +361,18 @@ def largest(gathers):
         return out
 
     return kernel
+
+
+def test_the_remedy_for_nan_in_a_search():
+    def kernel(x):
+        out = nl.ndarray((4, 8), F32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nl.store(out, nisa.max8(src=nl.where(nl.equal(tile, tile), tile, nl.fp32.min)))
+        return out
+
+    data = normal(4, 16)
+    data[3, 5] = np.nan
+    assert found_in(kernel, [data]) == []
 
 
 def test_a_search_among_nan():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
@@ -340,6 +341,25 @@ def test_rows_that_both_programs_gather_change_and_scatter(rows, found):
     assert [one for one in got if one[1] == "error"] == found
 
 
+def test_a_read_before_the_other_core_has_written_is_a_missing_barrier():
+    def kernel(x):
+        scratch, out = shared(x), shared(x)
+        mine = nl.program_id(0)
+        if mine == 1:
+            copy_part(scratch, x, mine)
+        else:
+            copy_part(out, scratch, 1)
+        return out
+
+    with pytest.raises(UnwrittenError) as raised:
+        launch(both(kernel), [X])
+    assert raised.value.happened == "a program read what no program had written yet"
+    assert "nisa.core_barrier on this tensor" in raised.value.remedy
+    kept_to_itself = nki.jit(lambda x: copy_part(shared(x), shared(x), 0))
+    with pytest.raises(UnwrittenError, match="what nothing had written"):
+        launch(kept_to_itself, [X])
+
+
 def test_sendrecv_orders_what_each_core_sends():
     def kernel(x):
         out = shared(x)
@@ -427,7 +447,9 @@ def spread(index):
     ids=["disjoint", "one-column-too-close"],
 )
 def test_a_classic_grid(index, found):
-    assert found_in(spread(index), [normal(128, 4 * HALF)], grid=(4,)) == found
+    got = findings_in(spread(index), [normal(128, 4 * HALF)], grid=(4,))
+    assert [(one.id, one.severity.value) for one in got] == found
+    assert all("core_barrier" not in one.remedy for one in got)  # it has none
 
 
 def by_way_of_hbm(buffer, *, divided=True):

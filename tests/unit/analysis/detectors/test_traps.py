@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from difftest.simulator import ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
@@ -113,3 +114,30 @@ def softmax_sums(inside):
 )
 def test_reductions_beside_a_result(inside, found):
     assert found_in(softmax_sums(inside), [A]) == found
+
+
+def test_a_finding_in_a_helper_names_the_call_and_is_allowed_there():
+    """As an error of the simulator does."""
+
+    def helper(total, tile):
+        total[...] = nl.add(total, tile)
+
+    def kernel(a, out):
+        total = nl.zeros((128, 64), dtype=a.dtype)
+        for i in nl.affine_range(4):
+            helper(total, nl.load(a[:, part(i)]))
+        for i in nl.affine_range(4):
+            helper(total, nl.load(a[:, part(i)]))  # difftest: allow[affine-reduction]
+        nl.store(out, total)
+        if a.shape[1] > 256:
+            helper(total, nl.load(a[:, 0:63]))
+        return out
+
+    first = kernel.__code__.co_firstlineno
+    with pytest.raises(ShapeError) as raised:
+        launch(kernel, [normal(128, 320), normal(128, 64)])
+    assert [call.line - first for call in raised.value.location.calls] == [8]
+    assert f"called at {__file__}:{first + 8}: helper(" in str(raised.value)
+    (finding,) = findings_in(kernel, [A, normal(128, 64)])
+    assert finding.location.text == "total[...] = nl.add(total, tile)"
+    assert [call.line - first for call in finding.location.calls] == [3]
