@@ -48,10 +48,15 @@ class Finding:
             "severity": self.severity.value,
             "happened": self.happened,
             "rule": self.rule,
-            "locations": [{"file": at.file, "line": at.line} for at in self.locations],
+            "locations": [_as_mapping(at) for at in self.locations],
             "remedy": self.remedy,
             "evidence": list(self.evidence),
         }
+
+
+def _as_mapping(at: Location) -> dict[str, object]:
+    calls = [{"file": line.file, "line": line.line} for line in at.calls]
+    return {"file": at.file, "line": at.line} | ({"called_at": calls} if calls else {})
 
 
 def each_line(*locations: Location | None) -> tuple[Location, ...]:

@@ -7,31 +7,63 @@ place for all its time cannot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from difftest.simulator.trace import Allocation, Region, Trace
+from difftest.analysis.footprint import footprint
+from difftest.simulator.trace import Allocation, Region, Space, Trace
 
 Range = tuple[int, int]
 """Numbers of the events with which it begins and ends."""
 
 
-def held_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, list[Range]]:
-    """By the id of each tensor, the parts of its live range, in order."""
-    held: dict[int, list[Range]] = {one.id: [] for one in allocations}
+def held_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, list[list[Range]]]:
+    """By the id of each tensor, of each of its blocks the parts of its live range, in order.
+
+    A tensor without block dimensions is one, and so is one in PSUM, or that the kernel placed.
+    """
+    held: dict[int, list[list[Range]]] = {
+        one.id: [[] for _ in blocks_of(one)] for one in allocations
+    }
     for event in trace.events:
         number = event.number
-        read = {region.allocation.id for region in event.reads}
-        for tensor in read & held.keys():
-            _go_on(held[tensor], number)
+        read = {
+            (region.allocation.id, block)
+            for region in event.reads
+            if region.allocation.id in held
+            for block in _touched(region)
+        }
+        for tensor, block in read:
+            _go_on(held[tensor][block], number)
         for region in event.writes:
             tensor = region.allocation.id
             if tensor not in held:
                 continue
-            if tensor not in read and _is_all(region):
-                held[tensor].append((number, number))
-            else:
-                _go_on(held[tensor], number)
+            touched = _touched(region)
+            anew = _is_all(region, len(touched))
+            for block in touched:
+                if anew and (tensor, block) not in read:
+                    held[tensor][block].append((number, number))
+                else:
+                    _go_on(held[tensor][block], number)
     return held
+
+
+def blocks_of(tensor: Allocation) -> range:
+    """The blocks of a tensor that have live ranges of their own."""
+    own = tensor.space is Space.SBUF and not tensor.areas
+    return range(math.prod(tensor.shape[: tensor.partition_axis]) if own else 1)
+
+
+def _touched(region: Region) -> range:
+    """The blocks that a region touches."""
+    tensor, blocks = region.allocation, len(blocks_of(region.allocation))
+    if blocks == 1:
+        return range(1)
+    mark = footprint(region)
+    each = tensor.partition_bytes // blocks
+    each //= 1 if tensor.viewed else tensor.dtype.itemsize
+    return range(mark.low // each, (mark.high - 1) // each + 1)
 
 
 def _go_on(ranges: list[Range], number: int) -> None:
@@ -39,8 +71,8 @@ def _go_on(ranges: list[Range], number: int) -> None:
     ranges.append((first, number))
 
 
-def _is_all(region: Region) -> bool:
-    """Whether a write leaves nothing of what the tensor held."""
+def _is_all(region: Region, touched: int) -> bool:
+    """Whether a write leaves nothing of what the blocks held that it touches."""
     tensor = region.allocation
-    size = region.elements * region.dtype.itemsize
-    return region.whole and size == tensor.partitions * tensor.partition_bytes
+    size = region.elements * region.dtype.itemsize * len(blocks_of(tensor))
+    return region.whole and size == tensor.partitions * tensor.partition_bytes * touched

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.analysis.holding import held_ranges
+from difftest.analysis.holding import blocks_of, held_ranges
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Space, Trace
 
@@ -109,14 +109,14 @@ def limit_of(space: Space, machine: Machine) -> int:
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """The placement of each program's tensors in each memory of which it uses something."""
     for (program, space), allocations in _tensors(trace.allocations, trace).items():
-        yield place(allocations, program, space, machine)
+        yield _placed(_by_block(allocations, trace, machine), program, space, machine)
 
 
 def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
     """Bytes of each partition that no placement can do without, by memory; nothing is laid out."""
     found: dict[Space, int] = {}
     for (_, space), allocations in _tensors(trace.allocations, trace).items():
-        sizes = _Sizes(allocations, machine)
+        sizes = _by_block(allocations, trace, machine)
         most = max(sizes.peak().bytes, sizes.in_own_banks(_own_bank(space, machine)))
         found[space] = max(found.get(space, 0), most)
     return found
@@ -127,7 +127,7 @@ def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
     small = _small(trace.allocations, machine)
     allocations = [one for one in trace.allocations if one.space not in small]
     for (program, space), tensors in _tensors(allocations, trace).items():
-        sizes = _Sizes(tensors, machine)
+        sizes = _by_block(tensors, trace, machine)
         if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
             yield _laid_out(sizes, program, space, machine)
 
@@ -177,8 +177,11 @@ def place(
     allocations: Sequence[Allocation], program: tuple[int, ...], space: Space, machine: Machine
 ) -> Placement:
     """Lay tensors into a memory: as they begin, and if that does not fit, the largest first."""
+    return _placed(_Sizes(allocations, machine), program, space, machine)
+
+
+def _placed(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Machine) -> Placement:
     limit = limit_of(space, machine)
-    sizes = _Sizes(allocations, machine)
     if sizes.surely_fit(limit, _whole_banks(space, machine)):
         peak, lives = sizes.peak(), sizes.lives()
         return Placement(program=program, space=space, limit=limit, peak=peak, lives=lives)
@@ -190,12 +193,25 @@ def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:
 
     See :mod:`difftest.analysis.holding`.
     """
-    allocations = [live.allocation for live in placement.lives]
+    allocations = list(dict.fromkeys(live.allocation for live in placement.lives))
     held = held_ranges(trace, allocations)
-    owners = [one for one in allocations for _ in held[one.id]]
-    ranges = [part for one in allocations for part in held[one.id]]
+    parts = [(one, part) for one in allocations for block in held[one.id] for part in block]
+    owners, ranges = zip(*parts, strict=True)
     sizes = _Sizes(owners, machine, ranges)
     return _laid_out(sizes, placement.program, placement.space, machine)
+
+
+def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _Sizes:
+    """The sizes of tensors, each block of one with a live range of its own."""
+    if all(len(blocks_of(one)) == 1 for one in allocations):
+        return _Sizes(allocations, machine)
+    held = held_ranges(trace, [one for one in allocations if len(blocks_of(one)) > 1])
+    parts: list[tuple[Allocation, tuple[int, int]]] = []
+    for one in allocations:
+        whole = [[(one.first, one.last)]]
+        parts += [(one, (p[0][0], p[-1][1])) for p in held.get(one.id, whole) if p]
+    owners, ranges = zip(*parts, strict=True)
+    return _Sizes(owners, machine, ranges)
 
 
 def _whole_banks(space: Space, machine: Machine) -> int:
@@ -359,13 +375,14 @@ def _owners(events: Iterable[Event]) -> dict[int, tuple[int, ...]]:
 def _size(allocation: Allocation) -> int:
     """Bytes of a partition that a tensor takes.
 
-    Of a PSUM tensor with block dimensions one block counts: how many are live at once is the
-    compiler's choice. In SBUF all of them do. Of blocks that the kernel placed each place does.
+    Of a tensor with block dimensions one block counts: in SBUF each has a live range of its own, in
+    PSUM how many are live at once is the compiler's choice. Of blocks that the kernel placed each
+    place does.
     """
     if allocation.places:
         return sum(area.high - area.low for area in allocation.areas)
     size = allocation.partition_bytes
-    if allocation.partition_axis and allocation.space is Space.PSUM:
+    if allocation.partition_axis:
         size //= math.prod(allocation.shape[: allocation.partition_axis])
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 
 from difftest.analysis.detectors import Detected, detect
@@ -13,6 +14,9 @@ from difftest.simulator.witness import Testimony
 @dataclass
 class Inspector:
     """Is told of launches (``with witnessing(inspector)``), and keeps what is found, each once.
+
+    What a launch shows at a line where an earlier one has shown the same is not said again: with
+    other shapes other lines may have part in it.
 
     Attributes
     ----------
@@ -33,9 +37,10 @@ class Inspector:
         detected = inspect(testimony)
         self.launches += 1
         self.silenced += len(detected.silenced)
+        before = {(one.id, one.severity, one.location) for one in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
-            if key not in self._said:
+            if key not in self._said and (*key[:2], finding.location) not in before:
                 self._said.add(key)
                 self.findings.append(_of_rank(testimony.rank, finding))
 
@@ -50,7 +55,7 @@ def inspect(testimony: Testimony) -> Detected:
     detected = detect(testimony.trace, testimony.machine)
     if not detected.suspicions:
         return detected
-    return detected.settled(differs=depends_on_order(testimony))
+    return detected.settled(functools.cache(functools.partial(depends_on_order, testimony)))
 
 
 def _of_rank(rank: int | None, finding: Finding) -> Finding:

@@ -33,9 +33,9 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
             (512)           ───   kernel.py:11: tensor 9 [128, 128] float32, ...
                         ^         the peak, at event 5
 
-    A row has the tensors of one line of the kernel: their bytes at the peak (in brackets those of
-    one, where none is live then), and for each span of events how many of them are live, a line for
-    one. Those at the peak come first, the largest before the others.
+    A row has the tensors of one line of the kernel, or of one call of a helper: their bytes at the
+    peak (in brackets those of one, where none is live then), and for each span of events how many
+    of them are live, a line for one. Those at the peak come first, the largest before the others.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
 
 
 class _Group(NamedTuple):
-    """The tensors of one line of the kernel, of one shape and dtype."""
+    """The tensors of one line of the kernel, called from one line, of one shape and dtype."""
 
     lives: tuple[Live, ...]
     there: int
@@ -72,7 +72,10 @@ class _Group(NamedTuple):
             count = f"{self.there} of {total}" if 0 < self.there < total else str(total)
             name = f"{count} {one.name or 'tensors'} {kind}"
         at = one.location
-        return f"{Path(at.file).name}:{at.line}: {name}, {at.text}" if at else name
+        if at is None:
+            return name
+        call = "".join(f", called at line {line.line}" for line in at.calls[:1])
+        return f"{Path(at.file).name}:{at.line}{call}: {name}, {at.text}"
 
 
 class _Chart:
@@ -124,7 +127,8 @@ class _Chart:
         lines: dict[tuple[object, ...], list[Live]] = {}
         for live in self.placement.lives:
             one = live.allocation
-            lines.setdefault((one.location, one.name, one.shape, one.dtype), []).append(live)
+            at = one.location, one.location and one.location.calls
+            lines.setdefault((*at, one.name, one.shape, one.dtype), []).append(live)
         when = self.placement.peak.event
         groups = [
             _Group(tuple(lives), sum(one.first <= when <= one.last for one in lives))

@@ -7,19 +7,22 @@ import io
 
 import numpy as np
 
-from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.survey import adds
 from difftest.simulator import NkiError
 from difftest.simulator.dtypes import Array
 from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.ordering import FORWARD, Order
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Event, Location, Trace
 from difftest.simulator.witness import Testimony
 
 REVERSED = Order(reversed=True)
-"""The last iteration and the last program first."""
+"""The last program first, to its end."""
+
+SERIAL = Order(serial=True)
+"""The first program first, to its end: those of today's dialect take turns otherwise."""
 
 SHUFFLED = Order(seed=0)
-"""Iterations in an order that is the same each time."""
+"""Programs in an order that is the same each time."""
 
 IN_TURN = Order(interleaved=True)
 """Programs that take turns at each access to what they share: who writes something and reads it
@@ -34,33 +37,39 @@ _FLOAT64 = 2.0**-20
 units of the two are 2**-29 apart; long sums may be counted with the root of their length."""
 
 DRAWS = frozenset({"rand", "rand2", "rng", "dropout"})
-"""Instructions that draw random numbers: in another order each gets others."""
+"""Instructions that draw random numbers, of which an exact run can tell nothing."""
 
 
-def depends_on_order(testimony: Testimony) -> bool:
+def depends_on_order(testimony: Testimony, loop: Location | None = None) -> bool:
     """Whether some other order gives other outputs, bit for bit, or does not end.
 
-    The kernel runs once more for each; what it prints then is not shown. Of a kernel that draws
-    random numbers nothing can be told so.
+    The kernel runs once more for each; what it prints then is not shown. Random numbers are those
+    of the launch: each program draws in each iteration what it drew there.
+
+    Parameters
+    ----------
+    loop : the line of the loop whose iterations are reordered; None for the programs.
     """
     trace = testimony.trace
-    if any(event.opcode in DRAWS for event in trace.events):
-        return False
-    return any(_differs(testimony, order) for order in orders_of(trace))
+    orders = orders_of(trace) if loop is None else [Order(loop, reversed=True), Order(loop, seed=0)]
+    sums = any(_adds_up(event, loop) for event in trace.events)
+    return any(_differs(testimony, order, sums=sums) for order in orders)
 
 
 def orders_of(trace: Trace) -> list[Order]:
-    """The orders that may tell something: each costs as much as the launch itself."""
-    programs = len({event.program for event in trace.events})
-    orders = [REVERSED]
-    if programs > 2 or survey_of(trace).has_affine:  # two are reversed or not
-        orders.append(SHUFFLED)
-    if programs > 1:
-        orders += [AT_RANDOM] if trace.dialect == "nki" else [IN_TURN, AT_RANDOM]
-    return orders
+    """The orders of programs that may tell something: each costs as much as the launch itself."""
+    shuffled = [SHUFFLED] if len({event.program for event in trace.events}) > 2 else []
+    return [REVERSED, *shuffled, SERIAL if trace.dialect == "nki" else IN_TURN, AT_RANDOM]
 
 
-def _differs(testimony: Testimony, order: Order) -> bool:
+def _adds_up(event: Event, loop: Location | None) -> bool:
+    """Whether an instruction adds to what others put there: turns of the loop, or programs."""
+    if loop is not None and all(turn.loop.location != loop for turn in event.loops):
+        return False
+    return adds(event) or (loop is not None and event.attributes.accumulate)
+
+
+def _differs(testimony: Testimony, order: Order, *, sums: bool) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             outputs = testimony.again(order)
@@ -68,7 +77,9 @@ def _differs(testimony: Testimony, order: Order) -> bool:
             return True
     if len(outputs) != len(testimony.outputs):
         return True
-    return not all(map(_equal, outputs, testimony.outputs)) and not _is_rounding(testimony, order)
+    if all(map(_equal, outputs, testimony.outputs)):
+        return False
+    return not (sums and _is_rounding(testimony, order))
 
 
 def _is_rounding(testimony: Testimony, order: Order) -> bool:
@@ -77,7 +88,9 @@ def _is_rounding(testimony: Testimony, order: Order) -> bool:
         return False
     with contextlib.redirect_stdout(io.StringIO()):
         one, other = testimony.exactly(FORWARD), testimony.exactly(order)
-    return bool(one) and len(one) == len(other) and all(map(_agree, one, other))
+    if not one:  # random numbers have no exact run: it can be told neither way
+        return any(event.opcode in DRAWS for event in testimony.trace.events)
+    return len(one) == len(other) and all(map(_agree, one, other))
 
 
 def _agree(one: ExactOutput, other: ExactOutput) -> bool:

@@ -26,12 +26,13 @@ from difftest.simulator.errors import (
     host_array,
     kernel_location,
     kernel_stack,
+    place_of,
 )
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
 from difftest.simulator.overlaps import PlacedTensors
-from difftest.simulator.recording import mark_in_part, region_of
+from difftest.simulator.recording import Part, mark_in_part, region_of
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -168,6 +169,10 @@ class Core:
         how many turns it has begun."""
         self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
+        self.drawn: dict[Any, Any] = {}
+        """The state of ``random`` before each draw, by who drew: see :meth:`numbers`."""
+        self._draws: dict[Any, dict[int, int]] = {}
+        """By program and turn of its loops: instructions issued at a draw -> draws before it."""
         self.accumulators: dict[str, Array] = {}
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
@@ -235,6 +240,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
+        core.drawn = self.drawn
         core._shared = self._shared
         shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
         core._placed_hbm = {Space.SHARED_HBM: shared}
@@ -279,6 +285,18 @@ class Core:
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name, address)
         return self._allocate(shape, dtype, space, partition_axis, name, address)
+
+    def numbers(self) -> np.random.Generator:
+        """The random numbers for the instruction that runs: if it asks again, the same again.
+
+        So are those of each program in each turn of its loops, if it runs in another order.
+        """
+        turn = self.program, tuple([(one.loop.location, one.number) for one in self.loops])
+        draws = self._draws.setdefault(turn, {})
+        at = turn, draws.setdefault(self.steps, len(draws))
+        state = self.drawn.setdefault(at, self.random.bit_generator.state)
+        self.random.bit_generator.state = state
+        return self.random
 
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:
@@ -325,7 +343,7 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            kernel_location(self.caller),
+            place_of(kernel_stack(self.caller)) if self.record else kernel_location(self.caller),
             name,
             loops=self.loops,
         )
@@ -378,6 +396,7 @@ class Core:
         if at not in self._shared:
             self._shared[at] = self._allocate(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = self._shared[at]
+        storage.programs = int(np.prod(self.grid))
         if storage.data.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of an SPMD grid creates the same shared_hbm tensors",
@@ -416,7 +435,7 @@ class Core:
         reads: Sequence[Tile],
         roles: Sequence[str],
         attributes: Attributes,
-        partial: Sequence[Tile] = (),
+        partial: Sequence[Part] = (),
         moved: Tile | None = None,
     ) -> None:
         """Count, and record if asked to, one instruction.
@@ -424,7 +443,7 @@ class Core:
         Parameters
         ----------
         roles : of ``writes``, then of ``reads``, one each.
-        partial : those of them of which not every element is touched.
+        partial : those of them of which not every element is touched, with what is.
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
         """
@@ -482,8 +501,7 @@ class Core:
             )
         )
 
-    def amend(self, **attributes: Any) -> None:
-        """Say more of the instruction that was issued last."""
-        if self.record:
-            event = self.trace.events[-1]
+    def amend(self, since: int, **attributes: Any) -> None:
+        """Say more of the instructions that were issued from a number on."""
+        for event in self.trace.events[-1 : -1 - self.instructions + since : -1]:
             event.attributes = event.attributes._replace(**attributes)

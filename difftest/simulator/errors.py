@@ -59,9 +59,46 @@ class Location(NamedTuple):
     def text(self) -> str:
         return linecache.getline(self.file, self.line).strip()
 
+    @property
+    def calls(self) -> tuple[Location, ...]:
+        """The lines that called the helper in which it stands, innermost first."""
+        return ()
+
     def __str__(self) -> str:
         text = self.text
         return f"{self.file}:{self.line}" + (f": {text}" if text else "")
+
+
+class HelperLine(Location):
+    """A line of a helper, and whence it was called: equal to the line, whoever called it."""
+
+    called_at: Location
+
+    @property
+    def calls(self) -> tuple[Location, ...]:
+        return (self.called_at, *self.called_at.calls)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, called at {self.called_at}"
+
+
+_PLACES: dict[tuple[Location, ...], Location] = {}
+
+
+def place_of(stack: tuple[Location, ...]) -> Location | None:
+    """The first of a kernel's lines, which knows the others: those that called it, in order."""
+    if len(stack) < 2:
+        return stack[0] if stack else None
+    place = _PLACES.get(stack)
+    if place is None:
+        rest = place_of(stack[1:])
+        assert rest is not None
+        if rest == stack[0]:  # a comprehension or a lambda has a frame of its own
+            return rest
+        place = HelperLine(*stack[0])
+        place.called_at = rest
+        _PLACES[stack] = place
+    return place
 
 
 def kernel_location(frame: FrameType | None = None) -> Location | None:
@@ -82,7 +119,7 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
 def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
     """The lines outside the simulator that are being executed, innermost first, up to the launch.
 
-    Where nothing was launched they go on to the outermost frame. ``frame`` is as in
+    Where nothing was launched there is the innermost alone. ``frame`` is as in
     :func:`kernel_location`.
     """
     lines = []
@@ -93,9 +130,9 @@ def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
         if not known.inside:
             lines.append(known.lines.get(frame.f_lasti) or _line(frame, known))
         elif known.in_launch:
-            break
+            return tuple(lines)
         frame = frame.f_back
-    return tuple(lines)
+    return tuple(lines[:1])
 
 
 def _line(frame: FrameType, known: _Code) -> Location:
@@ -133,7 +170,7 @@ class NkiError(Exception):
         self.received = received
         self.limit = limit
         self.remedy = remedy
-        self.location = location or kernel_location()
+        self.location = location or place_of(kernel_stack())
         super().__init__(happened)
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from difftest.simulator.trace import Allocation, Event, Sight
+from difftest.simulator.trace import Allocation, Event, Places, Sight
 
 
 def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Event]:
@@ -49,6 +49,10 @@ def _made(producer: Event, source: Allocation) -> bool:
 
 def _join(producer: Event, move: Event) -> None:
     made, target = producer.writes[0], move.writes[0]
-    written = target._replace(role=made.role, whole=made.whole and target.whole)
+    places = target.places
+    if made.places is not None and target.whole:
+        places = Places(target.pattern.elements().reshape(-1)[made.places.elements])
+    whole = made.whole and target.whole
+    written = target._replace(role=made.role, whole=whole, places=places)
     producer.writes = (written, *producer.writes[1:])
     producer.seen += move.seen

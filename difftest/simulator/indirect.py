@@ -25,11 +25,13 @@ class IndirectTile:
     Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
     """
 
-    __slots__ = ("base", "shape")
+    __slots__ = ("base", "located", "shape")
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base.check_bounds()
         self.base = base
+        self.located: tuple[tuple[Array, ...], Array] | None = None
+        """What an instruction found when it resolved the indices."""
         self.shape = shape
 
     def __repr__(self) -> str:
@@ -100,6 +102,18 @@ class IndirectTile:
                 remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
             )
         return arrays, inside if kept is None else inside & kept
+
+    def numbers(self) -> Array | None:
+        """The elements of the tensor that an instruction touched by the indices, by number."""
+        if self.located is None:
+            return None
+        arrays, inside = self.located
+        total: Any = np.int64(self.base.offset)
+        for array, stride in zip(arrays, self.base.strides, strict=True):
+            spread = tuple([slice(None) if step else slice(1) for step in array.strides])
+            total = total + array[spread].astype(np.int64) * stride
+        numbers = np.broadcast_to(total, inside.shape)
+        return numbers.reshape(-1) if inside.all() else numbers[inside]
 
     def check_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
         """Raise :class:`UnwrittenError` if an element to be read was never written."""

@@ -180,13 +180,15 @@ def witnessed(
         return run_kernel(kernel, args, kwargs, record=record, plain=plain, exact=exact, **options)
     finished = run_kernel(kernel, args, kwargs, record=True, exact=exact, **options)
 
+    options |= {"record": False, "drawn": finished.core.drawn}
+
     def again(order: Order) -> tuple[Array, ...]:
-        other = run_kernel(kernel, args, kwargs, record=False, order=order, **options)
-        return other.everything()
+        return run_kernel(kernel, args, kwargs, order=order, **options).everything()
 
     def exactly(order: Order) -> tuple[ExactOutput, ...]:
-        other = run_kernel(kernel, args, kwargs, record=False, order=order, exact=True, **options)
-        return other.everything_exact()
+        return run_kernel(
+            kernel, args, kwargs, order=order, exact=True, **options
+        ).everything_exact()
 
     outputs = finished.everything()
     machine = finished.core.machine
@@ -230,11 +232,12 @@ def run_kernel(
     rank: Rank | None = None,
     exact: bool | ExactSettings = False,
     order: Order = FORWARD,
+    drawn: Mapping[Any, Any] | None = None,
 ) -> Finished:
     """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
 
     ``rank`` is its place among several launches that talk to each other; ``order`` that of what
-    claims to have none.
+    claims to have none; ``drawn`` the random numbers of a launch in another order.
     """
     if is_running():
         raise KernelError(
@@ -253,6 +256,7 @@ def run_kernel(
     own = target.level if isinstance(target, NkiKernel) else None
     core.rank, core.level = rank, known_level(level) or own
     core.order = order
+    core.drawn = dict(drawn or {})
     if exact:
         core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
     core.auto_alloc = forces_auto_alloc(function)
@@ -278,7 +282,8 @@ def run_kernel(
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
-            for program in order.arranged([*itertools.product(*map(range, grid))]):
+            programs = [*itertools.product(*map(range, grid))]
+            for program in programs if order.loop else order.arranged(programs):
                 mode.start_program(program)
                 with explained() if tensor is Tensor else contextlib.nullcontext():
                     returned = kernel_call()

@@ -101,6 +101,7 @@ class Storage:
         "partition_step",
         "producer",
         "products",
+        "programs",
         "size",
         "space",
         "start",
@@ -159,8 +160,8 @@ class Storage:
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None
         """What an exact run would hold, where the data are rounded; None where they are exact."""
-        self.added: Array | None = None
-        """Where instructions added through indices, if any did; in the tensor's own shape."""
+        self.programs = 1
+        """How many programs of a grid see it."""
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count; see
         :meth:`forget_products`."""

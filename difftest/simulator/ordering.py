@@ -12,21 +12,28 @@ from typing import TypeVar
 
 import numpy as np
 
+from difftest.simulator.errors import Location
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Order:
-    """Forward, reversed, or shuffled with a seed.
+    """Forward, reversed, or shuffled with a seed: the programs, or the iterations of one loop.
 
     Attributes
     ----------
+    loop : the line of the ``affine_range`` whose iterations it is about; None for the programs.
+    serial : whether programs run one after the other that would take turns, those of today's
+        dialect; reversed they do anyway.
     interleaved : whether programs also take turns inside, at each access to what they share: those
         of a classic grid, which otherwise run one after the other, step by step, and with a seed
         all in an order that it chooses.
     """
 
+    loop: Location | None = None
     reversed: bool = False
+    serial: bool = False
     seed: int | None = None
     interleaved: bool = False
 

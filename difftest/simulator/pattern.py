@@ -36,6 +36,13 @@ class Pattern(NamedTuple):
             total *= count
         return total
 
+    def elements(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        """Their numbers, in the pattern's shape."""
+        numbers = np.array(self.offset, dtype=np.int64)
+        for count, stride in zip(self.shape, self.strides, strict=True):
+            numbers = np.add.outer(numbers, np.arange(count, dtype=np.int64) * stride)
+        return numbers
+
     def extent(self) -> tuple[int, int]:
         """The lowest and the highest element that it names."""
         below, above = _reach(self.shape, self.strides)

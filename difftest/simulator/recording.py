@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from difftest.simulator.trace import Region
+import numpy as np
+
+from difftest.simulator.trace import Places, Region
 
 if TYPE_CHECKING:
+    from difftest.simulator.dtypes import Array
     from difftest.simulator.tile import Tile
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
@@ -30,12 +33,29 @@ def region_of(tile: Tile, role: str) -> Region:
             role,
             True,
             None if dtype is storage.dtype else dtype,
+            None,
         ),
     )
 
 
-def mark_in_part(regions: list[Region], tiles: Sequence[Tile], partial: Sequence[Tile]) -> None:
-    """Say which of the regions of ``tiles`` are not touched whole."""
+Part = tuple["Tile", "Array | None"]
+"""A tile that an instruction touches in part, and what of it: bools over its elements, or the
+numbers of those in its tensor; None where that is not known."""
+
+
+def mark_in_part(regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]) -> None:
+    """Say which of the regions of ``tiles`` are not touched whole, and what is touched of them."""
     for number, tile in enumerate(tiles):
-        if any(tile is touched for touched in partial):
-            regions[number] = regions[number]._replace(whole=False)
+        for touched, chosen in parts:
+            if tile is touched:
+                places = _places(tile, chosen)
+                regions[number] = regions[number]._replace(whole=False, places=places)
+                break
+
+
+def _places(tile: Tile, chosen: Array | None) -> Places | None:
+    if chosen is None or (chosen.dtype == np.bool_ and chosen.size != tile.size):
+        return None
+    if chosen.dtype == np.bool_:
+        chosen = tile.pattern.elements().reshape(-1)[chosen.reshape(-1)]
+    return Places(chosen)

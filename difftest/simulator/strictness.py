@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import warnings
 from collections.abc import Iterator
 from enum import Enum
 
@@ -124,4 +125,19 @@ def _judge(error: NkiError, *strict: Strictness) -> None:
         if launch.silent or key in launch.said:
             return
         launch.said[key] = error
-    warn(RuleWarning(str(error)), error.location)
+    before = _warned()
+    if key not in before:
+        warn(RuleWarning(str(error)), error.location)
+        before.add(key)  # where warnings are errors, it has raised
+
+
+_WARNED: tuple[object, set[tuple[str, Location | None]]] = (None, set())
+"""What warned already since the filters of warnings are these: a test has its own."""
+
+
+def _warned() -> set[tuple[str, Location | None]]:
+    """The lines that have broken a rule before, with other shapes in other launches."""
+    global _WARNED
+    if _WARNED[0] is not warnings.filters:
+        _WARNED = warnings.filters, set()
+    return _WARNED[1]

@@ -461,19 +461,32 @@ def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> Un
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage = tile.storage
     origin, made = storage.origin, storage.allocation.location
+    rule = "an instruction reads only what was written before"
+    happened = "an instruction read what nothing had written"
+    so_far = "never"
+    remedy = (
+        "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
+        "part that is written"
+    )
+    if returned:
+        rule, happened = "a kernel writes what it returns", "the kernel returned what nothing had"
+        happened += " written"
+    elif storage.programs > 1:
+        rule = "what another program writes may be read after the two have met, no sooner"
+        happened, so_far = "a program read what no program had written yet", "not yet"
+        remedy = (
+            "if another program writes it, a barrier is missing: let them meet between the two "
+            "(nisa.core_barrier on this tensor; a classic grid has none)"
+        )
     return UnwrittenError(
-        "a kernel writes what it returns"
-        if returned
-        else "an instruction reads only what was written before",
-        happened=f"{'the kernel returned' if returned else 'an instruction read'} what nothing "
-        "had written",
-        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were never "
+        rule,
+        happened=happened,
+        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were {so_far} "
         f"written, the first at {list(first)}"
         + ("" if made is None else f"; it was made at {made}")
         + ("" if origin is None else f"; they came from {origin}"),
         location=storage.lost_at if returned else None,
-        remedy="write the tensor first (nl.zeros, nl.load, an instruction's result), "
-        "or read only the part that is written",
+        remedy=remedy,
     )
 
 

@@ -17,8 +17,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from difftest.simulator.errors import Location as Location
+from difftest.simulator.errors import place_of
 from difftest.simulator.pattern import Pattern
 
 
@@ -168,6 +170,24 @@ def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return partitions, step, math.prod(shape[:axis]) * step
 
 
+class Places:
+    """Which elements of a tensor an access in part touches, as runs of adjacent ones, in order."""
+
+    __slots__ = ("_lengths", "_starts")
+
+    def __init__(self, elements: NDArray[np.int64]) -> None:
+        ends = np.flatnonzero(np.diff(elements) != 1) + 1
+        bounds = np.concatenate(([0], ends, [elements.size] if elements.size else []))
+        self._starts = elements[bounds[:-1].astype(np.intp)]
+        self._lengths = np.diff(bounds).astype(np.int64)
+
+    @property
+    def elements(self) -> NDArray[np.int64]:
+        """Their numbers, as patterns count them."""
+        begun = np.cumsum(self._lengths) - self._lengths
+        return np.repeat(self._starts - begun, self._lengths) + np.arange(self._lengths.sum())
+
+
 class Region(NamedTuple):
     """An access pattern: ``offset`` and ``strides`` in elements of ``allocation``."""
 
@@ -187,6 +207,9 @@ class Region(NamedTuple):
     view: np.dtype[Any] | None = None
     """The dtype of a view that reads the bits as another one: shape, offset and strides count its
     elements. None for the allocation's own."""
+    places: Places | None = None
+    """What is touched of a region that is not whole; None where that is not known, as in a trace
+    that was read from a file."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -197,6 +220,10 @@ class Region(NamedTuple):
     def pattern(self) -> Pattern:
         """Offset, shape and strides together."""
         return Pattern(self.offset, self.shape, self.strides)
+
+    def finer(self, parts: int) -> Pattern:
+        """The pattern of an element's ``parts``; of one it is its own."""
+        return self.pattern.finer(parts) if parts > 1 else self.pattern
 
     @property
     def partitions(self) -> int:
@@ -270,6 +297,8 @@ class Attributes(NamedTuple):
     reduce_cmd: str | None = None
     """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
     where it leaves them alone (``idle``)."""
+    loop_indices: bool = False
+    """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 
 
 class Seen(Enum):
@@ -283,6 +312,8 @@ class Seen(Enum):
     """A NaN that an instruction made went to HBM."""
     INFINITY_STORED = "infinity stored"
     """An infinity went to HBM after an instruction had made one."""
+    NAN_COMPARED = "nan compared"
+    """A NaN that an instruction made was compared: the result is a number that shows none."""
     NAN_SEARCHED = "nan searched"
     """An instruction that orders numbers got a NaN."""
     OUT_OF_RANGE = "argument out of range"
@@ -297,10 +328,6 @@ class Seen(Enum):
     """What depends on an element that nothing wrote named elements."""
     PLACE_TWICE = "place twice"
     """Indices named one place of a destination more than once, and it got values that differ."""
-    PLACE_ADDED_TWICE = "place added twice"
-    """Indices named one place of a destination, to which an instruction adds, more than once."""
-    PLACE_ADDED_AGAIN = "place added again"
-    """An instruction adds to a place to which another one has added, both by indices."""
     INDEX_SKIPPED = "index skipped"
     """An index out of bounds was skipped."""
 
@@ -339,7 +366,8 @@ class Sight(NamedTuple):
     of: int
     """How many it has."""
     first: tuple[int, ...]
-    """The first of them: its place in the operand."""
+    """The first of them: its place in the operand; of a place that is named twice its index in the
+    tensor."""
     value: float | None = None
     """What stands there, where that says more."""
     origin: Origin | None = None
@@ -369,8 +397,8 @@ class Event:
 
     @property
     def location(self) -> Location | None:
-        """The innermost of the kernel's source lines."""
-        return self.stack[0] if self.stack else None
+        """The innermost of the kernel's source lines, which knows those that called it."""
+        return place_of(self.stack)
 
     def operand(self, role: str) -> Region | None:
         """The operand of this role, what is written before what is read; None if there is none."""

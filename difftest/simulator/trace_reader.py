@@ -258,7 +258,7 @@ def _attributes(value: object, where: str) -> Attributes:
     for name in ("op", "dge_mode", "reduce_cmd"):
         if name in fields:
             given[name] = _text(fields[name], f"{where}.{name}")
-    for name in ("accumulate", "inferred"):
+    for name in ("accumulate", "inferred", "loop_indices"):
         if name in fields:
             if fields[name] is not True:
                 _refuse(f"{where}.{name}", fields[name], "true, or nothing")

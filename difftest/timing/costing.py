@@ -94,7 +94,7 @@ class Costing:
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
     kind = [event.opcode, event.engine, event.attributes, len(event.writes)]
-    for allocation, _, shape, strides, axis, _, _, view in event.writes + event.reads:
+    for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
         kind += (
             shape,
             strides,

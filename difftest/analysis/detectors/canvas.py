@@ -23,18 +23,25 @@ Box = tuple[tuple[int, int], ...]
 """(first, last) of each axis, the last one excluded."""
 
 
+MOST = 2**26
+"""Elements of a tensor beyond which what indices and masks touch of it is not painted."""
+
+
 class Canvas:
     """The cells of one tensor for the regions of some accesses."""
 
     def __init__(self, allocation: Allocation, regions: Iterable[Region]) -> None:
         self.allocation = allocation
+        regions = list(regions)
         self._edges: list[list[int]] | None = None
         self._unit = allocation.dtype.itemsize
         """Bytes of a cell that is no box."""
+        self._has_places = math.prod(allocation.shape) <= MOST and any(
+            region.places is not None for region in regions
+        )
         if allocation.viewed:
-            regions = list(regions)
             self._unit = math.gcd(self._unit, *(r.dtype.itemsize for r in regions))
-        else:
+        elif not self._has_places:
             self._edges = _edges(allocation.shape, regions)
         if self._edges is None:
             size = math.prod(allocation.shape) * allocation.dtype.itemsize // self._unit
@@ -46,8 +53,32 @@ class Canvas:
         """Cells that all have a value."""
         return np.full(self.shape, value, np.int32)
 
-    def view(self, cells: Cells, region: Region) -> Cells:
-        """The cells of a region."""
+    def knows(self, region: Region) -> bool:
+        """Whether the cells of a region are what is touched of it, and no more."""
+        return region.whole or (self._has_places and region.places is not None)
+
+    def take(self, cells: Cells, region: Region) -> Cells:
+        """The cells of a region; where it is whole, a view of them."""
+        places = self._places(region)
+        return self._view(cells, region) if places is None else cells[places]
+
+    def put(self, cells: Cells, region: Region, values: Cells | int) -> None:
+        """Paint the cells of a region."""
+        places = self._places(region)
+        if places is None:
+            self._view(cells, region)[...] = values
+        else:
+            cells[places] = values
+
+    def _places(self, region: Region) -> NDArray[np.int64] | None:
+        """The cells of a region of which the places are known."""
+        if region.places is None or not self._has_places:
+            return None
+        finer = region.dtype.itemsize // self._unit
+        places = region.places.elements
+        return places if finer == 1 else np.add.outer(places * finer, np.arange(finer)).ravel()
+
+    def _view(self, cells: Cells, region: Region) -> Cells:
         if self._edges is not None:
             box = _box(self.allocation.shape, region.offset, region.shape, region.strides)
             assert box is not None
@@ -57,8 +88,7 @@ class Canvas:
                     for edges, (low, high) in zip(self._edges, box, strict=True)
                 )
             ]
-        finer = region.dtype.itemsize // self._unit
-        offset, shape, strides = region.pattern.finer(finer) if finer > 1 else region.pattern
+        offset, shape, strides = region.finer(region.dtype.itemsize // self._unit)
         return np.ndarray(shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides])
 
     def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -71,13 +101,18 @@ class Canvas:
                 edges[bisect_left(edges, low) + step]
                 for edges, (low, _), step in zip(self._edges, box, at, strict=True)
             )
-        finer = region.dtype.itemsize // self._unit
-        pattern = region.pattern.finer(finer) if finer > 1 else region.pattern
-        unit = pattern.offset + sum(
-            k * stride for k, stride in zip(at, pattern.strides, strict=True)
-        )
-        flat = unit * self._unit // self.allocation.dtype.itemsize
-        return tuple(int(k) for k in np.unravel_index(flat, self.allocation.shape or (1,)))
+        places, pattern = self._places(region), region.finer(region.dtype.itemsize // self._unit)
+        if places is not None:
+            unit = int(places[at])
+        else:
+            steps = zip(at, pattern.strides, strict=True)
+            unit = pattern.offset + sum(k * stride for k, stride in steps)
+        return place_of(unit * self._unit // self.allocation.dtype.itemsize, self.allocation)
+
+
+def place_of(element: int, allocation: Allocation) -> tuple[int, ...]:
+    """The index of an element of a tensor."""
+    return tuple(int(k) for k in np.unravel_index(element, allocation.shape or (1,)))
 
 
 def first_of(wrong: NDArray[np.bool_]) -> tuple[int, ...]:

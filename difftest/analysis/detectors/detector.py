@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Location, Trace
 
 PAGE = "docs/detectors.md"
 
@@ -23,6 +23,8 @@ class Suspicion:
     """What is to be said if another order gives other outputs."""
     agrees: Finding | None = None
     """What is to be said if none does; None for nothing."""
+    loop: Location | None = None
+    """The line of the loop whose iterations it is about; None for the programs."""
 
 
 Found = Iterable[Finding | Suspicion]

@@ -32,14 +32,22 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
             noted.setdefault(sight.what, []).append((event, sight))
     if not noted:
         return
-    nans = noted.get(Seen.NAN_MADE, []), noted.get(Seen.NAN_STORED, [])
-    infinities = noted.get(Seen.INFINITY_MADE, []), noted.get(Seen.INFINITY_STORED, [])
-    yield from _made(NAN_MADE, "NaN", *nans)
-    yield from _made(INFINITY_MADE, "infinity", *infinities)
+    nans, infinities = noted.get(Seen.NAN_MADE, []), noted.get(Seen.INFINITY_MADE, [])
+    compared = noted.get(Seen.NAN_COMPARED, [])
+    yield from _made(NAN_MADE, "NaN", nans, noted.get(Seen.NAN_STORED, []) + compared)
+    stored = noted.get(Seen.INFINITY_STORED, [])
+    yield from _made(INFINITY_MADE, "infinity", infinities, stored)
+    if not any(is_output(event) for event, _ in stored):
+        lost = [one for one in infinities if one[1].value is not None]
+        for events in by_line([one for one in lost if one[0].opcode not in _FILLS]):
+            yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
-    for events in by_line(noted.get(Seen.INTEGER_ROUNDED, [])):
-        yield _rounded(events)
+    if Seen.INTEGER_ROUNDED in noted:
+        random = _random(trace)
+        counted = [one for one in noted[Seen.INTEGER_ROUNDED] if one[0].number not in random]
+        for events in by_line(counted):
+            yield _rounded(events)
     for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
         yield _float8(events, machine)
     for events in by_line(noted.get(Seen.NAN_SEARCHED, [])):
@@ -67,12 +75,17 @@ def is_output(event: Event) -> bool:
 
 def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
     """The first that came of numbers, if one reaches an output afterwards."""
-    outputs = [(event, sight) for event, sight in stores if is_output(event)]
+    outputs = [one for one in stores if is_output(one[0]) or one[1].what is Seen.NAN_COMPARED]
     if not makers or not outputs:
         return
     maker, sight = next((one for one in makers if not _is_fill(*one)), makers[0])
     operands = "operands that have none" if id == NAN_MADE else "finite operands"
-    store, stored = outputs[0]
+    store, stored = next((one for one in outputs if is_output(one[0])), outputs[0])
+    if stored.what is Seen.NAN_COMPARED:
+        end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
+    else:
+        end = f"{stored.elements} elements that are {what} were stored to "
+        end += str(store.writes[0].allocation)
     origin = "" if sight.value is None else f", of {sight.value:g}"
     # exp of what is large is what the kernel asked for; a number that a cast loses is not
     expected = id == INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
@@ -80,14 +93,32 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
         id=id,
         severity=Severity.NOTE if expected else Severity.WARNING,
         happened=f"{_named(maker)} made the first {what} of {operands} ({share(sight)}{origin})"
-        f", and {stored.elements} elements that are {what} were stored to "
-        f"{store.writes[0].allocation}",
+        f", and {end}",
         rule="a device computes on with it, and engines need not treat it as NumPy does; a run "
         "that ends with one can be reported as a numerical error",
         locations=each_line(maker.location, store.location),
         remedy="guard the operand (a maximum before a division, an epsilon under a root), subtract "
         "the row's maximum before exp, scale before a cast to a narrow dtype",
         evidence=(maker.number, store.number),
+    )
+
+
+_FILLS = ("memset", "range_select", "affine_select")
+"""Instructions that put a constant where something is left out: a minimum that is an infinity."""
+
+
+def _lost(noted: Noted) -> Finding:
+    """A number that a cast made an infinity of, of which the outputs show nothing."""
+    event, sight = noted[0]
+    return finding_of(
+        INFINITY_MADE,
+        Severity.WARNING,
+        f"{_named(event)} made an infinity of {sight.value:g} ({share(sight)}), which a later "
+        "instruction hides: no output has one",
+        "a number beyond the largest of a narrow dtype is lost, whatever a minimum or a quotient "
+        "makes of the infinity",
+        "scale before the cast, or keep the tile in float32 or bfloat16",
+        *(event for event, _ in noted),
     )
 
 
@@ -124,6 +155,23 @@ def _rounded(noted: Noted) -> Finding:
     )
 
 
+def _random(trace: Trace) -> set[int]:
+    """The numbers of the events that make floats of random bits, of which none is the right one."""
+    bits: set[int] = set()
+    scaled: set[int] = set()
+    for event in trace.events:
+        follows = any(region.allocation.id in bits for region in event.reads)
+        for region in event.writes:
+            tensor = region.allocation
+            if event.opcode == "rng" or (follows and tensor.dtype.kind in "iu"):
+                bits.add(tensor.id)
+            else:
+                bits.discard(tensor.id)
+                if follows:
+                    scaled.add(event.number)
+    return scaled
+
+
 def _float8(noted: Noted, machine: Machine) -> Finding:
     event, sight = noted[0]
     return finding_of(
@@ -151,7 +199,8 @@ def _searched(noted: Noted, trace: Trace) -> Finding:
         rule="a NaN is not among the largest values on a device: the indices of a row of NaN are "
         "0xFFFFFFFF, and a gather that uses them faults",
         locations=each_line(event.location, None if access is None else access.location),
-        remedy="replace NaN before the search (nl.maximum with the smallest float32, or a select)",
+        remedy="select before the search: another number where the data are not equal to "
+        "themselves (nl.maximum gives NaN)",
         evidence=tuple(one.number for one, _ in noted),
     )
 

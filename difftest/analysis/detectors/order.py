@@ -139,11 +139,8 @@ class Conflict(NamedTuple):
     earlier: Turn
     later: Turn
     element: tuple[int, ...]
-
-    @property
-    def exact(self) -> bool:
-        """Whether both surely touch the element."""
-        return self.earlier.touch.region.whole and self.later.touch.region.whole
+    exact: bool = True
+    """Whether both surely touch the element."""
 
 
 def _conflicts(turns: list[Turn]) -> Iterator[Conflict]:
@@ -174,7 +171,7 @@ class _Replay:
         """A read: of what another turn wrote, or of what no turn did."""
         self.place += 1
         region = turn.touch.region
-        writer = self.canvas.view(self.writer, region)
+        writer = self.canvas.take(self.writer, region)
         others = self.number[writer]
         foreign = others != turn.number
         if not foreign.any():
@@ -184,19 +181,20 @@ class _Replay:
         carried = foreign & (others != _NOBODY)
         if carried.any():
             yield from self._say("carried", turn, writer, carried)
-        reader = self.canvas.view(self.reader, region)
-        reader[...] = np.where(foreign & (reader == _NOBODY), self.place, reader)
+        reader = self.canvas.take(self.reader, region)
+        first = np.where(foreign & (reader == _NOBODY), self.place, reader)
+        self.canvas.put(self.reader, region, first)
 
     def write(self, turn: Turn) -> Iterator[Conflict]:
         """A write: over what another turn wrote, or read before."""
         self.place += 1
         region = turn.touch.region
-        writer = self.canvas.view(self.writer, region)
-        reader = self.canvas.view(self.reader, region)
+        writer = self.canvas.take(self.writer, region)
+        reader = self.canvas.take(self.reader, region)
         others = self.number[writer]
         twice = (others != turn.number) & (others != _NOBODY)
         if accumulates(turn.touch):  # what others have put in stays in: whoever reads depends
-            writer[...] = np.where(twice, writer, self.place)
+            self.canvas.put(self.writer, region, np.where(twice, writer, self.place))
             return
         if twice.any():
             yield from self._say("written", turn, writer, twice)
@@ -204,15 +202,16 @@ class _Replay:
         early = (others != turn.number) & (others != _NOBODY)
         if early.any():
             yield from self._say("overwritten", turn, reader, early)
-        writer[...] = self.place
+        self.canvas.put(self.writer, region, self.place)
 
     def _say(self, kind: str, turn: Turn, places: Cells, wrong: NDArray[Any]) -> Iterator[Conflict]:
         other = self.turns[int(places[first_of(wrong)])]
         key = kind, other.touch.event.location, turn.touch.event.location
-        exact = other.touch.region.whole and turn.touch.region.whole
+        exact = all(self.canvas.knows(one.touch.region) for one in (other, turn))
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
-            yield Conflict(kind, other, turn, self.canvas.element(turn.touch.region, wrong))
+            element = self.canvas.element(turn.touch.region, wrong)
+            yield Conflict(kind, other, turn, element, exact)
 
 
 def updates(event: Event) -> bool:
@@ -252,7 +251,7 @@ def _judged(
     """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
     exact = [one for one in conflicts if one.exact]
     if not exact:
-        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]))
+        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]), None, loop.location)
         return
     reads = [one for kind in ("carried", "overwritten") for one in exact if one.kind == kind]
     if reads:
@@ -263,6 +262,9 @@ def _judged(
             yield _finding(CARRIED, Severity.ERROR, loop, other)
         return
     if all(turn.touch.writes for turn in turns) or _outlives(turns, accesses):
+        if not all(turn.touch.region.whole for turn in (exact[0].earlier, exact[0].later)):
+            yield Suspicion(_finding(ORDER, Severity.ERROR, loop, exact[0]), None, loop.location)
+            return  # a row that nobody reads, as of dummy indices, may have anything
         yield _finding(WRITTEN_TWICE, Severity.ERROR, loop, exact[0])
         return
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
@@ -287,11 +289,11 @@ def _used_on_the_way(turns: list[Turn]) -> Conflict | None:
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
     for place, turn in enumerate(turns):
         event, region = turn.touch.event, turn.touch.region
-        cells = canvas.view(first, region)
+        cells = canvas.take(first, region)
         if turn.touch.writes:
-            anew = region.whole and not updates(event)
-            cells[...] = np.where(anew | (cells == _NOBODY), place, cells)
-        elif region.whole and not updates(event):
+            anew = canvas.knows(region) and not updates(event)
+            canvas.put(first, region, np.where(anew | (cells == _NOBODY), place, cells))
+        elif canvas.knows(region) and not updates(event):
             others = number[cells]
             foreign = (others != turn.number) & (others != _NOBODY)
             if foreign.any():
@@ -321,22 +323,22 @@ def _contested(canvas: Canvas, turns: list[Turn]) -> Cells:
     writer, contested = canvas.blank(_NOBODY), canvas.blank(0)
     for turn in turns:
         if turn.touch.writes:
-            before = canvas.view(writer, turn.touch.region)
+            region = turn.touch.region
+            before = canvas.take(writer, region)
             several = (before != _NOBODY) & (before != turn.number)
-            canvas.view(contested, turn.touch.region)[several] = 1
-            before[...] = turn.number
+            canvas.put(contested, region, canvas.take(contested, region) | several)
+            canvas.put(writer, region, turn.number)
     return contested
 
 
 def _is_read(contested: Cells, canvas: Canvas, later: Sequence[Touch]) -> bool | None:
     """Whether a touch reads a contested cell before one writes it; None if none does either."""
     for touch in later:
-        cells = canvas.view(contested, touch.region)
         if not touch.writes:
-            if cells.any():
+            if canvas.take(contested, touch.region).any():
                 return True
-        elif touch.region.whole:
-            cells[...] = 0
+        elif canvas.knows(touch.region):
+            canvas.put(contested, touch.region, 0)
             if not contested.any():
                 return False
     return None

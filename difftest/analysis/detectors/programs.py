@@ -18,6 +18,7 @@ from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.meetings import MEETINGS, Chains
 from difftest.analysis.detectors.survey import Touch, survey_of
+from difftest.analysis.detectors.turns import accumulates
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
@@ -37,6 +38,8 @@ _RULE = (
 )
 _BARRIER = "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
 _BARRIER += "this tensor between the two"
+_PARTS = "let each program write a part of its own (nl.program_id), and what reads the others' "
+_PARTS += "parts be another kernel: a classic grid has no barriers"
 
 
 class _Epochs(NamedTuple):
@@ -56,9 +59,17 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
-    yield from _told_once(_all_races(trace))
+    for found in _told_once(_all_races(trace)):
+        yield found if trace.dialect == "nki" else _without_barriers(found)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
+
+
+def _without_barriers(found: Finding | Suspicion) -> Finding | Suspicion:
+    """The same with a remedy that the classic dialect has."""
+    if isinstance(found, Suspicion):
+        return replace(found, differs=replace(found.differs, remedy=_PARTS))
+    return replace(found, remedy=_PARTS) if found.remedy is _BARRIER else found
 
 
 def _told_once(found: Found) -> Found:
@@ -122,11 +133,8 @@ class Race(NamedTuple):
     element: tuple[int, ...]
     own: bool = False
     """Of a read: whether its program has written the element too, since they met last."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether both surely touch the element."""
-        return self.first.region.whole and self.second.region.whole
+    exact: bool = True
+    """Whether both surely touch the element."""
 
 
 def _races(
@@ -156,15 +164,15 @@ def _behind_other_barriers(
 
     ``said`` are the pairs of lines of which something is said already.
     """
-    for write in (touch for touch in touches if touch.writes and touch.region.whole):
+    for write in (touch for touch in touches if touch.writes and canvas.knows(touch.region)):
         cells = canvas.blank(0)
-        canvas.view(cells, write.region)[...] = 1
+        canvas.put(cells, write.region, 1)
         for touch in touches:
             lines = write.event.location, touch.event.location
-            known = lines in said or lines[::-1] in said or not touch.region.whole
+            known = lines in said or lines[::-1] in said or not canvas.knows(touch.region)
             if known or touch.event.program == write.event.program:
                 continue
-            common = canvas.view(cells, touch.region) == 1
+            common = canvas.take(cells, touch.region) == 1
             if common.any() and not chains.order(write.event, touch.event):
                 said.add(lines)
                 kind = "written" if touch.writes else "read"
@@ -192,7 +200,8 @@ class _Epoch:
         self.number = {program: number for number, program in enumerate(self.by_program)}
         programs = [self.number[touch.event.program] for touch in self.writes]
         self.program = np.array([*programs, _NOBODY], np.int32)
-        """By the place of a write, whose it is; of nobody, nobody's."""
+        self.adds = np.array([*map(accumulates, self.writes), False])
+        """By the place of a write, whose it is, and whether it adds; of nobody, nobody's."""
 
     def races(self) -> Iterator[Race]:
         """Two programs' writes of an element, then reads of what another program writes."""
@@ -200,12 +209,12 @@ class _Epoch:
         """The place in ``writes`` of each cell's last one, and of the last one of another program
         than that."""
         for place, touch in enumerate(self.writes):
-            under = self.canvas.view(last, touch.region)
+            under = self.canvas.take(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
             yield from self._race("written", touch, np.where(foreign, under, _NOBODY))
-            other = self.canvas.view(before, touch.region)
-            other[...] = np.where(foreign, under, other)
-            under[...] = place
+            other = self.canvas.take(before, touch.region)
+            self.canvas.put(before, touch.region, np.where(foreign, under, other))
+            self.canvas.put(last, touch.region, place)
         for program, touches in self.by_program.items():
             mine = self.program[last] == self.number[program]
             yield from self._reads(touches, np.where(mine, before, last))
@@ -216,20 +225,23 @@ class _Epoch:
             return
         own = self.canvas.blank(0)
         for touch in touches:
-            written = self.canvas.view(own, touch.region)
             if not touch.writes:
-                others = self.canvas.view(foreign, touch.region)
+                written = self.canvas.take(own, touch.region)
+                others = self.canvas.take(foreign, touch.region)
                 yield from self._race("read", touch, np.where(written, _NOBODY, others))
                 yield from self._race("read", touch, np.where(written, others, _NOBODY), own=True)
-            elif touch.region.whole:
-                written[...] = 1
+            elif self.canvas.knows(touch.region):
+                self.canvas.put(own, touch.region, 1)
 
     def _race(self, kind: str, touch: Touch, others: Cells, *, own: bool = False) -> Iterator[Race]:
         """A touch of cells of which some are another program's: ``others`` has its writes."""
         wrong = others != _NOBODY
+        if accumulates(touch):  # of two that add, through indices, others tell
+            wrong &= ~self.adds[others]
         if wrong.any():
             first = self.writes[int(others[first_of(wrong)])]
-            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own)
+            exact = all(self.canvas.knows(one.region) for one in (first, touch))
+            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
 
 
 def _statement(touch: Touch) -> tuple[object, ...]:
@@ -238,7 +250,8 @@ def _statement(touch: Touch) -> tuple[object, ...]:
 
 
 def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
-    if not race.exact:
+    in_part = not (race.first.region.whole and race.second.region.whole)
+    if not race.exact or (race.kind == "written" and in_part):
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
     if race.kind == "read":
         found = _finding(RACE, Severity.ERROR, race)

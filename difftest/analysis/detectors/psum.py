@@ -166,17 +166,17 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
     for number, touch in enumerate(touches, 1):
         if not touch.writes:
             continue
-        view = canvas.view(cells, touch.region)
         if not _is_product(touch):
-            view[...] = 0 if touch.event not in foreign else number
+            canvas.put(cells, touch.region, 0 if touch.event not in foreign else number)
             continue
+        view = canvas.take(cells, touch.region)
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
             wrong = view > 0
             if wrong.any():
                 other = touches[int(view[first_of(np.asarray(wrong))]) - 1]
                 yield finding_of(
                     FOREIGN,
-                    Severity.ERROR if modern else Severity.WARNING,
+                    Severity.WARNING,
                     f"{touch.event.opcode} adds to element "
                     f"{list(canvas.element(touch.region, np.asarray(wrong)))} of "
                     f"{touch.region.allocation}, which {other.event.opcode} wrote",
@@ -188,7 +188,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
                     touch.event,
                     other.event,
                 )
-        view[...] = 0
+        canvas.put(cells, touch.region, 0)
 
 
 def _additions(touches: list[Touch]) -> Iterator[Finding]:

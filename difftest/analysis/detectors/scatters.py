@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
+from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.meetings import MEETINGS
-from difftest.analysis.detectors.survey import Touch, survey_of
+from difftest.analysis.detectors.survey import Touch, adds, survey_of
+from difftest.analysis.detectors.turns import accumulates
 from difftest.analysis.finding import Finding, Severity, finding_of
-from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -34,6 +37,8 @@ SKIPPED = "scatter-skipped"
 VIEW = "scatter-skipped-view"
 OFFSET = "offset-in-view"
 
+_NOBODY = -1
+
 _REMEDY = "add up what goes to one row before (as a product with a matrix of zeros and ones does), "
 _REMEDY += "or give each its own row and sum the rows afterwards"
 
@@ -41,7 +46,7 @@ _REMEDY += "or give each its own row and sum the rows afterwards"
 def scatters(trace: Trace, machine: Machine) -> Found:
     """Rows that several indices name, and scatters that add to what was just written."""
     said: set[tuple[object, ...]] = set()
-    for finding in (*_seen(trace, machine), *_after_writes(trace)):
+    for finding in (*_seen(trace, machine), *_additions(trace)):
         if (finding.id, finding.locations) not in said:
             said.add((finding.id, finding.locations))
             yield finding
@@ -50,31 +55,12 @@ def scatters(trace: Trace, machine: Machine) -> Found:
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in survey_of(trace).seen:
         for sight in event.seen:
-            if sight.what is Seen.PLACE_ADDED_TWICE:
-                yield finding_of(
-                    ADDED_TWICE,
-                    Severity.ERROR,
-                    f"{_named(event)} adds to one place more than once: {_counted(sight)}",
-                    "additions of one DMA to one place are not ordered, and some are lost",
-                    _REMEDY,
-                    event,
-                )
-            elif sight.what is Seen.PLACE_ADDED_AGAIN:
-                yield finding_of(
-                    ADDED_TWICE,
-                    Severity.WARNING,
-                    f"{_named(event)} adds to places to which another DMA has added: "
-                    f"{_counted(sight)}",
-                    "additions of two DMAs to one row are not ordered, and some can be lost",
-                    _REMEDY,
-                    event,
-                )
-            elif sight.what is Seen.PLACE_TWICE:
+            if sight.what is Seen.PLACE_TWICE:
                 yield finding_of(
                     TWICE,
                     Severity.WARNING,
-                    f"{_named(event)} writes values that differ to one place: {_counted(sight)} "
-                    "are lost",
+                    f"{_named(event)} writes values that differ to one place: {sight.elements} of "
+                    f"{sight.of} are lost, the first at element {list(sight.first)}",
                     "of values that one DMA writes to one place any may stay",
                     "let the indices differ, also those of padded rows whose place is read",
                     event,
@@ -96,7 +82,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _aborts(event: Event) -> bool:
     """Whether a DMA that skips indices is one of those that were seen to abort."""
-    return event.opcode == "dma_transpose" or _adds(event, event.writes[0])
+    return event.opcode == "dma_transpose" or adds(event)
 
 
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
@@ -144,55 +130,82 @@ def offsets(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 )
 
 
-def _after_writes(trace: Trace) -> Iterator[Finding]:
-    """A scatter that adds to a tensor in HBM that was written plainly, with no barrier between."""
+def _additions(trace: Trace) -> Iterator[Finding]:
+    """Scatters that add to a tensor in HBM, and who else writes to their places, unordered."""
     survey = survey_of(trace)
     if not survey.has_scatter:
         return
     for touches in survey.accesses.values():
-        if not touches[0].region.allocation.space.is_hbm:
-            continue
-        plain: list[Touch] = []
-        for touch in touches:
-            event = touch.event
-            if event.opcode in MEETINGS:
-                plain.clear()
-            elif not touch.writes:
-                continue
-            elif not _adds(event, touch.region):
-                if touch.region.whole:
-                    plain.append(touch)
-            elif before := _last_reached(plain, touch.region):
-                yield finding_of(
-                    AFTER_WRITE,
-                    Severity.WARNING,
-                    f"{_named(event)} adds to what {before.event.opcode} wrote just before",
-                    "a plain write and a scatter that adds run on other queues: of 128 or 510 rows "
-                    "one was seen to be lost (trn1, trn2)",
-                    "clear the tensor in another kernel, or let the first scatter overwrite",
-                    event,
-                    before.event,
-                )
-                break
+        if touches[0].region.allocation.space.is_hbm and any(map(accumulates, touches)):
+            yield from _of_tensor([t for t in touches if t.writes], touches[0].region.allocation)
 
 
-def _last_reached(plain: list[Touch], region: Region) -> Touch | None:
-    """The last of some writes that a scatter can reach."""
-    mark = footprint(region)
-    return next((one for one in reversed(plain) if footprint(one.region).overlaps(mark)), None)
+def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]:
+    canvas = Canvas(allocation, [touch.region for touch in writes])
+    plain, added = canvas.blank(_NOBODY), canvas.blank(_NOBODY)
+    """The place in ``writes`` of the last plain write, and of the last addition, of each cell."""
+    for place, touch in enumerate(writes):
+        event, region = touch.event, touch.region
+        if event.opcode in MEETINGS:
+            plain[...] = added[...] = _NOBODY
+        elif not accumulates(touch):
+            if canvas.knows(region):
+                canvas.put(plain, region, place)
+        elif event.attributes.op is None:  # nl.atomic_rmw names one: its additions all arrive
+            yield from _twice(event, region)
+            for cells in (added, plain):
+                before = canvas.take(cells, region)
+                wrong = before != _NOBODY
+                if wrong.any() and (cells is plain or canvas.knows(region)):
+                    other = writes[int(before[first_of(wrong)])].event
+                    at = f"element {list(canvas.element(region, wrong))}"
+                    yield _again(event, other, at) if cells is added else _after(event, other, at)
+            canvas.put(added, region, place)
 
 
-def _adds(event: Event, region: Region) -> bool:
-    """Whether a DMA adds to the places that its indices name."""
-    return event.opcode == "dma_scatter" and any(
-        other.allocation is region.allocation and other.role == "dst" for other in event.reads
+def _twice(event: Event, region: Region) -> Iterator[Finding]:
+    """One scatter that names a place more than once."""
+    if region.places is None:
+        return
+    elements, counts = np.unique(region.places.elements, return_counts=True)
+    if counts.max(initial=0) > 1:
+        first = place_of(int(elements[counts > 1][0]), region.allocation)
+        count, of = int(counts[counts > 1].sum()), int(counts.sum())
+        yield finding_of(
+            ADDED_TWICE,
+            Severity.ERROR,
+            f"{_named(event)} adds to one place more than once: {count} of {of} additions, the "
+            f"first to element {list(first)}",
+            "additions of one DMA to one place are not ordered, and some are lost",
+            _REMEDY,
+            event,
+        )
+
+
+def _again(event: Event, other: Event, at: str) -> Finding:
+    return finding_of(
+        ADDED_TWICE,
+        Severity.WARNING,
+        f"{_named(event)} adds to {at}, to which another DMA has added",
+        "additions of two DMAs to one row are not ordered, and some can be lost",
+        _REMEDY,
+        event,
+        other,
+    )
+
+
+def _after(event: Event, other: Event, at: str) -> Finding:
+    return finding_of(
+        AFTER_WRITE,
+        Severity.WARNING,
+        f"{_named(event)} adds to {at}, which {other.opcode} wrote just before",
+        "a plain write and a scatter that adds run on other queues: of 128 or 510 rows one was "
+        "seen to be lost (trn1, trn2)",
+        "clear the tensor in another kernel, or let the first scatter overwrite",
+        event,
+        other,
     )
 
 
 def _named(event: Event) -> str:
     return f"a scatter to {event.writes[0].allocation}"
-
-
-def _counted(sight: Sight) -> str:
-    first = list(sight.first)
-    return f"{sight.elements} of {sight.of} elements, the first at {first} of the source"

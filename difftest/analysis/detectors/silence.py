@@ -22,7 +22,8 @@ _ALLOW = re.compile(r"#\s*difftest:\s*allow\[([^\]]*)\]")
 
 def is_silenced(finding: Finding) -> bool:
     """Whether a comment at one of the finding's lines allows it."""
-    return any(finding.id in allowed_at(location) for location in finding.locations)
+    lines = (line for place in finding.locations for line in (place, *place.calls))
+    return any(finding.id in allowed_at(line) for line in lines)
 
 
 def allowed_at(location: Location) -> frozenset[str]:

@@ -6,7 +6,16 @@ from bisect import bisect_right
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from difftest.simulator.trace import Allocation, Event, Iteration, LoopKind, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Iteration,
+    LoopKind,
+    Region,
+    Space,
+    Trace,
+)
 
 
 class Touch(NamedTuple):
@@ -15,6 +24,11 @@ class Touch(NamedTuple):
     event: Event
     region: Region
     writes: bool
+
+
+def adds(event: Event) -> bool:
+    """Whether a DMA adds to what its destination holds."""
+    return event.engine is Engine.DMA and any(region.role == "dst" for region in event.reads)
 
 
 class Survey:

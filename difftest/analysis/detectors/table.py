@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from difftest.analysis.detectors import (
@@ -22,7 +22,7 @@ from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
 from difftest.analysis.detectors.silence import is_silenced
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Location, Trace
 
 _AFFINE = "Order of iterations"
 _PROGRAMS = "Programs of a grid"
@@ -184,7 +184,7 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(
         id=psum.FOREIGN,
-        severity=Severity.ERROR,
+        severity=Severity.WARNING,
         title="a matmul adds to what no matmul wrote",
         group=_PSUM,
         reader=psum.psum,
@@ -258,6 +258,13 @@ DETECTORS: tuple[Detector, ...] = (
         title="an index depends on what nothing wrote",
         group=_UNINITIALISED,
         reader=uninitialised.uninitialised,
+    ),
+    Detector(
+        id=uninitialised.REGISTER,
+        severity=Severity.ERROR,
+        title="a reduction goes on in registers that nothing has reset",
+        group=_UNINITIALISED,
+        reader=uninitialised.registers,
     ),
     Detector(
         id=uninitialised.UNWRITTEN,
@@ -335,9 +342,9 @@ class Detected:
     suspicions: tuple[Suspicion, ...] = ()
     silenced: tuple[Finding, ...] = ()
 
-    def settled(self, *, differs: bool) -> Detected:
-        """The same with its suspicions settled: whether outputs depend on the order."""
-        settled = [one.differs if differs else one.agrees for one in self.suspicions]
+    def settled(self, differs: Callable[[Location | None], bool]) -> Detected:
+        """The same with its suspicions settled: whether outputs depend on the order of a loop."""
+        settled = [one.differs if differs(one.loop) else one.agrees for one in self.suspicions]
         found = list(self.findings)
         silenced = list(self.silenced)
         for one in settled:

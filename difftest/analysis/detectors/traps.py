@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.order import updates
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.detectors.turns import is_inside
+from difftest.analysis.detectors.turns import is_within
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Trace
+from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
 
 SCOPE = "tensor-scope"
 REDUCTION = "reduce-res-accumulated"
@@ -22,6 +22,7 @@ def traps(trace: Trace, machine: Machine) -> Found:
         return
     yield from _once(_scopes(trace))
     yield from _once(_reductions(trace))
+    yield from _once(_registers(trace))
 
 
 def _once(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -37,9 +38,10 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
     for touches in survey_of(trace).accesses.values():
         last = touches[-1]
         made = last.region.allocation
-        if made.loops and not is_inside(made, last.event):
-            first = next(touch.event for touch in touches if not is_inside(made, touch.event))
-            loop = made.loops[-1].loop.location
+        scope = _scope(made)
+        if scope and not is_within(scope, last.event):
+            first = next(touch.event for touch in touches if not is_within(scope, touch.event))
+            loop = scope[-1].loop.location
             where = f" at line {loop.line}" if loop else ""
             yield Finding(
                 id=SCOPE,
@@ -52,6 +54,14 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
                 remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
                 evidence=(first.number,),
             )
+
+
+def _scope(made: Allocation) -> tuple[Iteration, ...]:
+    """The turn in which a tensor lives: static_range is unrolled when the kernel is traced."""
+    loops = made.loops
+    while loops and loops[-1].loop.kind is LoopKind.STATIC:
+        loops = loops[:-1]
+    return loops
 
 
 def _reductions(trace: Trace) -> Iterator[Finding]:
@@ -88,3 +98,33 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                 made[region.allocation.id] = event
             else:
                 made.pop(region.allocation.id, None)
+
+
+def _registers(trace: Trace) -> Iterator[Finding]:
+    """Reductions that the turns of a loop, or of Python's range, take on from each other."""
+    before: dict[tuple[object, ...], Event] = {}
+    for event in trace.events:
+        command, key = event.attributes.reduce_cmd, (event.program, event.engine)
+        if command is None:
+            continue
+        last = before.get(key)
+        again = last is not None and last.stack == event.stack and last.opcode == event.opcode
+        if command == "reduce" and again and last is not None and not _in_affine(event):
+            yield Finding(
+                id=REDUCTION,
+                severity=Severity.WARNING,
+                happened=f"the reduction that {event.opcode} makes beside its result goes on in "
+                f"the registers of the {event.engine.value} engine from turn to turn of a loop",
+                rule="the classic compiler was seen to run the instruction once more for its "
+                "reduction, and to spoil sums over several iterations (trn2)",
+                locations=each_line(event.location),
+                remedy="reset them in each turn (reduce_cmd.reset_reduce), keep each turn's sum in "
+                "a column of its own and add them up after the loop",
+                evidence=(last.number, event.number),
+            )
+        before[key] = event
+
+
+def _in_affine(event: Event) -> bool:
+    """Whether another detector looks at the turns."""
+    return any(turn.loop.kind is LoopKind.AFFINE for turn in event.loops)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from difftest.analysis.detectors.canvas import are_apart
-from difftest.analysis.detectors.survey import Touch
-from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region
+from difftest.analysis.detectors.survey import Touch, adds
+from difftest.simulator.trace import Allocation, Event, Iteration, Loop, LoopKind, Region
 
 
 class Turn(NamedTuple):
@@ -90,13 +90,21 @@ def _are_apart(touches: list[Touch]) -> bool:
 
 
 def accumulates(touch: Touch) -> bool:
-    """Whether a touch is a matmul's that adds to its destination in PSUM."""
-    return touch.event.attributes.accumulate and (touch.writes or touch.region.role == "dst")
+    """Whether a touch is of what a matmul adds to in PSUM, a scatter in HBM, or nl.loop_reduce."""
+    event = touch.event
+    if event.attributes.loop_indices:
+        return True
+    into = event.attributes.accumulate or (event.opcode == "dma_scatter" and adds(event))
+    return into and (touch.writes or touch.region.role == "dst")
 
 
 def is_inside(made: Allocation, event: Event) -> bool:
     """Whether an event belongs to the turn of the loops in which a tensor was made."""
-    loops = made.loops
+    return is_within(made.loops, event)
+
+
+def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
+    """Whether an event belongs to a turn of loops."""
     if event.loops is loops:
         return True
     if len(event.loops) < len(loops):

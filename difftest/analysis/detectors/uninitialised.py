@@ -14,11 +14,12 @@ from difftest.analysis.detectors.numbers import Noted, by_line, is_output, share
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.finding import Finding, Severity, each_line, finding_of
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Origin, Seen, Trace
+from difftest.simulator.trace import Location, Origin, Seen, Trace
 
 OUTPUT = "uninitialised-output"
 INDEX = "uninitialised-index"
 UNWRITTEN = "output-unwritten"
+REGISTER = "uninitialised-register"
 
 
 def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -74,6 +75,30 @@ def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 locations=each_line(one.location),
                 remedy="write the rest: the tail of a dimension that is no multiple of a tile, or "
                 "a default; or return a tensor of the size that is written",
+            )
+
+
+def registers(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Reductions that go on in registers of an engine that nothing has reset."""
+    reset: set[tuple[object, ...]] = set()
+    said: set[Location | None] = set()
+    for event in trace.events:
+        command = event.attributes.reduce_cmd
+        key = event.program, event.engine
+        if command is None:
+            continue
+        if command not in ("reduce", "read"):
+            reset.add(key)
+        elif key not in reset and event.operand("reduce_res") and event.location not in said:
+            said.add(event.location)
+            yield finding_of(
+                REGISTER,
+                Severity.ERROR,
+                f"{event.opcode} takes its reduction on from the registers of the "
+                f"{event.engine.value} engine, which nothing has reset",
+                "the reduction registers of an engine hold whatever the last kernel left there",
+                "use reduce_cmd.reset_reduce for the first instruction of a reduction",
+                event,
             )
 
 

@@ -13,7 +13,6 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
 from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.index import as_integer, is_integer
-from difftest.simulator.ordering import FORWARD
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
@@ -49,7 +48,7 @@ def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
     try:
         turns: Iterable[tuple[int, int]] = enumerate(numbers)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
-        if claims_none and core.order is not FORWARD:  # in today's it is an alias of range
+        if claims_none and core.order.loop == loop.location:  # in today's it is an alias of range
             turns = core.order.arranged(list(turns))
         for number, value in turns:
             core.loops = (*outer, Iteration(loop, number, value))

@@ -120,7 +120,7 @@ def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any
     values = scaled(as_float(data), scale, bias)
     name = call["op"]
     check_range(name, values)
-    result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
+    result = np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
     return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])
 
 
@@ -211,5 +211,5 @@ def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) ->
         result = np.where(values > 0, values, below)
     else:
         check_range(name, values)
-        result = np.asarray(ACTIVATIONS[name](values), dtype=np.float32)
+        result = np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
     return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])

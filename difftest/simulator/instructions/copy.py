@@ -25,6 +25,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -232,7 +233,10 @@ def iota(call: Call, expr: Index) -> Array:
             received=f"values from {values.min()} to {values.max()}",
             limit=f"{info.min} to {info.max}",
         )
-    return values if call.result.dtype in INTEGERS else values.astype(np.float32)
+    if call.result.dtype in INTEGERS:
+        return values
+    rounded_integers(values.astype(np.int32))
+    return values.astype(np.float32)
 
 
 @instruction(
@@ -245,4 +249,4 @@ def iota(call: Call, expr: Index) -> Array:
 )
 def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""
-    return current().random.random(call.result.shape, dtype=np.float32)
+    return current().numbers().random(call.result.shape, dtype=np.float32)

@@ -27,7 +27,7 @@ from difftest.simulator.instructions.carrying import (
     over_rows,
     partitions_of,
 )
-from difftest.simulator.instructions.observing import see
+from difftest.simulator.instructions.observing import see, see_rounded
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.undefined_moves import (
     GATHERS,
@@ -49,8 +49,6 @@ class Undefined(NamedTuple):
     """By the operand's place which of its elements they are, in its own shape; -1 for ``dst``."""
     registers: dict[str, Array]
     """The reduction registers before it."""
-    random: Any
-    """The random numbers' state before it."""
     origin: Origin
     """Whence these elements came."""
 
@@ -82,7 +80,7 @@ def doubts(
     if origin is None:
         return None
     registers = {engine: held.copy() for engine, held in core.accumulators.items()}
-    return Undefined(masks, registers, core.random.bit_generator.state, origin)
+    return Undefined(masks, registers, origin)
 
 
 def _origin(call: Call, *tiles: Tile) -> Origin | None:
@@ -233,7 +231,7 @@ def dependent(
     if found is not None:
         return found
     found = np.zeros(first.shape, BOOL)
-    with _as_before(core, undefined):
+    with _as_before(core):
         for number in range(len(_STAND_INS)):
             values = [
                 _with_stand_in(operand, undefined.masks.get(place), number)
@@ -242,12 +240,33 @@ def dependent(
             if call.reads_dst:
                 values.append(_with_stand_in(dst, undefined.masks.get(-1), number))
             core.accumulators = {name: held.copy() for name, held in undefined.registers.items()}
-            core.random.bit_generator.state = undefined.random
             other = _first(call.instruction.meaning(call, *values))
             if other is None or other.shape != first.shape:
                 return None
             found |= (first != other) & ~((first != first) & (other != other))
     return found
+
+
+def look_for_rounding(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
+) -> None:
+    """Note the integers that an instruction computed in float32, which does not have them.
+
+    Its meaning for the same numbers in float64 says what they are.
+    """
+    if call.attributes.reduce_cmd == "reduce":
+        return  # the registers have gone on
+    values = [
+        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
+        for one in operands
+    ]
+    if call.reads_dst:
+        values.append(dst.engine_values(unwritten=True).astype(np.float64))
+    registers = {name: held.copy() for name, held in core.accumulators.items()}
+    with _as_before(core):
+        exactly = call.instruction.meaning(call, *values)
+    core.accumulators = registers
+    see_rounded(core, call, results, exactly)
 
 
 def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> Array | None:
@@ -310,14 +329,13 @@ def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
 
 
 @contextlib.contextmanager
-def _as_before(core: Core, undefined: Undefined) -> Iterator[None]:
+def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
-    registers, state = core.accumulators, core.random.bit_generator.state
+    registers = core.accumulators
     sights, alarm, made = list(core.sights), core.alarm, set(core.made)
     try:
         with unheard():  # a stand-in may break a rule of values
             yield
     finally:
         core.accumulators = registers
-        core.random.bit_generator.state = state
         core.sights[:], core.alarm, core.made = sights, alarm, made

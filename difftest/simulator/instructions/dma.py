@@ -18,6 +18,7 @@ from difftest.simulator.dtypes import (
     FLOAT16,
     FLOAT32,
     NARROW,
+    WIDE_INTEGERS,
     Array,
     from_bits,
     round_to,
@@ -25,7 +26,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.observing import overflowed, see, see_lost, see_places
+from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     ISA,
@@ -38,7 +39,7 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.undefined_moves import resolved
-from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -144,9 +145,8 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     if rmw is None:
         moved = _cast(values, src, dst)
     else:
-        old = as_float(_plain(dst.read(where), dst))
-        new = as_float(_plain(values, src)).reshape(dst.shape)
-        total = round_to(rmw.compute(old, new), dst.dtype)
+        new = _plain(values, src).reshape(dst.shape)
+        total = round_to(added((_plain(dst.read(where), dst), new), dst.dtype), dst.dtype)
         moved = to_bits(total, dst.dtype) if dst.holds_bits else total
     check_destination(dst)
     store(dst, moved if moved.shape == dst.shape else moved.reshape(dst.shape), where)
@@ -175,8 +175,8 @@ def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None)
     if call["dst_rmw_op"] is None:
         picked = _cast(found, src, dst)
     else:
-        old = as_float(_plain(dst.read(), dst))[shaped]
-        total = round_to(old + as_float(_plain(found, src)), dst.dtype)
+        terms = _plain(dst.read(), dst)[shaped], _plain(found, src)
+        total = round_to(added(terms, dst.dtype), dst.dtype)
         picked = to_bits(total, dst.dtype) if dst.holds_bits else total
     if shaped.all():
         store(dst, picked.reshape(dst.shape))
@@ -242,16 +242,20 @@ def dma_scatter(
     view = dst.elements()
     adds = call["dst_rmw_op"] is not None
     skipped = _skipped(call, inside, where)
-    named = see_places(current(), dst, place, inside, adds=adds, skipped=skipped)
+    if skipped is not None:
+        see(current(), Seen.INDEX_SKIPPED, "dst", skipped)
     if not adds:
         moved = _cast(values, src, dst)
         view[place] = moved
-        if named:
-            see_lost(current(), view[place], moved, inside)
+        see_lost(current(), dst, view[place], moved)
     else:
         dst.check_written(arrays, inside)
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
+        if dst.dtype in WIDE_INTEGERS:
+            exact = _plain(view, dst).astype(np.float64)
+            np.add.at(exact, place, _plain(values, src))
+            rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
         view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
     dst.mark_written(arrays, inside)

@@ -16,7 +16,7 @@ from difftest.simulator.instructions.record import (
     Role,
     instruction,
 )
-from difftest.simulator.instructions.values import as_float
+from difftest.simulator.instructions.values import added
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -77,10 +77,8 @@ def _sums(call: Call) -> None:
 )
 def dma_compute(call: Call, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
     """``dst = srcs[0] + srcs[1] + ...`` in float32, in this order, rounded once."""
-    first, *others = (as_float(src.values()) for src in srcs if src is not None)
-    total = first.reshape(dst.shape)
-    for values in others:
-        total = total + values.reshape(dst.shape)
+    terms = [src.values().reshape(dst.shape) for src in srcs if src is not None]
+    total = added(terms, dst.dtype)
     check_destination(dst)
     rounded = round_to(total, dst.dtype)
     store(dst, to_bits(rounded, dst.dtype) if dst.in_hbm else rounded, where)

@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import (
@@ -27,22 +27,25 @@ from difftest.simulator.instructions.definedness import (
     Undefined,
     dependent,
     doubts,
+    look_for_rounding,
     see_gather,
     see_indices,
     settle,
     settle_registers,
 )
 from difftest.simulator.instructions.observing import (
+    counts,
+    is_rounded,
     look,
     look_at_product,
-    rounded_result,
     see,
     stored,
     watches_of,
 )
-from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Unboxed
+from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Reach, Unboxed
 from difftest.simulator.instructions.undefined_moves import carried_along, scatter_along
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space
@@ -97,7 +100,7 @@ def issue(
         dst = new_tile(core, call)
     if core.shadow is not None:
         core.shadow.foresee(call, dst, operands, others, where, unboxed)
-    in_part: list[Tile] = []
+    in_part: list[Part] = [] if where is None else _read_in_part(operands, call, where, unboxed)
     _look_at_operands(core, call, dst, operands, where)
     undefined = doubts(core, call, dst, operands, where)
     if undefined is not None:
@@ -119,8 +122,8 @@ def issue(
         made = computed or _results(call, dst, operands, where)
         if core.alarm:
             look(core, call, operands, made[0])
-        if call.result.dtype in WIDE_INTEGERS:
-            rounded_result(core, call, operands, made[0])
+        if call.counts and undefined is None and is_rounded(made[0]):
+            look_for_rounding(core, call, dst, operands, made[0])
         if undefined is not None:
             found = dependent(core, call, dst, operands, undefined, made[0], unboxed)
         where = _put(core, call, dst, made, others, where, in_part)
@@ -137,13 +140,26 @@ def issue(
         reads = [operands[place] for place in call.read_places]
         if call.reads_dst:
             reads.append(dst)
-        partial: tuple[Any, ...] = () if where is None else (dst,)
+        if where is not None:
+            in_part.append((dst, where))
         core.emit(
-            call.name, call.engine, (dst,), reads, call.roles, call.attributes, partial, moved
+            call.name, call.engine, (dst,), reads, call.roles, call.attributes, in_part, moved
         )
     else:
         _record(core, call, operands, dst, others, where, in_part, moved, indices)
     return dst
+
+
+def _read_in_part(
+    operands: tuple[Any, ...], call: Call, where: Array, unboxed: Unboxed | None
+) -> list[Part]:
+    """The operands of which a mask leaves what it leaves of the instruction."""
+    instruction, chosen = call.instruction, where if unboxed is None else unboxed.inner
+    reach = instruction.reach(call)
+    if instruction.walk is not None or reach not in (Reach.ELEMENT, Reach.AXES):
+        return []
+    tiles = [one for one in operands if isinstance(one, Tile)]
+    return [(one, chosen) for one in tiles if one.size == chosen.size]
 
 
 def _settle_scatter(
@@ -207,7 +223,7 @@ def _put(
     made: tuple[Any, Carried | None],
     others: tuple[Tile | None, ...],
     where: Array | None,
-    in_part: list[Tile],
+    in_part: list[Part],
 ) -> Array | None:
     """Write results to the destinations; where ``dst`` was written, None if everywhere.
 
@@ -232,7 +248,7 @@ def _put(
         carried.mark(dst, asked)
     for tile, value in further:  # after dst, whose values may still lie in an operand that is one
         if type(value) is Masked:
-            in_part.append(tile)
+            in_part.append((tile, value.chosen))
             write(tile, value.values, value.chosen)
         else:
             write(tile, value)
@@ -248,7 +264,7 @@ def _record(
     dst: Tile | IndirectTile,
     others: tuple[Tile | None, ...],
     where: Array | None,
-    in_part: list[Tile],
+    in_part: list[Part],
     moved: Tile | None,
     indices: tuple[Tile, ...],
 ) -> None:
@@ -258,7 +274,10 @@ def _record(
     writes, written = [target], ["dst"]
     reads: list[Tile] = list(indices)
     read: list[str] = ["index" for _ in indices]
-    partial: list[Tile] = in_part if where is None else [target, *in_part]
+    if isinstance(dst, IndirectTile):
+        in_part.append((target, dst.numbers() if core.record else None))
+    elif where is not None:
+        in_part.append((target, where))
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, Tile):
             reads.append(operand)
@@ -267,14 +286,13 @@ def _record(
             reached = operand.reach
             reads += (reached, *operand.index_tiles)
             read += (role.name, *("index" for _ in operand.index_tiles))
-            partial.append(reached)
+            in_part.append((reached, operand.numbers() if core.record else None))
     if call.reads_dst:
         reads.append(target)
         read.append("dst")
     if isinstance(dst, IndirectTile):
         reads += dst.index_tiles
         read += ["index" for _ in dst.index_tiles]
-        partial.append(target)
     for role, other in zip(instruction.destinations[1:], others, strict=False):
         if other is not None:
             writes.append(other)
@@ -283,7 +301,7 @@ def _record(
     if instruction.notes is not None:
         attributes = attributes._replace(**instruction.notes(*operands))
     roles = (*written, *read)
-    core.emit(call.name, call.engine, writes, reads, roles, attributes, partial, moved)
+    core.emit(call.name, call.engine, writes, reads, roles, attributes, in_part, moved)
 
 
 def prepare(
@@ -320,6 +338,7 @@ def prepare(
             core.machine, instruction, operands, options, dst, others, dtype, engine, named
         )
         call.watches = watches_of(call)
+        call.counts = counts(call)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call

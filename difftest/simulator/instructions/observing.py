@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, Array, is_float
+from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked
-from difftest.simulator.memory import POISON_INTEGER, pattern_view
+from difftest.simulator.memory import POISON_INTEGER
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen, Sight
 
@@ -26,6 +26,8 @@ EXACT_INTEGER = 2**24
 """Integers up to here are float32 numbers."""
 LARGEST_E4M3 = 240.0
 """Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
+_ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
+"""Comparisons that no NaN keeps; that of a number with itself asks for one."""
 _SEARCHES = ("max8", "nc_find_index8", "nc_match_replace8")
 
 Watch = Callable[[Core, Call, tuple[Any, ...]], None]
@@ -37,6 +39,8 @@ def watches_of(call: Call) -> tuple[Watch, ...]:
     watches: list[Watch] = []
     if call.name in _SEARCHES:
         watches.append(_search)
+    if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
+        watches.append(_compare)
     if call.machine.nc_version < 4 and any(
         tile.dtype == FLOAT8_E4M3FN for tile in call.tiles.values()
     ):
@@ -130,6 +134,16 @@ def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
             see(core, Seen.NAN_SEARCHED, role.name, np.isnan(values))
 
 
+def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+    """What a comparison makes of a NaN is a number, in which nobody sees it."""
+    if Seen.NAN_MADE not in core.made:
+        return
+    for role, operand in zip(call.instruction.operands, operands, strict=True):
+        if isinstance(operand, Tile) and is_float(operand.dtype):
+            values = operand.engine_values(unwritten=True)
+            see(core, Seen.NAN_COMPARED, role.name, np.isnan(values))
+
+
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
@@ -152,115 +166,65 @@ def rounded_integers(values: Array) -> None:
         see(core, Seen.INTEGER_ROUNDED, "", lost, wide)
 
 
-def rounded_result(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> None:
-    """Integers that were computed in float32 and are not what they should be."""
-    if not isinstance(results, np.ndarray) or results.dtype != np.float32 or not results.size:
-        return
-    if not np.abs(results).max() >= EXACT_INTEGER:
-        return
-    exact = _exactly(call, operands)
-    if exact is not None and exact.shape == results.shape:
-        lost = np.isfinite(results) & (exact != results) & (np.abs(exact) <= 2.0**32)
-        see(core, Seen.INTEGER_ROUNDED, "dst", lost, exact)
+def rounded_sum(total: Array, exact: Array) -> None:
+    """Integers that were added up in float32, and what they are."""
+    if is_running() and total.size and np.abs(exact).max() > EXACT_INTEGER:
+        see(current(), Seen.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact)
 
 
-def _exactly(call: Call, operands: tuple[Any, ...]) -> Array | None:
-    """What sums, differences and products of integers are; None of anything else."""
-    values: list[Any] = []
-    for operand in operands:
-        if isinstance(operand, Tile):
-            if is_float(operand.dtype):
-                return None
-            values.append(operand.engine_values(unwritten=True).astype(np.float64))
-        else:
-            values.append(operand)
-    if call.name == "tensor_tensor" and call["op"].name in _RING:
-        first, second = values
-        if first.size == second.size:
-            second = second.reshape(first.shape)
-        made: Array = call["op"].compute(first, second)
-        return made
-    if call.name != "tensor_scalar":
-        return None
-    made, *others = values
-    for name, other in zip(("0", "1"), others, strict=True):
-        op = call[f"op{name}"]
-        if op is None:
-            continue
-        if op.name not in _RING or (isinstance(other, np.ndarray) and other.size != len(made)):
-            return None
-        if isinstance(other, np.ndarray):
-            other = other.reshape(len(made), *(1,) * (made.ndim - 1))
-        made = op.compute(other, made) if call[f"reverse{name}"] else op.compute(made, other)
-    return made
+def counts(call: Call) -> bool:
+    """Whether a call makes 32-bit integers of integers, and may compute in float32."""
+    made = (call.result.dtype, *(one.dtype for one in call.destinations.values()))
+    read = [tile.dtype for tile in call.tiles.values()]
+    wide = any(dtype in WIDE_INTEGERS for dtype in made)
+    return wide and bool(read) and not any(map(is_float, read)) and not call.instruction.in_place
 
 
-_RING = ("add", "subtract", "multiply")
+def is_rounded(results: Any) -> bool:
+    """Whether numbers were computed in float32 that are beyond what integers it has."""
+    made = results if type(results) is tuple else (results,)
+    values = [one.values if type(one) is Masked else one for one in made]
+    return any(
+        isinstance(one, np.ndarray)
+        and one.dtype == np.float32
+        and one.size
+        and not np.abs(one).max() < EXACT_INTEGER  # NaN may hide others
+        for one in values
+    )
+
+
+def see_rounded(core: Core, call: Call, results: Any, exactly: Any) -> None:
+    """Note the integers among results that are not what they are in float64.
+
+    Parameters
+    ----------
+    results, exactly : what the meaning made of the operands in float32, and in float64.
+    """
+    several = type(results) is tuple
+    pairs = zip(results, exactly, strict=True) if several else [(results, exactly)]
+    for role, pair in zip(call.instruction.destinations, pairs, strict=False):
+        made, exact = (one.values if type(one) is Masked else one for one in pair)
+        if isinstance(made, np.ndarray) and made.dtype == np.float32:
+            whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
+            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
 
 
 # -- indices ---------------------------------------------------------------------------------------
 
 
-def see_places(
-    core: Core,
-    dst: IndirectTile,
-    place: tuple[Array, ...],
-    inside: Array,
-    *,
-    adds: bool,
-    skipped: Array | None,
-) -> bool:
-    """Note what a scatter's indices name; whether they name one place more than once.
+def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
+    """Note values that others took the place of, where a scatter's indices name one place twice.
 
     Parameters
     ----------
-    place : index arrays for every dimension of the base, of the elements that ``inside`` keeps.
-    adds : whether the instruction adds to what is there.
-    skipped : which elements are not moved, for their index is out of bounds; None for none.
+    held, moved : what is there, and what was written there, of the elements that it moved.
     """
-    if skipped is not None:
-        see(core, Seen.INDEX_SKIPPED, "dst", skipped)
-    flat = np.ravel_multi_index(place, dst.base.shape)
-    twice = _repeats(flat, inside)
-    if not adds:
-        return twice
-    if twice:
-        _, places, counts = np.unique(flat, return_inverse=True, return_counts=True)
-        _see_flat(core, Seen.PLACE_ADDED_TWICE, inside, counts[places.reshape(-1)] > 1)
-    if core.record:
-        storage = dst.base.storage
-        added = storage.added
-        if added is None:
-            added = storage.added = np.zeros(storage.data.shape, np.bool_)
-        view = pattern_view(added, dst.base.pattern, BOOL)
-        again = view[place]
-        if again.any():
-            _see_flat(core, Seen.PLACE_ADDED_AGAIN, inside, again)
-        view[place] = True
-    return twice
-
-
-def _repeats(flat: Array, inside: Array) -> bool:
-    """Whether one place is named more than once; mostly indices name rows, each of them whole."""
-    length = inside.shape[-1] if inside.ndim > 1 and flat.size == inside.size else 1
-    if length > 1:
-        rows = flat.reshape(-1, length)
-        if (np.diff(rows, axis=1) == 1).all():
-            return bool((np.diff(np.sort(rows[:, 0])) < length).any())
-    return bool((np.diff(np.sort(flat)) == 0).any())
-
-
-def see_lost(core: Core, held: Array, moved: Array, inside: Array) -> None:
-    """Note values that others took the place of, where indices name one place twice."""
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
     given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
     lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
-    _see_flat(core, Seen.PLACE_TWICE, inside, lost)
-
-
-def _see_flat(core: Core, what: Seen, inside: Array, chosen: Array) -> None:
-    """Note some of the elements that ``inside`` keeps."""
-    if chosen.any():
-        where = np.zeros(inside.shape, np.bool_)
-        where[inside] = chosen
-        see(core, what, "dst", where)
+    numbers = dst.numbers() if lost.any() else None
+    if numbers is not None:
+        first = np.unravel_index(numbers[lost.argmax()], dst.base.storage.allocation.shape)
+        place = tuple(int(index) for index in first)
+        count = int(np.count_nonzero(lost))
+        core.sights.append(Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place))

@@ -129,6 +129,7 @@ class Call:
 
     __slots__ = (
         "attributes",
+        "counts",
         "destinations",
         "dtype",
         "engine",
@@ -179,6 +180,8 @@ class Call:
         """What the documentation does not promise of it: the errors that it would be."""
         self.watches: tuple[Callable[..., None], ...] = ()
         """What looks at its operands before it runs."""
+        self.counts = False
+        """Whether it makes integers of integers, which float32 may not have."""
         self.places: Array | None = None
         """Which elements of a row a mask leaves, for the few that count them; None for all."""
 

@@ -81,7 +81,7 @@ def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> 
     vector = isinstance(initial, np.ndarray)
     start = as_float(column(initial, 2)) if vector else np.asarray(initial, FLOAT32)
     state = np.broadcast_to(start, (lines.shape[0], 1))[:, 0]
-    result = np.empty(lines.shape, dtype=np.float32)
+    result = np.empty(lines.shape, dtype=lines.dtype)
     op0, op1 = call["op0"].compute, call["op1"].compute
     for i in range(lines.shape[1]):
         here, other = lines[:, i], others[:, i]
@@ -213,5 +213,5 @@ def dropout(call: Call, data: Array, prob: Any) -> Array:
     those of the smallest box that holds it.
     """
     chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
-    keep = current().random.random(data.shape, dtype=np.float32) >= chance
+    keep = current().numbers().random(data.shape, dtype=np.float32) >= chance
     return np.where(keep, data, data.dtype.type(0))

@@ -74,7 +74,8 @@ def resolved(
     OutOfBoundsError : an index is out of bounds, and those are not skipped.
     """
     try:
-        return access.resolve(skip=skip, where=where)
+        access.located = access.resolve(skip=skip, where=where)
+        return access.located
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:

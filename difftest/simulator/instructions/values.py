@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, Array, need_arithmetic
-from difftest.simulator.instructions.observing import rounded_integers
+from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, Array, DType, need_arithmetic
+from difftest.simulator.instructions.observing import rounded_integers, rounded_sum
 
 FLOAT64 = np.dtype(np.float64)
 """No dtype of the machine: for what must not be rounded on the way."""
 
 
 def as_float(values: Array) -> Array:
-    """On-chip elements as the float32 that arithmetic works in."""
-    if values.dtype == FLOAT32:
+    """On-chip elements as the float32 that arithmetic works in; float64 asks for what is exact."""
+    if values.dtype == FLOAT32 or values.dtype == FLOAT64:
         return values
     need_arithmetic(values.dtype)
     if values.dtype in WIDE_INTEGERS:
         rounded_integers(values)
     return values.astype(np.float32)
+
+
+def added(terms: Sequence[Array], dtype: DType) -> Array:
+    """The sum of elements in float32, in order, which a DMA rounds to ``dtype``."""
+    total = as_float(terms[0])
+    for term in terms[1:]:
+        total = total + as_float(term)
+    if dtype in WIDE_INTEGERS:
+        rounded_sum(total, sum(term.astype(FLOAT64) for term in terms))
+    return total
 
 
 def column(vector: Array, ndim: int) -> Array:
@@ -89,7 +100,7 @@ def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
     ----------
     factor : a float32 number, or [P, 1, ...] as ``shift`` is, of as many axes as ``values``.
     """
-    result = np.empty(values.shape, FLOAT32)
+    result = np.empty(values.shape, values.dtype)
     step = max(1, _AT_A_TIME // max(1, math.prod(values.shape[1:])))
     for first in range(0, len(values), step):
         part = slice(first, first + step)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from difftest.analysis.finding import Finding, Severity
+from difftest.simulator.errors import place_of
 from difftest.simulator.trace import Location
 
 LINES = (Location("kernel.py", 7), Location("kernel.py", 3))
@@ -37,6 +38,20 @@ def test_a_finding_as_json():
         "locations": [{"file": "kernel.py", "line": 7}, {"file": "kernel.py", "line": 3}],
         "remedy": "store after the loop",
         "evidence": [4, 9],
+    }
+
+
+def test_a_line_of_a_helper_is_named_with_its_calls():
+    kernel, helper = LINES
+    place = place_of((helper, kernel))
+    assert (place, place.calls) == (helper, (kernel,))
+    assert str(place) == "kernel.py:3, called at kernel.py:7"
+    assert place_of((helper,)).calls == place_of((helper, helper)).calls == ()
+    (line,) = finding(locations=(place,)).as_mapping()["locations"]
+    assert line == {
+        "file": "kernel.py",
+        "line": 3,
+        "called_at": [{"file": "kernel.py", "line": 7}],
     }
 
 

@@ -106,8 +106,6 @@ def test_banks_hold_several_small_tensors():
 def test_one_block_of_a_psum_tensor_counts():
     blocks = Allocation(0, Space.PSUM, (20, 128, 512), FLOAT32, 1, None, first=0, last=9)
     assert laid_out([blocks], space=Space.PSUM).needed == 2048
-    in_sbuf = Allocation(0, Space.SBUF, (20, 128, 512), FLOAT32, 1, None, first=0, last=9)
-    assert laid_out([in_sbuf]).needed == 20 * 2048
 
 
 def test_tensors_with_addresses_count_each_byte_once():

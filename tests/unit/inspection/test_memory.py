@@ -112,3 +112,23 @@ def test_what_does_not_fit_says_how_much_is_too_many():
     lines = memory_text(launch(kernel).trace, TRN2).splitlines()
     assert lines[0].startswith("sbuf: 240,004 of 212,992 bytes a partition at the peak (113%)")
     assert lines[0].endswith(", 27,012 too many")
+
+
+def test_tensors_that_a_helper_makes_have_a_row_for_each_call():
+    def helper(x):
+        return nl.load(x)
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+        one = helper(x)
+        other = helper(x)
+        nl.store(out, nl.add(one, other))
+        return out
+
+    lines = memory_text(launch(kernel, [np.ones((128, 8), np.float32)]).trace, TRN2).splitlines()
+    first = kernel.__code__.co_firstlineno
+    rows = [line for line in lines if f":{helper.__code__.co_firstlineno + 1}, called at" in line]
+    assert [int(row.partition("called at line ")[2].split(":")[0]) for row in rows] == [
+        first + 2,
+        first + 3,
+    ]

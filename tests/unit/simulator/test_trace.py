@@ -191,7 +191,7 @@ def gather(x):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "partial"), [(diagonal, ["dst"]), (rectangle, []), (gather, ["src"])]
+    ("kernel", "partial"), [(diagonal, ["dst", "src"]), (rectangle, []), (gather, ["src"])]
 )
 def test_operands_that_are_touched_partly(kernel, partial):
     event = last_event(kernel, np.zeros((4, 6), np.float32))

@@ -99,7 +99,7 @@ def every_field():
                     [x],
                     ("dst", "data"),
                     Attributes("add+max", True, "swdge", (0, 1), -0.25, reduce_cmd="reduce"),
-                    partial=(x,),
+                    partial=[(x, None)],
                 )
 
     return launch(kernel, [np.ones((4, 6), np.float32)], grid=(2, 1)).trace

@@ -109,7 +109,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     _lose(target, added, before, gone)
     added.storage.allocation.absorbed += 1
     reads = (*operands, target) if adds else operands
-    core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes)
+    partial = () if where is None else [(target, where)]
+    core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes, partial)
 
 
 def _lose(target: Tile, added: Tile, before: Array | None, gone: Array | None) -> None:

@@ -121,7 +121,10 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
         )
     value = _storable(value, loaded_shape(dst.shape))
     options = (alu_op(op, "nl.atomic_rmw"), "error", "unknown")
+    core = current()
+    before = core.instructions
     issue(instructions.dma_scatter, (value,), options, dst=dst, mask=mask)
+    core.amend(before, op=options[0].name)
 
 
 def dma_copy(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, no_extras
@@ -108,7 +109,10 @@ def loop_reduce(
 
     def into(target: Tensor) -> Tensor:
         between = None if dtype is None or as_dtype(dtype) == target.dtype else dtype
+        core = current()
+        before = core.instructions
         begin_or_update(name, on_chip(target, "nl.loop_reduce"), data, mask, between)
+        core.amend(before, loop_indices=True)
         return target
 
     target = assignment_target("nl.loop_reduce", Tensor)

@@ -78,7 +78,8 @@ def _check_start(dst: Tile) -> None:
 def mark(dst: Tile, accumulate: bool | None) -> None:
     """Note that a matmul wrote ``dst``, and whether the kernel said how."""
     if accumulate is None:
-        current().amend(inferred=True)
+        core = current()
+        core.amend(core.instructions - 1, inferred=True)
     if isinstance(dst, IndirectTensor):
         dst.note_product()
     else:

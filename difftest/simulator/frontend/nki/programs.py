@@ -30,7 +30,7 @@ def run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     order, first, seed = core.order, None, None
     if order.interleaved:
         seed = order.seed
-    elif order is not FORWARD:
+    elif order.loop is None and order is not FORWARD:
         first = order.arranged(range(len(cores)))[0]
     baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first, seed)
     cores[first or 0].follow(core)

@@ -65,9 +65,9 @@ def test_a_canvas_has_exactly_the_elements_of_a_region(drawn):
     canvas = Canvas(whole, regions)
     for painted in regions:
         cells = canvas.blank(0)
-        canvas.view(cells, painted)[...] = 1
+        canvas.put(cells, painted, 1)
         for other in regions:
-            seen = canvas.view(cells, other) == 1
+            seen = canvas.take(cells, other) == 1
             shared = elements(painted) & elements(other)
             assert seen.any() == bool(shared)
             if shared:
@@ -134,7 +134,7 @@ def test_a_box_that_is_walked_as_one_line_has_no_cell_for_each_element(line, cel
     """A scatter that may write anywhere has such a region: nki-library's moe_cte has 168."""
     canvas = Canvas(CUBE, [line])
     assert canvas.shape == cells
-    assert canvas.view(canvas.blank(1), line).all()
+    assert canvas.take(canvas.blank(1), line).all()
 
 
 def test_an_axis_of_one_element_has_the_stride_of_the_one_before():

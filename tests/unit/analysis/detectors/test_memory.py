@@ -11,7 +11,7 @@ from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
 from difftest.simulator.frontend.nki.kernel import jit
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import findings_in, found_in
+from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 
 def held(count, size, buffer):
@@ -268,3 +268,21 @@ def test_a_block_that_another_tensor_was_placed_over(byte, found):
 
     got = findings_in(kernel, [np.ones((128, 16), np.float32)])
     assert [one.id for one in got] == ["address-alias"] * found
+
+
+@pytest.mark.parametrize(("ahead", "found"), [(1, []), (14, [("sbuf-full", "warning")])])
+def test_blocks_have_live_ranges_of_their_own(ahead, found):
+    """Fourteen blocks of 16 KiB a partition, of which so many are loaded before the first use."""
+
+    def kernel(a):
+        out = nl.ndarray((14, 128, 4096), dtype=nl.float32, buffer=nl.shared_hbm)
+        blocks = nl.ndarray((14, nl.par_dim(128), 4096), dtype=nl.float32, buffer=nl.sbuf)
+        for number in range(0, 14, ahead):
+            for one in range(number, number + ahead):
+                blocks[one] = nl.broadcast_to(nl.load(a), shape=(128, 4096))
+            for one in range(number, number + ahead):
+                nl.store(out[one, :, 0:1], blocks[one, :, 0:1])
+        return out
+
+    got = [one for one in found_in(kernel, [normal(128, 1)]) if one[0] == "sbuf-full"]
+    assert got == found

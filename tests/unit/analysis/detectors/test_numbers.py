@@ -89,6 +89,33 @@ def test_infinities_that_cancel_make_a_nan():
     assert found == [("nan-made", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("largest", "found"), [(1e5, [("infinity-made", "warning")]), (1e4, [])], ids=["lost", "kept"]
+)
+@pytest.mark.parametrize(
+    "hide", [lambda t: nl.minimum(t, 60000.0), nl.reciprocal], ids=["minimum", "quotient"]
+)
+def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found, hide):
+    kernel = by(lambda tile: hide(nl.copy(tile, dtype=nl.float16)), nl.float16)
+    assert found_in(kernel, [np.full((4, 8), largest, F32)]) == found
+
+
+@pytest.mark.parametrize(
+    ("decide", "found"),
+    [
+        (lambda rows: nl.greater(rows, 0.5), [("nan-made", "warning")]),
+        (lambda rows: nl.where(nl.equal(rows, rows), rows, 0.0), []),
+    ],
+    ids=["compared", "asked-for"],
+)
+def test_a_nan_that_a_comparison_hides(decide, found):
+    rows = np.abs(normal(4, 8)) + 1
+    kernel = by(lambda tile: nl.copy(decide(normalised(tile)), dtype=nl.float32))
+    assert found_in(kernel, [rows]) == []
+    rows[2] = 0
+    assert found_in(kernel, [rows]) == found
+
+
 def test_exp_of_a_large_number():
     found = found_in(by(nl.exp), [np.full((4, 8), 100, F32)])
     assert found == [("infinity-made", "note")]
@@ -203,6 +230,64 @@ def test_an_operand_that_float32_does_not_have():
     assert "1 of 32 elements, the first at [0, 3]" in finding.happened
 
 
+def by_dma(x):
+    out = nl32.ndarray(x.shape, nl32.int32, buffer=nl32.shared_hbm)
+    isa32.dma_compute(dst=out, srcs=[x, x, x], reduce_op=nl32.add)
+    return out
+
+
+def added_by_dma(x):
+    out = output(x)
+    nl.store(out, nl.load(x))
+    for _ in range(2):
+        nisa.dma_copy(dst=out, src=x, dst_rmw_op=np.add)
+    return out
+
+
+def reduced_beside(tile):
+    total = nl.ndarray((4, 1), np.int32, buffer=nl.sbuf)
+    nisa.tensor_scalar(tile, np.add, 0, reduce_op=np.add, reduce_res=total)
+    return nl.broadcast_to(total, shape=(4, 8))
+
+
+COUNTS = {
+    "tensor_reduce": by(lambda t: nisa.tensor_reduce(np.add, t[:, 0:3], axis=1, keepdims=True)),
+    "nl.sum": by(lambda t: nl.sum(t[:, 0:3], axis=1, keepdims=True)),
+    "scan": by(lambda t: nisa.tensor_tensor_scan(t, t, 0, np.multiply, np.add)),
+    "scalar_tensor_tensor": by(
+        lambda t: nisa.scalar_tensor_tensor(
+            data=t, op0=np.multiply, operand0=2, op1=np.add, operand1=t
+        )
+    ),
+    "activation": by(lambda t: nisa.activation(nl.copy, t, scale=3.0, dtype=nl.int32)),
+    "tensor_scalar": by(lambda t: nisa.tensor_scalar(t, np.multiply, 3)),
+    "dma_compute": by_dma,
+    "dma_copy": added_by_dma,
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_three_times_an_integer_that_float32_does_not_have(name):
+    """Of 2**23 + 1 it is odd and beyond 2**24, of 2**23 even; float32 has both themselves."""
+    for value, found in ((2**23 + 1, [("integer-rounded", "warning")]), (2**23, [])):
+        data = np.full((4, 8), value, np.int32)
+        if name == "scan":  # x[1] * x[0] + x[1]
+            data[:, 0], data[:, 2:] = 2, 0
+        assert found_in(COUNTS[name], [data]) == found
+
+
+@pytest.mark.parametrize(("start", "found"), [(2**24 - 8, 0), (2**24, 1)])
+def test_an_iota_of_floats(start, found):
+    def kernel(x):
+        out = output(x)
+        _, column = nl.mgrid[0:4, 0:8]
+        nl.store(out, nisa.iota(start + column, dtype=nl.float32))
+        return out
+
+    got = found_in(kernel, [np.zeros((4, 8), F32)])
+    assert got == [("integer-rounded", "warning")] * found
+
+
 def test_sums_of_int32_tiles_are_exact():
     kernel = by(lambda tile: nisa.tensor_tensor(tile, tile, np.add))
     assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
@@ -211,6 +296,24 @@ def test_sums_of_int32_tiles_are_exact():
 def test_integers_that_are_moved_are_not_computed():
     kernel = by(nl.copy)
     assert found_in(kernel, [np.full((4, 8), 2**24 + 1, np.int32)]) == []
+
+
+@pytest.mark.parametrize(("drawn", "lost"), [(True, 0), (False, 1)])
+def test_random_bits_that_are_scaled_to_floats_have_no_right_value(drawn, lost):
+    def kernel(x):
+        out = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.shared_hbm)
+        bits = nl32.ndarray(x.shape, nl32.uint32, buffer=nl32.sbuf)
+        scaled = nl32.ndarray(x.shape, nl32.float32, buffer=nl32.sbuf)
+        if drawn:
+            isa32.rng(dst=bits)
+        else:
+            isa32.dma_copy(dst=bits, src=x)
+        isa32.tensor_scalar(dst=scaled, data=bits, op0=nl32.multiply, operand0=2.0**-32)
+        isa32.dma_copy(dst=out, src=scaled)
+        return out
+
+    found = found_in(kernel, [np.full((4, 8), 2**24 + 1, np.uint32)])
+    assert found == [("integer-rounded", "warning")] * lost
 
 
 # -- float8
@@ -255,6 +358,18 @@ def largest(gathers):
         return out
 
     return kernel
+
+
+def test_the_remedy_for_nan_in_a_search():
+    def kernel(x):
+        out = nl.ndarray((4, 8), F32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nl.store(out, nisa.max8(src=nl.where(nl.equal(tile, tile), tile, nl.fp32.min)))
+        return out
+
+    data = normal(4, 16)
+    data[3, 5] = np.nan
+    assert found_in(kernel, [data]) == []
 
 
 def test_a_search_among_nan():

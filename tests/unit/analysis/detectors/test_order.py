@@ -416,15 +416,32 @@ def scattered(rows):
     return kernel, [normal(8, COLUMNS), np.array(rows, np.int32).reshape(2, 4, 1)]
 
 
-def test_indices_that_do_not_meet_are_settled_by_other_orders():
+def test_indices_that_do_not_meet_need_no_other_orders():
     kernel, arrays = scattered([0, 2, 4, 6, 1, 3, 5, 7])
-    assert detected_in(kernel, arrays).suspicions
+    assert not detected_in(kernel, arrays).suspicions
     assert found_in(kernel, arrays) == []
 
 
 def test_indices_that_meet_are_found_by_other_orders():
     kernel, arrays = scattered([0, 2, 4, 6, 1, 3, 5, 6])
     assert found_in(kernel, arrays) == [("affine-order", "error")]
+
+
+def test_the_loop_beside_the_guilty_one_is_not_named():
+    """Both store rows that indices name to the same places; the second one's values are equal."""
+
+    def kernel(a, places):
+        outs = [output(a), output(a)]
+        at = nl.load(places)
+        for i in nl.affine_range(2):
+            nl.store(outs[0][at, nl.arange(COLUMNS)[None, :]], nl.load(a[nl.ds(4 * i, 4), :]))
+        for _ in nl.affine_range(2):
+            nl.store(outs[1][at, nl.arange(COLUMNS)[None, :]], nl.load(a[0:4, :]))
+        return tuple(outs)
+
+    (finding,) = findings_in(kernel, [normal(8, COLUMNS), np.int32([[0], [2], [4], [6]])])
+    assert finding.id == "affine-order"
+    assert finding.location.line == kernel.__code__.co_firstlineno + 4
 
 
 def test_a_comment_on_the_line_silences_one_place():

@@ -53,5 +53,23 @@ def test_sums_in_reduction_registers(begins, shown, found):
     a = normal(128, 512)
     kernel = summed_in_registers(nl.affine_range, begins=begins, shown=shown)
     assert found_in(kernel, [a]) == found
-    kernel = summed_in_registers(nl.sequential_range, begins=begins, shown=shown)
-    assert found_in(kernel, [a]) == []
+    spoilt = [("reduce-res-accumulated", "warning")] if begins != "each" else []
+    for loop in (nl.sequential_range, range):
+        kernel = summed_in_registers(loop, begins=begins, shown=shown)
+        assert found_in(kernel, [a]) == spoilt
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [("reduce", [("uninitialised-register", "error")]), ("reset_reduce", [])],
+)
+def test_a_reduction_in_registers_that_nothing_has_reset(command, found):
+    def kernel(a):
+        out = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.sbuf)
+        options = {"reduce_op": np.add, "reduce_cmd": getattr(nisa.reduce_cmd, command)}
+        nisa.activation(nl.copy, nl.load(a), reduce_res=total, **options)
+        nl.store(out, total)
+        return out
+
+    assert found_in(kernel, [normal(128, 4)]) == found

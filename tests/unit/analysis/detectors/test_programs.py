@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
@@ -188,6 +189,36 @@ def exchanged(rounds, boxes, *, waits=True):
     return kernel
 
 
+def written_at(late, value=lambda mine: mine, dtype=lambda mine: None):
+    """Both programs write all of the output, the ``late`` one after three steps more."""
+
+    def kernel(x):
+        out = shared(x)
+        mine = nl.program_id(0)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        held = nl.ndarray(x.shape, dtype=dtype(mine) or x.dtype, buffer=nl.sbuf)
+        for _ in range(4 if mine == late else 1):
+            nisa.tensor_scalar(dst=held, data=tile, op0=nl.add, operand0=float(value(mine)))
+        nisa.dma_copy(dst=out, src=held)
+        return out
+
+    return kernel
+
+
+def beside_random_bits(kernel):
+    """The same kernel, and each program stores random bits of its own beside."""
+
+    def random(x):
+        bits = nl.ndarray((2, 128, 4), dtype=nl.uint32, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 4), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.rng(dst=tile)
+        nisa.dma_copy(dst=bits[nl.program_id(0)], src=tile)
+        return kernel(x), bits
+
+    return random
+
+
 X = normal(128, 2 * HALF)
 IGNORED = "program-id-ignored", "warning"
 
@@ -212,6 +243,15 @@ IGNORED = "program-id-ignored", "warning"
         (exchanged(2, 2, waits=False), []),
         (exchanged(3, 2, waits=False), [("program-other-barrier", "warning")]),
         (exchanged(2, 1), [("program-race", "error")]),
+        (written_at(0), [("program-race", "error")]),
+        (written_at(1), [("program-race", "error")]),
+        (written_at(0, lambda mine: 1), [("program-written-twice", "note")]),
+        (
+            written_at(0, lambda mine: 0, lambda mine: nl.bfloat16 if mine else None),
+            [("program-race", "error")],
+        ),
+        (beside_random_bits(written_at(1)), [("program-race", "error")]),
+        (beside_random_bits(disjoint), []),
         (swap("scratch"), []),
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
@@ -222,6 +262,8 @@ IGNORED = "program-id-ignored", "warning"
         *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
         *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
         *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
+        *("first-writes-late", "second-writes-late", "equal-values-late", "one-in-bfloat16"),
+        *("race-beside-random-bits", "random-bits-alone"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
 )
@@ -276,6 +318,46 @@ def test_a_race_names_programs_lines_and_element():
     assert "reads element [0, " in finding.happened
     assert "in shared_hbm, which program " in finding.happened
     assert len(finding.locations) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"), [([0, 1], []), ([1, 1], [("program-race", "error")])], ids=["apart", "equal"]
+)
+def test_rows_that_both_programs_gather_change_and_scatter(rows, found):
+    """No serial order loses an addition."""
+
+    def kernel(table, rows):
+        at = nl.ndarray((1, 1), dtype=rows.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((1, 8), dtype=table.dtype, buffer=nl.sbuf)
+        mine = nl.program_id(0)
+        nisa.dma_copy(dst=at, src=rows[mine : mine + 1])
+        place = table.ap([[8, 1], [1, 8]], offset=0, vector_offset=at, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=place)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=place, src=tile)
+        return table
+
+    got = found_in(both(kernel), [normal(4, 8), np.int32(rows).reshape(2, 1)])
+    assert [one for one in got if one[1] == "error"] == found
+
+
+def test_a_read_before_the_other_core_has_written_is_a_missing_barrier():
+    def kernel(x):
+        scratch, out = shared(x), shared(x)
+        mine = nl.program_id(0)
+        if mine == 1:
+            copy_part(scratch, x, mine)
+        else:
+            copy_part(out, scratch, 1)
+        return out
+
+    with pytest.raises(UnwrittenError) as raised:
+        launch(both(kernel), [X])
+    assert raised.value.happened == "a program read what no program had written yet"
+    assert "nisa.core_barrier on this tensor" in raised.value.remedy
+    kept_to_itself = nki.jit(lambda x: copy_part(shared(x), shared(x), 0))
+    with pytest.raises(UnwrittenError, match="what nothing had written"):
+        launch(kept_to_itself, [X])
 
 
 def test_sendrecv_orders_what_each_core_sends():
@@ -365,7 +447,9 @@ def spread(index):
     ids=["disjoint", "one-column-too-close"],
 )
 def test_a_classic_grid(index, found):
-    assert found_in(spread(index), [normal(128, 4 * HALF)], grid=(4,)) == found
+    got = findings_in(spread(index), [normal(128, 4 * HALF)], grid=(4,))
+    assert [(one.id, one.severity.value) for one in got] == found
+    assert all("core_barrier" not in one.remedy for one in got)  # it has none
 
 
 def by_way_of_hbm(buffer, *, divided=True):

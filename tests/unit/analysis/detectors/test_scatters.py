@@ -13,7 +13,7 @@ from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 ROWS, COLUMNS = 8, 16
 
 
-def scatter(adds, zeroed=False, again=False):
+def scatter(adds, zeroed=False, again=False, atomic=False):
     """Four rows of ``a`` to rows of ``table``; then four others."""
 
     def kernel(table, a, rows):
@@ -25,7 +25,9 @@ def scatter(adds, zeroed=False, again=False):
         for turn in range(2 if again else 1):
             at = nl.load(rows[turn])
             tile = nl.load(a[nl.ds(4 * turn, 4), :])
-            if adds:
+            if adds and not atomic:
+                nisa.dma_copy(dst=out[at[line, 0], column], src=tile, dst_rmw_op=np.add)
+            elif adds:
                 nl.atomic_rmw(out[at[line, 0], column], value=tile, op=np.add)
             else:
                 nl.store(out[at[line, 0], column], tile)
@@ -70,11 +72,19 @@ AFTER = ("scatter-after-write", "warning")
 def test_a_scatter_that_adds(indices, found):
     kernel = scatter(adds=True, zeroed=True, again=True)
     assert sorted(found_in(kernel, [TABLE, A, indices])) == sorted(found)
+    kernel = scatter(adds=True, zeroed=True, again=True, atomic=True)
+    assert found_in(kernel, [TABLE, A, indices]) == []
 
 
 def test_the_rows_that_meet_are_counted():
     finding, _ = findings_in(scatter(adds=True, zeroed=True), [TABLE, A, TWICE])
-    assert f"{2 * COLUMNS} of {4 * COLUMNS} elements, the first at [1, 0]" in finding.happened
+    assert finding.happened.endswith(
+        f"{2 * COLUMNS} of {4 * COLUMNS} additions, the first to element [2, 0]"
+    )
+    (finding,) = findings_in(scatter(adds=False), [TABLE, A, TWICE])
+    assert finding.happened.endswith(
+        f"{COLUMNS} of {4 * COLUMNS} are lost, the first at element [2, 0]"
+    )
 
 
 def test_rows_that_overlap_by_a_part_meet():
@@ -96,21 +106,23 @@ def test_rows_that_overlap_by_a_part_meet():
 
 
 def added_beside(column):
-    """A plain write of eight columns, then a scatter that adds to the first eight."""
+    """A plain write of eight columns of 16 rows, then a scatter that adds to the first eight."""
 
     def kernel(a, rows, out):
         line, place = nl.mgrid[0:8, 0:8]
-        nl.store(out[:, column : column + 8], nl.zeros((32, 8), a.dtype, buffer=nl.sbuf))
+        nl.store(out[0:16, column : column + 8], nl.zeros((16, 8), a.dtype, buffer=nl.sbuf))
         at, tile = nl.load(rows), nl.load(a)
-        nl.atomic_rmw(out[at[line, 0], place], value=tile, op=np.add)
+        nisa.dma_copy(dst=out[at[line, 0], place], src=tile, dst_rmw_op=np.add)
         return out
 
     return kernel
 
 
-@pytest.mark.parametrize(("column", "found"), [(8, []), (7, ["scatter-after-write"])])
-def test_a_scatter_that_cannot_reach_what_was_written_is_ordered(column, found):
-    rows = np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
+@pytest.mark.parametrize(
+    ("column", "first", "found"), [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])]
+)
+def test_a_scatter_that_does_not_reach_what_was_written_is_ordered(column, first, found):
+    rows = first + np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
     got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])
     assert [id for id, _ in got] == found
 

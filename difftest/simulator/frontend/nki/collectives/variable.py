@@ -181,7 +181,7 @@ class _Call(NamedTuple):
             writes.append(row)
         reads = [exchange.srcs[0], self.metadata]
         roles = (*("dst", "metadata_tensor")[: len(writes)], "src", "metadata_tensor")
-        partial = (exchange.dsts[0], *reads)
+        partial = [(tile, None) for tile in (exchange.dsts[0], *reads)]
         current().emit(exchange.name, Engine.DMA, writes, reads, roles, Attributes(), partial)
 
     def _check_fits(self, sender: int, start: int, count: int, slot: int | None) -> None:

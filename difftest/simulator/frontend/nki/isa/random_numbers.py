@@ -80,7 +80,7 @@ def rand_get_state(dst: Any, engine: Any = _GPSIMD, name: str | None = None) -> 
     either = current().machine.nc_version >= 4 and chosen is Engine.VECTOR
     target = need_tile(dst, "dst", "rand_get_state", ON_CHIP if either else SBUF_ONLY)
     _check_state(target, "dst", "rand_get_state", chosen)
-    words = current().random.integers(0, 2**32, target.shape, dtype=np.uint32)
+    words = current().numbers().integers(0, 2**32, target.shape, dtype=np.uint32)
     write(target, words)
     _begin(words)
     _emit("rand_get_state", chosen, (target,), ())

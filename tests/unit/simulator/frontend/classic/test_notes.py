@@ -398,3 +398,16 @@ def test_a_launch_lists_what_it_went_on_from(plain):
     first, second = (one.location.line for one in result.notes)
     assert second == first + 1
     assert launch(add_one, [DATA], plain=plain).notes == ()
+
+
+def test_a_line_that_breaks_a_rule_with_another_shape_too_warns_once():
+    def kernel(x):
+        tile = nl.load(x)
+        nl.exp(nl.log(tile))
+        nl.log(tile)
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        launch(kernel, [np.zeros((4, 8), np.float32)])
+        launch(kernel, [np.full((4, 9), -1, np.float32)])
+    assert len([one for one in warned if "log got" in str(one.message)]) == 2
