@@ -45,7 +45,8 @@ class Nature:
 
     Attributes
     ----------
-    moves : each element of an output is one of an input, whatever the values are, NaN included.
+    moves : each element of an output is one of an input, whatever the values are, NaN included; it
+        selects too.
     selects : each is one of an input, with either sign, or an integer: of a maximum, a comparison.
     multiplies : so many elements with each other that twos come to more than 2**48.
     spared : bits that wide integers have to spare, so that the outputs fit their dtypes.

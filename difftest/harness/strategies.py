@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ _WIDE, _NEGATIVE, _ENDS = 62, 75, 85
 """The same of integers as wide as the dtype, of negative ones, and of those at both ends."""
 _SAMPLES = 9
 """Cases on which a reference shows its nature."""
-_FAR, _SCALED, _SPECIAL = 8, 11, 13
+_FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
 of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
 _ALL_RANDOM = 3
@@ -171,8 +172,7 @@ def recipes(
     seed = draw(st.integers(0, _MAX_SEED))
     if not is_float(given):
         return _integers(kind, seed, draw(st.sampled_from(_INTEGER_BOUNDS)), given, nature.spared)
-    any_size = nature.selects or nature.moves
-    kinds = _MOVING if nature.moves else _SELECTING if any_size else _COMPUTING
+    kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
     first, of_one_sign, outliers = kinds
     if kind < first:
         return Integers(seed, draw(st.sampled_from(_INTEGER_BOUNDS)))
@@ -181,7 +181,7 @@ def recipes(
         widest = int(float_info(given).maxexp) // 4
         return Random(seed, min(draw(st.sampled_from(_SPREADS)), widest))
     if kind < outliers:
-        low, high = draw(st.sampled_from(_of_one_sign(given, any_size)))
+        low, high = draw(st.sampled_from(_of_one_sign(given, nature.selects)))
         return Uniform(seed, low, high)
     return Outliers(seed, draw(st.sampled_from(_outliers(given, nonfinite, nature))))
 
@@ -199,19 +199,20 @@ def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: in
     return Outliers(seed, (float(low), float(high)))
 
 
-def _of_one_sign(dtype: np.dtype[Any], any_size: bool) -> list[tuple[float, float]]:
+def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> list[tuple[float, float]]:
     """Ranges of small numbers, and of the largest."""
-    if not any_size:
+    if not selects:
         return [(-2.0, -1.0), (-2.0, -1.0), (1.0, 2.0)]
     end = float(float_info(dtype).max)
-    *_, far = _far(dtype)
-    return [(-2.0, -1.0), far, (-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
+    below, *_ = _far(dtype)
+    return [(-2.0, -1.0), below, (-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
 
 
 def _far(dtype: np.dtype[Any]) -> list[tuple[float, float]]:
     """Ranges beyond the numbers that others are thought not to reach; most are negative."""
     size = 2.0 ** min(_BEYOND, int(float_info(dtype).maxexp) - 1)
-    return [(-size, -size / 2), (size / 2, size), (-size, -size / 2)]
+    below = (-size, -size / 2)
+    return [below, (size / 2, size), below, below]
 
 
 def _outliers(
@@ -223,11 +224,10 @@ def _outliers(
     the rarer: a softmax of them has no digit that is sure.
     """
     info = float_info(dtype)
-    any_size = nature.selects or nature.moves
     subnormal = float(info.smallest_normal) - float(info.smallest_subnormal)
-    large = float(info.max) if any_size else 2.0 ** (int(info.maxexp) // 4)
+    large = float(info.max) if nature.selects else 2.0 ** (int(info.maxexp) // 4)
     small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
-    found = [*small, *(() if any_size else small), (-large,), (large, -large)]
+    found = [*small, *(() if nature.selects else small), (-large,), (large, -large)]
     if nonfinite or nature.moves:
         wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
         found += 2 * wild if nature.moves else wild
@@ -289,7 +289,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     The first use calls the reference a few times, to see what it does with its inputs.
     """
     if spec.reduction == 0:
-        return _cases(spec, Nature(moves=True))
+        return _cases(spec, Nature(moves=True, selects=True))
     return st.deferred(lambda: _cases(spec, nature_of(spec, _samples(spec))))
 
 
@@ -325,43 +325,38 @@ def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
         if (own := spec.input(name).dtypes)
     }
     random = draw(st.integers(0, _ALL_RANDOM)) > 0
-    special = draw(st.integers(0, _SPECIAL))
-    narrow = [name for name, known in nature.exponents.items() if known]
-    if special >= _SCALED and narrow:
-        dtype = draw(st.sampled_from(narrow))
-    own = {name: dtypes.get(name, dtype) for name in spec.inputs}
-    ranges = {} if special < _FAR else draw(_ranges(spec, nature, dtype, own, special))
     data = {}
     for name in spec.inputs:
-        if name in ranges:
-            low, high = ranges[name]
-            recipe = seeded(Uniform, low=low, high=high)
-        else:
-            recipe = data_of(spec, name, values, own[name], nature=nature, random=random)
+        own = dtypes.get(name, dtype)
+        recipe = data_of(spec, name, values, own, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
-    return Case(values, dtype, data, dtypes)
+    return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
 
 
 @st.composite
-def _ranges(
-    draw: DrawFn,
-    spec: KernelSpec,
-    nature: Nature,
-    dtype: str,
-    dtypes: Mapping[str, str],
-    special: int,
-) -> dict[str, tuple[float, float]]:
-    """Of inputs without data of their own, in cases that are not ordinary: see ``_FAR``."""
-    known = {name: np.dtype(own) for name, own in dtypes.items() if spec.input(name).data is None}
-    floats = [name for name, own in known.items() if is_float(own)]
-    if special >= _SCALED and nature.exponents.get(dtype):
-        size = 2.0 ** draw(st.sampled_from(nature.exponents[dtype]))
+def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case:
+    """The case, or one that is not ordinary in its place: see ``_FAR``.
+
+    Drawn last, so that what is left without it is a case of ordinary data, which shrinks.
+    """
+    special = draw(st.integers(0, _SPECIAL))
+    narrow = [name for name, known in nature.exponents.items() if known]
+    if special >= _SCALED and narrow:
+        case = replace(case, dtype=draw(st.sampled_from(narrow)))
+    known = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
+    floats = [name for name in known if spec.input(name).data is None and is_float(known[name])]
+    ranges: dict[str, tuple[float, float]] = {}
+    if special >= _SCALED and narrow:
+        size = 2.0 ** draw(st.sampled_from(nature.exponents[case.dtype]))
         sizes = {name: min(size, float(float_info(known[name]).max)) for name in floats}
-        return {name: (-most, most) for name, most in sizes.items()}
-    if special < _SCALED and floats and not (nature.selects or nature.moves or nature.multiplies):
+        ranges = {name: (-most, most) for name, most in sizes.items()}
+    elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
         name = draw(st.sampled_from(floats))
-        return {name: draw(st.sampled_from(_far(known[name])))}
-    return {}
+        ranges = {name: draw(st.sampled_from(_far(known[name])))}
+    seeds = {name: draw(st.integers(0, _MAX_SEED)) for name in ranges}
+    return replace(
+        case, data={**case.data, **{name: Uniform(seeds[name], *ranges[name]) for name in ranges}}
+    )
 
 
 def data_of(

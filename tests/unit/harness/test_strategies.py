@@ -151,7 +151,7 @@ def test_where_data_only_move_all_values_are_drawn():
 def test_where_integers_only_move_all_values_are_drawn():
     values = [
         recipe.build((512,), np.dtype("int8"))
-        for recipe in drawn(recipes("int8", nature=Nature(moves=True)))
+        for recipe in drawn(recipes("int8", nature=Nature(moves=True, selects=True)))
     ]
     assert max(array.max() for array in values) > 100
     assert min(array.min() for array in values) < -100
