@@ -50,13 +50,25 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
     defaults = defaults_of(spec)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
-        yield from _edge(plainest(spec, defaults), spec, f"the defaults, {shown}", inside=True)
+        values = plainest(spec, defaults) or _beside(spec, defaults)
+        yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
     base = plainest(spec, {})
     if not spec.rejects or base is None:
         return
     yield from _other_values(spec, base)
     yield from _other_shapes(spec, base)
     yield from _other_dtypes(spec, base)
+
+
+def _beside(spec: KernelSpec, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The plainest values beside a default that is no size, such as 0, from which none follow."""
+    sizes = {name: value for name, value in defaults.items() if _is_size(value)}
+    values = None if sizes == defaults else plainest(spec, sizes)
+    return None if values is None else {**values, **defaults}
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def plainest_call(spec: KernelSpec) -> Iterator[Edge]:
@@ -88,7 +100,7 @@ def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | N
     """
     try:
         return simplest(lambda: values_of(spec, fixed))
-    except SpecError:
+    except (SpecError, TypeError, LookupError):
         if fixed:  # it has nothing for such a value
             return None
         raise

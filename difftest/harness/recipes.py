@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import float_info, round_once
+from difftest.harness.rounding import float_info, is_float, round_once
 
 Array = NDArray[Any]
 
@@ -174,8 +174,8 @@ class Random(Recipe):
 class Outliers(Recipe):
     """Normally distributed, but for about one element in eight: there one of ``values`` stands.
 
-    Each is scaled by a uniform number from 1/2 to 1, so that no two are equal: the largest
-    subnormal number gives subnormal numbers, a very large one gives very large ones.
+    In a floating-point dtype each is scaled by a uniform number from 1/2 to 1, so that no two are
+    equal: the largest subnormal number gives subnormal numbers, a very large one very large ones.
     """
 
     kind = "outliers"
@@ -189,7 +189,7 @@ class Outliers(Recipe):
         places = np.flatnonzero(generator.random(size) < _OUTLIERS)
         if size > 1 and places.size in (0, size):  # at least one outlier, and one that is none
             places = np.arange(1)
-        scales = generator.uniform(0.5, 1.0, places.size)
+        scales = generator.uniform(0.5, 1.0, places.size) if is_float(dtype) else 1.0
         drawn[places] = generator.choice(np.array(self.values), places.size) * scales
         return drawn
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
+from difftest.harness.nature import Nature, nature_of
 from difftest.harness.recipes import (
     Fill,
     Integers,
@@ -20,7 +25,6 @@ from difftest.harness.recipes import (
     Random,
     Recipe,
     Zeros,
-    largest_exact_integer,
 )
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
@@ -31,7 +35,7 @@ from difftest.harness.spec import (
     is_function_of_the_domain,
 )
 from difftest.harness.spec_arguments import SpecError, check_integers, refused
-from difftest.harness.structured import Given
+from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
@@ -40,6 +44,8 @@ HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 _MAX_SEED = 2**16 - 1
 _INTEGER_BOUNDS = (1, 2, 4, 8)
 _SPREADS = (0, 0, 0, 1, 2, 4, 8)
+_BEYOND = 18
+"""A power of two beyond the numbers that people take for endless: 10,000 and 65,504."""
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
@@ -50,10 +56,21 @@ _KINDS = 100
 """A recipe's kind is one of so many numbers, from plain to wild. All are about equally frequent, so
 that the all-zero operand comes in the first case, which Hypothesis makes the plainest, and then as
 good as never."""
-_ONES, _IOTA, _FILL, _INTEGERS, _RANDOM, _OUTLIERS = 1, 10, 25, 50, 65, 94
+_ONES, _IOTA, _FILL, _INTEGERS = 1, 10, 25, 50
 """The first number of each kind after the zeros; from integers on they are random."""
-_MOVING_OUTLIERS = 80
-"""The first one of outliers where data only move, and nothing is the worse for them."""
+_COMPUTING = (65, 87, 94)
+"""The first number of random floats, of those of one sign, and of outliers."""
+_SELECTING = (51, 54, 94)
+"""The same where values are chosen from the data: a maximum meets its start in those."""
+_MOVING = (54, 60, 66)
+"""The same where data only move: NaN and infinities are among the outliers."""
+_WIDE, _NEGATIVE, _ENDS = 62, 75, 85
+"""The same of integers as wide as the dtype, of negative ones, and of those at both ends."""
+_SAMPLES = 9
+"""Cases on which a reference shows its nature."""
+_FAR, _SCALED, _SPECIAL = 7, 11, 13
+"""The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
+of those in which outputs of a narrow dtype overflow or are subnormal; the others are ordinary."""
 _ALL_RANDOM = 3
 """In one case of four any data is drawn; in the others all inputs are random."""
 
@@ -129,7 +146,7 @@ def recipes(
     dtype: str,
     *,
     nonfinite: bool = False,
-    moves: bool = False,
+    nature: Nature = Nature(),  # noqa: B008
     random: bool = False,
 ) -> Recipe:
     """Recipes for data of ``dtype``, from plain to wild; they shrink to the plain.
@@ -137,31 +154,70 @@ def recipes(
     Parameters
     ----------
     nonfinite : whether NaN and infinities are drawn too.
-    moves : whether the data only move, so that all values of the dtype will do, NaN included.
+    nature : what the reference does with the data; where they only move, all values of the dtype
+        will do, NaN included.
     random : whether the plain ones are left out.
     """
     kind = draw(st.integers(_INTEGERS if random else 0, _KINDS - 1))
-    for number, plain in ((_ONES, Zeros()), (_IOTA, Ones()), (_FILL, Iota())):
-        if kind < number:
-            return plain
     given = np.dtype(dtype)
+    is_factor = nature.multiplies and is_float(given)
+    for number, plain in ((_ONES, Zeros()), (_IOTA, Ones()), (_FILL, Iota())):
+        if kind < number and not (is_factor and isinstance(plain, Iota)):
+            return plain
+    if is_factor:  # products of many of them stay finite
+        low, high = draw(st.sampled_from([(-1.0, 1.0), (0.8, 1.2), (-1.2, -0.8)]))
+        return Uniform(draw(st.integers(0, _MAX_SEED)), low, high)
     if kind < _INTEGERS:
-        return draw(_fills(given, nonfinite or moves))
+        return draw(_fills(given, nonfinite or nature.moves))
     seed = draw(st.integers(0, _MAX_SEED))
     if not is_float(given):
-        largest = largest_exact_integer(given)
-        bounds = (*_INTEGER_BOUNDS, largest) if moves else _INTEGER_BOUNDS
-        return Integers(seed, min(draw(st.sampled_from(bounds)), largest))
-    if kind < _RANDOM:
+        return _integers(kind, seed, draw(st.sampled_from(_INTEGER_BOUNDS)), given, nature.spared)
+    kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
+    first, of_one_sign, outliers = kinds
+    if kind < first:
         return Integers(seed, draw(st.sampled_from(_INTEGER_BOUNDS)))
-    if kind < (_MOVING_OUTLIERS if moves else _OUTLIERS):
+    if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
         widest = int(float_info(given).maxexp) // 4
         return Random(seed, min(draw(st.sampled_from(_SPREADS)), widest))
-    return Outliers(seed, draw(st.sampled_from(_outliers(given, nonfinite, moves))))
+    if kind < outliers:
+        low, high = draw(st.sampled_from(_of_one_sign(given, nature.selects)))
+        return Uniform(seed, low, high)
+    return Outliers(seed, draw(st.sampled_from(_outliers(given, nonfinite, nature))))
 
 
-def _outliers(dtype: np.dtype[Any], nonfinite: bool, moves: bool) -> tuple[tuple[float, ...], ...]:
+def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: int) -> Recipe:
+    """Small ones; as wide as the dtype; all negative; and both of its ends among small ones."""
+    if dtype.kind == "b" or kind < _WIDE:
+        return Integers(seed, bound)
+    info = np.iinfo(dtype)
+    low, high = int(info.min) >> spared, int(info.max) >> spared
+    if kind < _NEGATIVE or (not low and kind < _ENDS):
+        return Integers(seed, high)
+    if kind < _ENDS:
+        return Uniform(seed, float(low), -1.0)
+    return Outliers(seed, (float(low), float(high)))
+
+
+def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> list[tuple[float, float]]:
+    """Ranges of small numbers, and of the largest."""
+    if not selects:
+        return [(-2.0, -1.0), (-2.0, -1.0), (1.0, 2.0)]
+    end = float(float_info(dtype).max)
+    below, *_ = _far(dtype)
+    return [(-2.0, -1.0), below, (-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
+
+
+def _far(dtype: np.dtype[Any]) -> list[tuple[float, float]]:
+    """Ranges beyond the numbers that others are thought not to reach; most are negative."""
+    size = 2.0 ** min(_BEYOND, int(float_info(dtype).maxexp) - 1)
+    below = (-size, -size / 2)
+    return [below, (size / 2, size), below, below]
+
+
+def _outliers(
+    dtype: np.dtype[Any], nonfinite: bool, nature: Nature
+) -> tuple[tuple[float, ...], ...]:
     """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
@@ -169,11 +225,12 @@ def _outliers(dtype: np.dtype[Any], nonfinite: bool, moves: bool) -> tuple[tuple
     """
     info = float_info(dtype)
     subnormal = float(info.smallest_normal) - float(info.smallest_subnormal)
-    large = float(info.max) if moves else 2.0 ** (int(info.maxexp) // 4)
+    large = float(info.max) if nature.selects else 2.0 ** (int(info.maxexp) // 4)
     small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
-    found = [*small, *(() if moves else small), (-large,), (large, -large)]
-    if nonfinite or moves:
-        found += [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
+    found = [*small, *(() if nature.selects else small), (-large,), (large, -large)]
+    if nonfinite or nature.moves:
+        wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
+        found += 2 * wild if nature.moves else wild
     return tuple(found)
 
 
@@ -184,8 +241,8 @@ def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
         values = (1.0, 2.0, 0.0) if dtype.kind in "ub" else (1.0, 2.0, 0.0, -1.0)
     positions = st.one_of(st.integers(0, _MAX_SEED), st.integers(-3, -1))
     override = st.tuples(positions, st.sampled_from(values))
-    # Not zero throughout: there is a recipe of its own for that.
-    filled = st.sampled_from([value for value in values if value])
+    # Not zero throughout: there is a recipe of its own for that. Not NaN: that decides nothing.
+    filled = st.sampled_from([value for value in values if value and math.isfinite(value)])
     return st.builds(Fill, filled, st.lists(override, max_size=3).map(tuple))
 
 
@@ -226,9 +283,40 @@ def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None
     return end if isinstance(end, int) else None
 
 
+def cases(spec: KernelSpec) -> SearchStrategy[Case]:
+    """Cases of the spec's domain. They shrink name by name, in the order of the domain.
+
+    The first use calls the reference a few times, to see what it does with its inputs.
+    """
+    if spec.reduction == 0:
+        return _cases(spec, Nature(moves=True, selects=True))
+    return st.deferred(lambda: _cases(spec, nature_of(spec, _samples(spec))))
+
+
+def _samples(spec: KernelSpec) -> list[Case]:
+    """The same few cases each time."""
+    samples: list[Case] = []
+
+    @settings(
+        max_examples=_SAMPLES,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(_cases(spec, Nature()))
+    def collect(case: Case) -> None:
+        samples.append(case)
+
+    # What goes wrong here goes wrong where cases are drawn to be run, and is said there.
+    with contextlib.suppress(ValueError, ArithmeticError, HypothesisException):
+        collect()
+    return samples
+
+
 @st.composite
-def cases(draw: DrawFn, spec: KernelSpec) -> Case:
-    """Cases of the spec's domain. They shrink name by name, in the order of the domain."""
+def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
     values = draw(values_of(spec, {}))
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
     dtypes = {
@@ -237,15 +325,48 @@ def cases(draw: DrawFn, spec: KernelSpec) -> Case:
         if (own := spec.input(name).dtypes)
     }
     random = draw(st.integers(0, _ALL_RANDOM)) > 0
-    data = {
-        name: draw(data_of(spec, name, values, dtypes.get(name, dtype), random=random), label=name)
-        for name in spec.inputs
-    }
-    return Case(values, dtype, data, dtypes)
+    data = {}
+    for name in spec.inputs:
+        own = dtypes.get(name, dtype)
+        recipe = data_of(spec, name, values, own, nature=nature, random=random)
+        data[name] = draw(recipe, label=name)
+    return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
+
+
+@st.composite
+def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case:
+    """The case, or one that is not ordinary in its place: see ``_FAR``.
+
+    Drawn last, so that what is left without it is a case of ordinary data, which shrinks.
+    """
+    special = draw(st.integers(0, _SPECIAL))
+    narrow = [name for name, known in nature.exponents.items() if known]
+    if special >= _SCALED and narrow:
+        case = replace(case, dtype=draw(st.sampled_from(narrow)))
+    known = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
+    floats = [name for name in known if spec.input(name).data is None and is_float(known[name])]
+    ranges: dict[str, tuple[float, float]] = {}
+    if special >= _SCALED and narrow:
+        size = 2.0 ** draw(st.sampled_from(nature.exponents[case.dtype]))
+        sizes = {name: min(size, float(float_info(known[name]).max)) for name in floats}
+        ranges = {name: (-most, most) for name, most in sizes.items()}
+    elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
+        name = draw(st.sampled_from(floats))
+        ranges = {name: draw(st.sampled_from(_far(known[name])))}
+    seeds = {name: draw(st.integers(0, _MAX_SEED)) for name in ranges}
+    return replace(
+        case, data={**case.data, **{name: Uniform(seeds[name], *ranges[name]) for name in ranges}}
+    )
 
 
 def data_of(
-    spec: KernelSpec, name: str, values: Mapping[str, Any], dtype: str, *, random: bool = False
+    spec: KernelSpec,
+    name: str,
+    values: Mapping[str, Any],
+    dtype: str,
+    *,
+    nature: Nature = Nature(),  # noqa: B008
+    random: bool = False,
 ) -> SearchStrategy[Recipe]:
     """Recipes for an input: those of its own ``data``, else those of its dtype.
 
@@ -253,8 +374,7 @@ def data_of(
     """
     data = spec.input(name).data
     if data is None:
-        moves = spec.reduction == 0
-        return recipes(dtype, nonfinite=spec.nonfinite, moves=moves, random=random)
+        return recipes(dtype, nonfinite=spec.nonfinite, nature=nature, random=random)
     if is_function_of_the_domain(data):
         data = apply(data, values)
     if isinstance(data, Recipe):

@@ -76,7 +76,10 @@ class UncollectedModule(pytest.File):
     """A module of kernel tests in a run that asked for no backend: it yields nothing."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """No items."""
+        """No items, and a note: pytest makes modules of a folder that are not selected too."""
+        from difftest.plugin.session import SESSION
+
+        self.config.stash[SESSION].uncollected.add(self.nodeid)
         return []
 
 

@@ -122,9 +122,7 @@ def pytest_collect_file(
         make_importable(parent.config)
         session.uncollected.update(collector.nodeid for collector in collectors)
         return collectors
-    module = UncollectedModule.from_parent(parent, path=file_path)
-    session.uncollected.add(module.nodeid)
-    return [module]
+    return [UncollectedModule.from_parent(parent, path=file_path)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -161,9 +159,15 @@ def pytest_pycollect_makeitem(
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--case``, keep the one kernel test and run that case."""
-    from difftest.plugin.session import SESSION, select_case
+    """With ``--case``, keep the one kernel test and run that case.
 
+    A backend that was asked for, and whose option is another's, is a usage error.
+    """
+    from difftest.plugin.session import SESSION, misdirected, select_case
+
+    wrong = misdirected(config)
+    if wrong and not hasattr(config, "workerinput"):  # a worker tells the controller
+        raise pytest.UsageError(wrong)
     text = config.stash[SESSION].request.case
     if text is not None:
         select_case(config, items, text)
@@ -245,12 +249,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """From a pytest-xdist worker, tell the controller what was not collected."""
-    from difftest.plugin.session import SESSION
+    """From a pytest-xdist worker, tell the controller what was not collected, which judges it."""
+    from difftest.plugin.session import SESSION, misdirected
 
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["difftest_uncollected"] = sorted(session.config.stash[SESSION].uncollected)
+    elif misdirected(session.config):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -266,7 +272,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
     """Say what was compared, and what did not run and why; to a file too, if asked."""
-    from difftest.plugin.session import SESSION, tally_of
+    from difftest.plugin.session import SESSION, misdirected, tally_of
     from difftest.plugin.summary import summary_lines
 
     session = config.stash[SESSION]
@@ -280,6 +286,8 @@ def pytest_terminal_summary(
         config.get_terminal_writer().fullwidth,
         verbose=config.get_verbosity() > 0,
     )
+    if reports and (wrong := misdirected(config)):  # of workers; else it was said already
+        lines += f"ERROR: {wrong}".splitlines()
     if lines:
         terminalreporter.section("kernels against their references")
         for line in lines:

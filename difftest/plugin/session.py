@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from difftest.plugin.options import CASE, Request, check_case, check_report
+from difftest.plugin.options import (
+    CASE,
+    CHOICES,
+    DEVICE,
+    SIMULATE,
+    Request,
+    check_case,
+    check_report,
+)
 
 if TYPE_CHECKING:
     from difftest.backends.base import KernelCall, Ran
@@ -91,6 +99,25 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
         register_profiles()
     return session
+
+
+def misdirected(config: pytest.Config) -> str:
+    """What is wrong if another's option of our name was given, and kernel tests are left out.
+
+    Nothing if there are none, or if our ini key says which of the two is meant.
+    """
+    session = config.stash[SESSION]
+    for option in (SIMULATE, DEVICE):
+        given = config.getoption(option.name, None)
+        if option in session.request.taken and session.uncollected and given in (True, *CHOICES):
+            accepted = "yes" if option is DEVICE else CHOICES[0]
+            return (
+                f"{option.name} was given, and a conftest or another plugin that declares it takes "
+                f"it: none of the kernel tests in {', '.join(sorted(session.uncollected))} would "
+                f"run.\n  remedy: -o {option.key}={accepted} runs them, and -o {option.key}=no "
+                "says that the other option is meant; both are ini keys too"
+            )
+    return ""
 
 
 def make_importable(config: pytest.Config) -> None:

@@ -111,8 +111,11 @@ def test_options_give_way_to_those_of_a_conftest(project, options):
             }}
         """
     )
-    result = project.run(*options)
+    keys = ["-o", "difftest_simulate=no"] if "--simulate" in options else []
+    result = project.run(*options, *keys)
     result.assert_outcomes(passed=1)
+    if keys:
+        return
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
@@ -121,6 +124,28 @@ def test_options_give_way_to_those_of_a_conftest(project, options):
             "1 module of kernel tests was not collected*",
         ]
     )
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(project, workers):
+    """And not green, with no kernel run."""
+    project.add_test("subtract")
+    project.pytester.makeconftest(CONFTEST)
+    project.pytester.makepyfile(test_theirs="def test_theirs(): ...")
+    result = project.run("--simulate", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (result.stdout if workers else result.stderr).fnmatch_lines(
+        [
+            "ERROR: --simulate was given, and a conftest or another plugin that declares it takes "
+            "it: none of the kernel tests in test_add.py would run.",
+            "  remedy: -o difftest_simulate=auto runs them, and -o difftest_simulate=no says that "
+            "the other option is meant; both are ini keys too",
+        ]
+    )
+    if not workers:
+        assert project.run("test_theirs.py", "--simulate").ret == pytest.ExitCode.OK
+        meant = project.run("--simulate", "-o", "difftest_simulate=auto")
+        meant.assert_outcomes(passed=1, failed=1)
 
 
 def test_options_give_way_to_those_of_a_plugin(project):

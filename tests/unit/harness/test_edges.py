@@ -200,3 +200,30 @@ def test_a_default_outside_the_domain_is_not_called():
     domain = {"CHUNK": (1, 2), "n": lambda CHUNK: multiples(CHUNK, at_most=2)}
     spec = add_spec(checked_add, domain=domain, parameters=("CHUNK",))
     assert why(spec) == []
+
+
+@pytest.mark.parametrize("default", [0, None])
+@pytest.mark.parametrize(
+    "sizes_of",
+    [
+        lambda CHUNK: multiples(CHUNK, at_most=8),
+        lambda CHUNK: sizes(1, 8 // CHUNK),
+        lambda CHUNK: {1: (1, 2), 2: (2, 4)}[CHUNK],
+    ],
+    ids=["multiples", "division", "look-up"],
+)
+def test_a_default_that_is_no_size_is_called_where_sizes_depend_on_it(default, sizes_of):
+    def in_chunks(a, b, CHUNK=default):
+        result = np.empty_like(a)
+        for start in range(0, a.size, CHUNK):
+            result[start : start + CHUNK] = add(a, b)[start : start + CHUNK]
+        return result
+
+    domain = {"CHUNK": (1, 2), "n": sizes_of}
+    with pytest.raises(NotRejectedError, match=f"the defaults, CHUNK={default}\n"):
+        run(add_spec(in_chunks, domain=domain, parameters=("CHUNK",)))
+
+    def in_one(a, b, CHUNK=default):
+        return add(a, b)
+
+    assert run(add_spec(in_one, domain=domain, parameters=("CHUNK",))).cases == 2

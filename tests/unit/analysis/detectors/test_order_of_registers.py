@@ -59,7 +59,7 @@ def test_sums_in_reduction_registers(begins, shown, found):
         assert found_in(kernel, [a]) == spoilt
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "found"),
     [("reduce", [("uninitialised-register", "error")]), ("reset_reduce", [])],
 )

@@ -1,0 +1,156 @@
+"""The ends of a dtype are drawn where they tell something, and nowhere else.
+
+Kernels are NumPy here, each with a planted error that only such data find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.runner import Runner
+from difftest.harness.spec import Input, KernelSpec
+from difftest.harness.strategies import sizes
+from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.layers import INPUTS, PARAMETERS, small_layers
+from tests.meta.drawing import drawn
+from tests.meta.operators import softmax_of, softmax_reference
+from tests.unit.standin import PlainBackend, add_spec
+
+TABLE = {"P": sizes(1, 64), "N": sizes(1, 300)}
+
+
+def rounded(reference: Callable[..., Any], change: Callable[[Any], Any] = lambda wide: wide) -> Any:
+    """A kernel that computes as the reference does, changes that, and rounds it once."""
+
+    def kernel(*arrays, **parameters):
+        with np.errstate(all="ignore"):
+            wide = change(reference(*(array.astype(np.float64) for array in arrays), **parameters))
+            return wide.astype(arrays[0].dtype)
+
+    return kernel
+
+
+def rows(kernel: Any, reference: Callable[..., Any], dtype: str = "float32", **more) -> KernelSpec:
+    """A spec of a kernel of a table."""
+    return KernelSpec(
+        kernel=lambda x: kernel(x),
+        reference=lambda x: reference(x.astype(np.float64)),
+        **{"domain": TABLE, "inputs": {"x": "P N"}, "dtypes": (dtype,), **more},
+    )
+
+
+def first_red(spec: KernelSpec, seed: int = 0, cases: int = 50) -> int:
+    """The number of the first case that is red, or 0."""
+    runner = Runner((PlainBackend(),))
+    for number, case in enumerate(drawn(spec, cases, seed), 1):
+        try:
+            runner.check(spec, case)
+        except DifferentialFailure:
+            return number
+    return 0
+
+
+def largest(x):
+    return x.max(axis=1, keepdims=True)
+
+
+def from_a_start(start):
+    return lambda x: np.maximum(largest(x), start)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_integers_of_every_width_reach_both_ends_often(dtype):
+    spec = rows(lambda x: x, lambda x: x, inputs={"x": Input("P N", dtype=dtype)})
+    arrays = [spec.inputs_of(case)[0] for case in drawn(spec, 100)]
+    info = np.iinfo(dtype)
+    assert sum(array.min() == info.min for array in arrays) > 10
+    assert sum(array.max() == info.max for array in arrays) > 10
+
+
+def test_wide_integers_whose_sums_a_reference_has_in_float64_fit_their_dtype():
+    """NKI's int32 wraps around: nothing could be told of an overflow."""
+    spec = add_spec(dtypes=("int32",))
+    sums = [spec.reference(*spec.inputs_of(case)) for case in drawn(spec, 200)]
+    assert 2**30 <= max(np.abs(one).max() for one in sums) < 2**31
+
+
+@pytest.mark.parametrize("start", [0.0, -1e4, -65504.0, -3.4e38])
+def test_a_maximum_that_starts_at_a_number_is_found(start):
+    spec = rows(rounded(from_a_start(start)), largest)
+    assert all(first_red(spec, seed) for seed in range(2))
+    assert not first_red(rows(rounded(largest), largest))
+
+
+def test_all_elements_of_a_maximum_are_negative_in_a_quarter_of_the_cases():
+    spec = rows(rounded(largest), largest)
+    negative = sum((spec.inputs_of(case)[0] < 0).all() for case in drawn(spec, 200))
+    assert negative > 50
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_softmax_whose_maximum_starts_at_a_number_is_found(dtype):
+    def from_ten_thousand_less(x):
+        x = x.astype(np.float64)
+        with np.errstate(all="ignore"):
+            powers = np.exp(x - np.maximum(largest(x), -1e4))
+            return powers / powers.sum(axis=1, keepdims=True)
+
+    wrong = rows(rounded(from_ten_thousand_less), softmax_of, dtype)
+    assert all(first_red(wrong, seed) for seed in range(2))
+    assert not first_red(rows(rounded(softmax_reference), softmax_of, dtype))
+
+
+def test_a_transposition_that_spreads_nan_is_found():
+    """As a product with the identity does."""
+
+    def product_with_identity(x):
+        return x.T @ np.eye(x.shape[0])
+
+    assert all(first_red(rows(rounded(product_with_identity), np.transpose), s) for s in range(2))
+    assert not first_red(rows(rounded(np.transpose), np.transpose))
+
+
+@pytest.mark.parametrize("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])
+def test_no_nan_is_drawn_where_values_decide(reference):
+    spec = rows(rounded(reference), reference)
+    assert all(np.isfinite(spec.inputs_of(case)[0]).all() for case in drawn(spec, 200))
+
+
+def conv2d(change):
+    return KernelSpec(
+        kernel=lambda X, W, bias, pool_size: rounded(conv2d_maxpool, change)(
+            X, W, bias, pool_size=pool_size
+        ),
+        reference=conv2d_maxpool,
+        domain={**small_layers(), "width": (4,), "height": (4,), "pool_size": (1,)},
+        inputs=INPUTS,
+        parameters=PARAMETERS,
+        dtypes=("float32", "float16", "bfloat16"),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda wide: np.clip(wide, -65504, 65504),
+        lambda wide: np.where(np.abs(wide) < 2.0**-14, 0.0, wide),
+    ],
+    ids=["saturates", "flushes"],
+)
+def test_a_float16_that_saturates_or_flushes_is_found_in_convolutions(change):
+    def in_float16(wide):
+        return change(wide)
+
+    spec = conv2d(in_float16)
+    assert all(first_red(spec, seed) for seed in range(2))
+
+
+def test_products_of_a_row_stay_finite():
+    spec = rows(rounded(lambda x: np.cumprod(x, axis=1)), lambda x: np.cumprod(x, axis=1))
+    for case in drawn(spec, 200):
+        assert np.isfinite(np.cumprod(spec.inputs_of(case)[0], axis=1)).all()

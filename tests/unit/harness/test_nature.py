@@ -1,0 +1,74 @@
+import numpy as np
+
+from difftest.harness.nature import Nature, nature_of
+from difftest.harness.spec import Input, KernelSpec
+from difftest.harness.strategies import _samples, cases, seeded, sizes
+from difftest.harness.structured import Indices
+from tests.unit.standin import add, add_spec
+
+
+def seen(reference, **more):
+    table = {
+        "domain": {"P": sizes(1, 20), "N": sizes(1, 100)},
+        "inputs": {"x": "P N"},
+        **more,
+    }
+    spec = KernelSpec(kernel=lambda *arrays: arrays, reference=reference, **table)
+    return nature_of(spec, _samples(spec))
+
+
+def test_what_a_reference_does_is_seen():
+    moves, selects = Nature(moves=True, selects=True), Nature(selects=True)
+    for reference, nature in (
+        (lambda x: x.T, moves),
+        (lambda x: (x[:, ::-1], x), moves),
+        (lambda x: x.max(axis=1), selects),
+        (lambda x: np.sort(np.abs(x)), selects),
+        (lambda x: np.where(np.tri(*x.shape), x, -10000), selects),
+        (lambda x: x > 0, selects),
+        (lambda x: x.sum(axis=1), Nature()),
+        (lambda x: x / np.sqrt((x * x).mean()), Nature()),
+        (lambda x: np.exp(x), Nature()),
+        (lambda x: x.prod(axis=1), Nature(multiplies=True)),
+    ):
+        assert seen(reference) == Nature(**{**vars(nature), "exponents": {"float32": ()}})
+
+
+def test_places_are_chosen_and_rounded_numbers_are_not():
+    assert seen(lambda x: x.argmax(axis=1), output_dtype="int32").selects
+    assert not seen(lambda x: np.rint(x), output_dtype="int32").selects
+
+
+def test_inputs_with_data_of_their_own_keep_them():
+    rows = Input("N", dtype="int32", data=lambda P: seeded(Indices, below=P))
+    assert seen(lambda x, rows: x[rows], inputs={"x": "P N", "rows": rows}).moves
+
+
+def test_where_the_tensor_engine_spreads_nan_none_is_drawn():
+    nature = seen(lambda x: x.T, machine="trn1")
+    assert (nature.moves, nature.selects) == (False, True)
+
+
+def test_outputs_of_a_narrow_dtype_have_sizes_at_which_they_overflow_or_are_subnormal():
+    product = {"inputs": {"x": "P N", "y": "N P"}, "dtypes": ("float32", "float16")}
+    *small, large = seen(lambda x, y: x.astype(float) @ y, **product).exponents["float16"]
+    assert max(small) < -5
+    assert 6 <= large < 12
+
+
+def test_a_reference_that_refuses_or_breaks_down_shows_nothing():
+    def refuses(x):
+        assert x.shape[0] < 5, "too long"
+        return x.T
+
+    assert seen(refuses) == seen(lambda x: x[99]) == Nature()
+
+
+def test_the_reference_is_called_when_cases_are_drawn_and_not_before():
+    """Not where a module of tests is imported, then."""
+    calls = []
+    spec = add_spec(add, reference=lambda a, b: calls.append(1) or a + b)
+    strategy = cases(spec)
+    assert not calls
+    strategy.validate()
+    assert calls
