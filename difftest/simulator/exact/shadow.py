@@ -364,7 +364,7 @@ class Shadow:
             counts = pattern_view(exact.sums, pattern, exact.sums.dtype)
             np.copyto(counts, np.uint8(sums), where=chosen)
 
-    def put_at(self, base: Tile, places: tuple[Array, ...], made: Bounded | None) -> None:
+    def put_at(self, base: Tile, places: tuple[Any, ...], made: Bounded | None) -> None:
         """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
         storage = base.storage
         clean = made is None or (made.error is None and not made.sums)
