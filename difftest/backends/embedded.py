@@ -69,6 +69,7 @@ class EmbeddedSimulator:
         except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
             return Crashed(error)
         except NkiError as error:
+            forget_caller(error, __file__)
             return Rejected(error)
         except Exception as error:  # becomes a failure, not hidden
             in_backend = is_defect(error, call.kernel)
@@ -92,6 +93,12 @@ def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
     if isinstance(outcome, Ran):
         return outcome
     return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
+
+
+def forget_caller(error: NkiError, file: str) -> None:
+    """Take the line of the ``file`` that launched out of an error: no kernel's line is known."""
+    if error.location is not None and error.location.file == file:
+        error.location = None
 
 
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.backends.detection import CLASSIC
 from difftest.backends.dialect import dialect_of, function_of
-from difftest.backends.embedded import is_defect
+from difftest.backends.embedded import forget_caller, is_defect
 from difftest.cli.loading import load_kernel
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
@@ -284,8 +284,8 @@ def launched(
                 kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
             )
     except (NkiError, AssertionError) as error:
-        if isinstance(error, NkiError) and error.location and error.location.file == __file__:
-            error.location = None  # the kernel did not run, or had returned
+        if isinstance(error, NkiError):
+            forget_caller(error, __file__)
         hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
         raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
     except Exception as error:

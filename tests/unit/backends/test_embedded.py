@@ -134,3 +134,9 @@ def test_what_is_not_modelled_is_no_refusal():
     outcome = run(kernel)
     assert isinstance(outcome, Unsupported)
     assert "not modelled by the embedded simulator" in str(outcome.error)
+
+
+def test_an_error_after_the_kernel_has_returned_names_no_line_of_ours():
+    outcome = run(lambda a: 3)
+    assert isinstance(outcome, Rejected)
+    assert "where:" not in str(outcome.error)
