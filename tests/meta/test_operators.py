@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.recipes import Outliers
+from difftest.harness.recipes import Iota, Outliers
 from difftest.harness.runner import Runner
 from difftest.harness.structured import Uniform
 from difftest.harness.verdict import Inconclusive, Match
@@ -38,16 +38,16 @@ def has_huge_scores(case):
     recipes = case.data.values()
     sizes = [abs(one) for each in recipes if isinstance(each, Outliers) for one in each.values]
     sizes += [max(-each.low, each.high) for each in recipes if isinstance(each, Uniform)]
-    return max(sizes, default=0.0) > 2**14
+    return max(sizes, default=0.0) > 2**14 or any(isinstance(each, Iota) for each in recipes)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_correct_kernel_is_never_red(name):
     findings = examined(OPERATORS[name].spec(), CASES)
     assert findings.first is None, findings.first[2]
-    # Where scores are very large, no digit of a softmax of them is sure.
+    # Where scores are very large, no digit of a softmax of them is sure; squares overflow float16.
     huge = sum(map(has_huge_scores, findings.unsure))
-    assert name == "attention" or not huge
+    assert name in ("attention", "variance") or not huge
     assert findings.counts["match"] > (CASES - huge) * 0.9
 
 
