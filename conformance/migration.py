@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk, v2.26.0")
     parser.add_argument(
-        "--write", action="store_true", help="put the table on the page of the docs"
+        "--write", action="store_true", help="put the table on its page"
     )
     parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
     given = parser.parse_args(arguments)
