@@ -17,7 +17,7 @@ HAZARDS = ROOT / "docs" / "reference" / "hazards.md"
 
 def test_each_detector_has_one_section_and_each_section_a_detector():
     for page in PAGES:
-        title, *sections = re.findall(r"^##? (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        XX
         assert sections == [one.id for one in DETECTORS if one.group == title], page
 
 
