@@ -22,7 +22,9 @@ root_doc = "index"
 nitpicky = True
 myst_heading_anchors = 4
 """Headings are targets by the names that GitHub gives them."""
+myst_enable_extensions = ["attrs_inline"]  # see with_targets
 
+highlight_language = "none"  # of a block that names no language
 html_theme = "furo"
 html_title = project
 html_static_path = ["site"]
@@ -44,6 +46,12 @@ def with_contents(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] += "\n".join(rows)
 
 
+def with_targets(app: Sphinx, name: str, source: list[str]) -> None:
+    """Tell Sphinx of the targets that a page writes as HTML, as the generated table does."""
+    source[0] = re.sub(r'<a id="(\w+)"></a>', r"[]{#\1}", source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    app.connect("source-read", with_targets)
     app.connect("source-read", with_contents)

@@ -23,7 +23,7 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-COLUMNS = 104
+COLUMNS = 106
 BREAK = ("src=x[first : first + count, :]", "src=x[0:count, :]")
 """The bug that the README plants."""
 SHAPE = "--shape 4096,64 --set factor=2.0"

@@ -11,7 +11,7 @@ from difftest.cli.main import main
 def test_version_is_the_distributions():
     result = CliRunner().invoke(main, ["--version"])
     assert result.exit_code == 0
-    assert "0.1.0" in result.stdout
+    assert "0.2.0" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])

@@ -15,10 +15,13 @@ PAGES = [ROOT / page for page in sorted({one.page.partition("#")[0] for one in D
 HAZARDS = ROOT / "docs" / "reference" / "hazards.md"
 
 
-def test_each_detector_has_one_section_and_each_section_a_detector():
+def test_each_detector_has_one_section_on_the_page_of_its_group():
     for page in PAGES:
-        XX
-        assert sections == [one.id for one in DETECTORS if one.group == title], page
+        title, *sections = re.findall(
+            r"^# (?:.+)$|^## [a-z0-9-]+$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        group = [f"## {one.id}" for one in DETECTORS if f"# {one.group}" == title]
+        assert sections == group, page
 
 
 def test_each_page_in_the_folder_is_of_a_group():
