@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--blocks", action="store_true", help="run the code blocks of the pages")
     kind.add_argument("--classic", action="store_true", help="run the tests of the classic dialect")
-    parser.add_argument("--write", action="store_true", help="put the table in docs/conformance.md")
+    parser.add_argument("--write", action="store_true", help="put the table on its page")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
     known, rest = parser.parse_known_args(arguments)
     if rest and not known.classic:

@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m conformance.migration", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk, v2.26.0")
-    parser.add_argument("--write", action="store_true", help="put the table in docs/conformance.md")
+    parser.add_argument("--write", action="store_true", help="put the table on its page")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
     given = parser.parse_args(arguments)
     checkout = given.path.resolve()

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m conformance.nki_library", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/nki-library")
-    parser.add_argument("--write", action="store_true", help="put the table in docs/conformance.md")
+    parser.add_argument("--write", action="store_true", help="put the table on its page")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
     known, rest = parser.parse_known_args(arguments)
     checkout = known.path.resolve()

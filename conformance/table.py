@@ -1,4 +1,4 @@
-"""Outcomes as Markdown, and their place in docs/conformance.md."""
+"""Outcomes as Markdown, and their place in docs/reference/generated/conformance.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause
 
-PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "conformance.md"
 
 
 def section(

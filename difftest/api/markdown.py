@@ -1,4 +1,4 @@
-"""The table of the supported API, docs/api.md, from the documented names and the records."""
+"""The page of the supported API, from the documented names and the records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Evidence
 from difftest.timing.known import evidence_of
 
-COMMAND = "difftest api > docs/api.md"
+COMMAND = "difftest api > docs/reference/generated/api.md"
 _INTRODUCTION = f"""\
 # The supported API
 

@@ -10,7 +10,7 @@ def api() -> None:
     """Write the table of the supported API as Markdown.
 
     Each name that AWS documents, whether it is modelled, and of each instruction its engines,
-    operands and evidence of cost. It is the page docs/api.md of the repository.
+    operands and evidence of cost. It is the page docs/reference/generated/api.md of the repository.
     """
     from difftest.api.markdown import api_page
 

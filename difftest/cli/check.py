@@ -34,8 +34,8 @@ def check(
     """Look for what can go wrong on a device and does not on a simulator.
 
     The kernel runs on the simulator, on random inputs, and its trace is read: the order of
-    iterations, races between cores, PSUM and others, each described in docs/detectors.md; and how
-    full SBUF and PSUM are. The exit code is 1 if something is found that is proven wrong.
+    iterations, races between cores, PSUM and others, each described in docs/reference/detectors;
+    and how full SBUF and PSUM are. The exit code is 1 if something is found that is proven wrong.
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):

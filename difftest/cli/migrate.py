@@ -74,7 +74,7 @@ def migrate(
     What no rule rewrites stays, under a comment with the rule and the remedy; the exit code is 1
     then. With --kernel and --shape, or --test, both forms run on the simulator, on drawn cases,
     and must agree bit for bit. A folder's files are rewritten together, with -o for the new folder.
-    docs/migrating.md has the rules.
+    docs/reference/migration-rules.md has the rules.
     """
     if find_spec("libcst") is None:
         raise click.UsageError("migrating needs LibCST: pip install 'nki-difftest[migrate]'")

@@ -41,7 +41,7 @@ def run(
 
     `import neuronxcc.nki` and its submodules in the script give the simulator, whether or not
     the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel
-    does what is wrong on a device (docs/detectors.md).
+    does what is wrong on a device (docs/how-to/find-hazards.md).
     """
     if not Path(script).is_file():
         raise click.BadParameter(f"{script} is no file: what comes through a pipe can be read once")

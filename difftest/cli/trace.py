@@ -23,7 +23,7 @@ from difftest.simulator import trace_to_json
 def trace(run: KernelRun, file: Path) -> None:
     """Write the trace of a kernel as JSON: each instruction, what it read and wrote, and where.
 
-    The kernel runs on the simulator, on random inputs. docs/trace.md describes the form.
+    The kernel runs on the simulator, on random inputs. docs/reference/trace.md describes the form.
     """
     recorded = run.launch().trace
     document = trace_to_json(recorded)

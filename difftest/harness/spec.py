@@ -123,7 +123,7 @@ class KernelSpec:
         outside the domain, one at a time, if it has ``rejects``; with SBUF and PSUM just full and
         just overfull. And the kernel is called once with its defaults.
     exact : whether the embedded simulator runs each case without rounding too, so that a wrong
-        algorithm is told from rounding (see docs/tolerance.md).
+        algorithm is told from rounding (see docs/explanation/tolerance.md).
     reduction : roundings on the way to an element: a name of the domain, a number, or a function
         of names of the domain. 0 says that data only moves and must arrive bit for bit. With None
         the exact run says how far rounding may lead; else outputs keep to this bound too. Where

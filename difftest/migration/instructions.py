@@ -85,7 +85,7 @@ class InstructionWriter(OperandWriter):
                 continue
             if role not in taken:
                 raise NotMechanicalError(
-                    f"today's {function} has no {role}", "docs/api.md lists what it has"
+                    f"today's {function} has no {role}", "`difftest api` lists what it has"
                 )
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))

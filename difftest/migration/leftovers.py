@@ -53,7 +53,7 @@ class Leftovers:
         if name in GONE:
             yield GONE[name]
         elif name is not None and _is_unknown(name):
-            yield f"today's dialect has no {name}", "docs/api.md lists what it has"
+            yield f"today's dialect has no {name}", "`difftest api` lists what it has"
 
     def _of_call(self, call: cst.Call) -> Iterator[Rule]:
         name = self.names.of(call.func) or ""

@@ -156,7 +156,7 @@ HAZARDS = Option(
     declaration={
         "action": "store_true",
         "help": "hazards that may be wrong on some device fail a kernel test too, and do not only "
-        "warn (docs/detectors.md)",
+        "warn (docs/how-to/find-hazards.md)",
     },
 )
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT)

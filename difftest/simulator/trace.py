@@ -3,8 +3,8 @@
 An :class:`Event` is one instruction: engine, opcode, the regions that it read and wrote, each with
 its role, and where it happened: the instance of the SPMD grid, the loops around it, the kernel's
 source lines. A :class:`Region` is an access pattern on one allocation. What asks how long a kernel
-takes, or whether it keeps an order, reads the trace and nothing else. docs/trace.md describes it,
-and the form in which it is written to a file.
+takes, or whether it keeps an order, reads the trace and nothing else. docs/reference/trace.md
+describes it, and docs/reference/trace-json.md the form in which it is written to a file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A trace as JSON, to be kept or read elsewhere, and back. docs/trace.md describes the form.
+"""A trace as JSON, to be kept or read elsewhere, and back. See docs/reference/trace-json.md.
 
 Files, source lines, stacks of lines, loops and allocations are written once each, in tables;
 events name them by their place. What has its default (no role, the whole region, no grid) is left

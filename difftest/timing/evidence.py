@@ -1,6 +1,6 @@
 """Where a number comes from: measured, documented or assumed, and the source that says so.
 
-Sources are named by these keys, in the tables of this package and in docs/timing.md:
+Sources are named by these keys, here and in docs/reference/timing-costs.md:
 
 - TRACE: public device traces of 44 kernels on one core of a trn2.3xlarge (neuronx-cc 2.21.18209,
   ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals

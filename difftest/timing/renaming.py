@@ -8,7 +8,8 @@ nothing waits for the last reader of what was there before.
 That is an inferred compiler behaviour: convolutions with such tiles take as long on a device as
 those that make a tile in each turn, three to ten times less than one after the other. Tensors with
 an address stay where the kernel put them. So do, in today's dialect, all: its compiler was seen to
-let the users of one tensor wait for each other (published probes, see docs/timing.md).
+let the users of one tensor wait for each other (published probes:
+docs/explanation/compiler.md).
 """
 
 from __future__ import annotations

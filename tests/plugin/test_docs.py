@@ -1,130 +1,172 @@
-"""What the pages under docs/ show as code is run; the README has a test of its own."""
+"""The pages under docs/: each is listed, short, linked to what is there, and shows what happens."""
 
 import doctest
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from difftest.backends.device.stage import StageResult
-from difftest.harness.spec import KernelSpec
-from difftest.simulator import NkiError, launch
+from difftest.cli.main import main
+from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
-from tests.meta.campaign import drawn
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+INDEX = DOCS / "index.md"
+PAGES = sorted(DOCS.rglob("*.md"))
+READ = [page for page in PAGES if page.parent.name != "generated"]
+"""Those that people write and read from the first line to the last."""
+LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / d / "README.md" for d in ("tests", "conformance"))]
+LINES, CHARACTERS = 200, 13_000
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN_HERE = (
-    "simulator.md",
-    *("testing-your-kernel.md",) * 4,
-    "timing.md",
-    *("trace.md",) * 2,
-)
-"""The pages with code in Python, once for each block."""
+FILE = re.compile(r"# (\w+\.py)\n")
+"""The first line of a snippet that is a file of its own."""
+TUTORIAL = DOCS / "tutorial"
+
+
+def text_of(page):
+    return page.read_text(encoding="utf-8")
 
 
 def blocks(page, language="python"):
     """The code blocks of a page in a language."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return [code for name, code in BLOCK.findall(text) if name == language]
+    return [code for name, code in BLOCK.findall(text_of(page)) if name == language]
 
 
-def test_each_page_with_code_is_run_here():
-    pages = [page.name for page in sorted(DOCS.glob("*.md")) for _ in blocks(page.name)]
-    assert pages == list(RUN_HERE)
+def links(page):
+    """Where a page leads to, by (file, name of a place in it), addresses of the web left out."""
+    prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text_of(page)))
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" not in target:
+            file, _, place = target.partition("#")
+            yield (page.parent / file).resolve() if file else page, place
 
 
-def test_the_simulators_page_runs_a_kernel():
-    (code,) = blocks("simulator.md")
-    names = {}
-    exec(code, names)
-    (output,) = names["result"].outputs
-    assert np.array_equal(output, 2 * np.arange(256, dtype=np.float32))
-    assert names["result"].unwritten == (None,)
-    assert len(names["result"].trace) > 0
+def places(page):
+    """The names of a page's headings, as GitHub gives them, and of its own targets."""
+    titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", text_of(page)), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    return {*plain, *re.findall(r'<a id="(\w+)"></a>', text_of(page))}
 
 
-def test_the_simulators_page_shows_the_error_as_it_is():
-    (shown,) = (code for code in blocks("simulator.md", "") if code.startswith("LimitError"))
+def test_each_page_is_listed_once():
+    listed = re.findall(r"^- \[.+?\]\((\S+)\)", text_of(INDEX), re.MULTILINE)
+    assert sorted(DOCS / page for page in listed) == [page for page in PAGES if page != INDEX]
+
+
+def test_links_lead_somewhere():
+    lost = [
+        f"{page.relative_to(ROOT)}: {file.name}#{place}"
+        for page in LINKED
+        for file, place in links(page)
+        if not file.exists() or (place and place not in places(file))
+    ]
+    assert lost == []
+    assert sum(1 for page in LINKED for _ in links(page)) > 200
+
+
+def test_pages_are_short():
+    long = [
+        f"{page.relative_to(ROOT)}: {text_of(page).count(chr(10))} lines, {len(text_of(page))}"
+        for page in READ
+        if text_of(page).count("\n") > LINES or len(text_of(page)) > CHARACTERS
+    ]
+    assert long == []
+
+
+def test_snippets_need_the_installed_package_alone():
+    """``kernels`` and ``reference`` are folders of this repository, which no wheel has."""
+    code = [code for page in READ for code in blocks(page)]
+    assert len(code) > 10
+    assert [each for each in code if re.search(r"(from|import) (kernels|reference)\b", each)] == []
+
+
+def test_snippets_run(tmp_path, monkeypatch):
+    """A snippet that names no file is run; those of a page share their names, as in a notebook."""
+    run = []
+    for page in READ:
+        loose = [code for code in blocks(page) if not FILE.match(code)]
+        if loose and page.parent != TUTORIAL and page.name != "trace-json.md":
+            names = {"__name__": page.stem}
+            for number, code in enumerate(loose):
+                file = tmp_path / f"{page.stem}_{number}.py"
+                file.write_text(code, encoding="utf-8")
+                exec(compile(code, str(file), "exec"), names)
+            run.append(names)
+    by_page = {names["__name__"]: names for names in run}
+    assert by_page["run-a-kernel"]["result"].outputs[0].tolist()[1] == [4.0, 6.0]
+    assert by_page["run-a-kernel"]["verdict"].elements == 8
+    assert by_page["profile-a-kernel"]["prediction"].get_latency_percentile(50) > 0
+    assert trace_to_json(by_page["trace"]["again"]) == by_page["trace"]["text"]
+    assert set(by_page) == {"run-a-kernel", "profile-a-kernel", "trace", "choose-inputs"}
+
+
+def test_the_kernel_tests_on_the_pages_pass(pytester, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    for page in READ:
+        for code in blocks(page):
+            if name := FILE.match(code):
+                (pytester.path / name[1]).write_text(code, encoding="utf-8")
+    result = pytester.runpytest_subprocess("--simulate", "--hypothesis-profile=device")
+    # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other: drawn, edges
+    result.assert_outcomes(passed=1 + 1 + 1 + 2 + 1 + 1)
+    result.stdout.fnmatch_lines(["*on embedded: all bits agree in * of * cases"])
+
+
+def test_the_tutorial_shows_what_init_writes(tmp_path):
+    assert CliRunner().invoke(main, ["init", str(tmp_path)]).exit_code == 0
+    shown = blocks(TUTORIAL / "first-kernel.md")
+    assert len(shown) == 3
+    assert sorted(shown) == sorted(text_of(file) for file in tmp_path.glob("*.py"))
+
+
+def test_the_tutorial_profiles_as_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "scale", raising=False)
+    page = TUTORIAL / "first-profile.md"
+    CliRunner().invoke(main, ["init", "."])
+    (flat,) = blocks(page)
+    (tmp_path / "scale_flat.py").write_text(flat, encoding="utf-8")
+    plain = blocks(page, "")
+    said = ""
+    for command in (code for code in plain if code.startswith("difftest profile")):
+        arguments = shlex.split(command.partition(" --plot")[0])[1:]
+        result = CliRunner(env={"COLUMNS": "104"}).invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        said += result.output
+    shown = [line for code in plain if "difftest " not in code for line in code.splitlines()]
+    assert len(shown) == 6 + 1 + 3
+    assert [line for line in shown if line not in said] == []
+
+
+def test_the_page_of_checks_shows_the_error_as_it_is(tmp_path):
+    kernel, _, _ = blocks(TUTORIAL / "first-kernel.md")
+    file = tmp_path / "scale.py"
+    file.write_text(kernel.replace("128", "256"), encoding="utf-8")
+    names = {"__name__": "scale"}
     with embedded():
-        from kernels.classic.vector_add import vector_add_tiled
-    a = np.ones(25_600, np.float32)
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)
     with pytest.raises(NkiError) as caught:
-        launch(vector_add_tiled, [a, a], {"ROW_CHUNK": 256})
+        launch(names["scale_rows"], [np.ones((300, 4), np.float32)], {"factor": 2.0})
+    (shown,) = blocks(DOCS / "reference" / "checks.md", "")
     said = f"{type(caught.value).__name__}: {caught.value}\n"
-    assert re.sub(r"tensor \d+", "tensor 3", said.replace(f"{ROOT}/", "")) == shown
+    assert said.replace(f"{tmp_path}/", "") == shown
 
 
-def test_the_timing_page_predicts_a_kernel():
-    (code,) = blocks("timing.md")
-    with embedded():
-        from kernels.classic.vector_add import vector_add_naive
-    names = {"kernel": vector_add_naive, "arrays": [np.ones(128, np.float32)] * 2}
-    exec(code, names)
-    assert names["prediction"].get_latency_percentile(50) > 0
-
-
-def test_the_test_on_the_page_about_tests_passes(pytester, monkeypatch):
-    code, _, _, _ = blocks("testing-your-kernel.md")
-    imports = (
-        "from hypothesis import settings\n"
-        "from difftest import Rejection, kernel_test, multiples\n"
-        "from kernels.classic.matmul import nki_matmul_tiled_\n"
-        "from reference.matmul import matmul\n\n"
-        "@settings(max_examples=3)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(test_page=imports + code)
-    result = pytester.runpytest_subprocess("--simulate")
-    # Drawn cases, the rejection, the edges, the example in 2 dtypes.
-    result.assert_outcomes(passed=1 + 1 + 1 + 2)
-
-
-def test_the_page_on_testing_checks_one_case():
-    _, _, _, code = blocks("testing-your-kernel.md")
-    names = {}
-    exec(code, names)
-    assert names["verdict"].elements == 8
-
-
-def test_several_kernels_on_the_page_about_tests_pass(pytester, monkeypatch):
-    _, code, _, _ = blocks("testing-your-kernel.md")
-    imports = (
-        "from hypothesis import settings\n"
-        "from difftest import kernel_test, sizes\n"
-        "from kernels.classic import vector_add as classic\n"
-        "from kernels.nki import vector_add as todays\n"
-        "from reference.vector_add import vector_add\n\n"
-        "@settings(max_examples=3)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(test_page=imports + code)
-    result = pytester.runpytest_subprocess("--simulate")
-    result.assert_outcomes(passed=2)  # drawn, edges
-    result.stdout.fnmatch_lines(["*on embedded: all bits agree in 3 of 3 cases"])
-
-
-def test_the_page_on_testing_draws_inputs_of_their_own():
-    _, _, code, _ = blocks("testing-your-kernel.md")
-    names = {}
-    exec(code, names)
-    spec = KernelSpec(
-        kernel=lambda table, rows, weights, scale, labels: table,
-        reference=lambda table, rows, weights, scale, labels: table,
-        domain={"V": (9,), "P": (5,), "D": (4,)},
-        inputs=names["inputs"],
-    )
-    (case,) = drawn(spec, 1)
-    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
-    assert arrays["rows"].dtype == np.int32
-    assert arrays["rows"].max() == 8
-    assert arrays["weights"].dtype in (np.int8, np.uint8)
-    assert arrays["scale"].min() > 0
-
-
-def test_the_devices_page_shows_a_result_in_the_form_that_it_has():
-    (shown,) = (code for code in blocks("device.md", "") if code.startswith("224x224"))
+def test_the_page_on_latency_shows_a_result_in_the_form_that_it_has():
+    page = DOCS / "how-to" / "measure-latency.md"
+    (shown,) = (code for code in blocks(page, "") if code.startswith("224x224"))
     (example,) = doctest.DocTestFinder().find(StageResult.lines, globs={})
     assert shown == example.examples[-1].want
+
+
+@pytest.mark.parametrize("picture", ["failure", "green"])
+def test_a_picture_needs_nothing_from_elsewhere(picture):
+    drawn = text_of(DOCS / "pictures" / f"{picture}.svg")
+    assert "url(http" not in drawn
+    assert "@import" not in drawn

@@ -1,4 +1,4 @@
-"""Who may import whom: the rules of docs/architecture.md, read from the syntax trees."""
+"""Who may import whom: docs/explanation/architecture.md, read from the syntax trees."""
 
 from __future__ import annotations
 

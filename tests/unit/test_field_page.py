@@ -1,11 +1,11 @@
-"""docs/field.md names each test that re-creates a public record, and none that does not exist."""
+"""docs/reference/field.md names each test that re-creates a public record, and no other."""
 
 import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "field.md").read_text(encoding="utf-8")
 FIELD = ROOT / "tests" / "field"
 
 

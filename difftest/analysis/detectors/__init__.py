@@ -1,8 +1,8 @@
 """Hazards that a run in order hides, each found by a small reader of the trace.
 
-``DETECTORS`` is the table: an id, a severity and a reader for each; docs/detectors.md has a section
-on each. A reader is a function of a trace and the machine that yields findings. What it needs to
-know of data is in the trace, where the simulator notes it: no detector runs anything.
+``DETECTORS`` is the table: an id, a severity and a reader for each; docs/reference/detectors has a
+section on each. A reader is a function of a trace and the machine that yields findings. What it
+needs to know of data is in the trace, where the simulator notes it: no detector runs anything.
 """
 
 from difftest.analysis.detectors.detector import Detector, Found, Reader, Suspicion

@@ -9,7 +9,7 @@ from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
 
-PAGE = "docs/detectors.md"
+PAGES = "docs/reference/detectors"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ then reads once for all of them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Detector:
-    """One kind of finding, which the page of detectors has a section on."""
+    """One kind of finding, which the page of its group has a section on."""
 
     id: str
     """Of its findings, in lower case with hyphens: what ``# difftest: allow[id]`` names."""
@@ -44,10 +44,11 @@ class Detector:
     title: str
     """What the kernel does wrong, in a few words."""
     group: str
-    """The part of the page of detectors that it stands in."""
+    """The title of its page."""
     reader: Reader
 
     @property
     def page(self) -> str:
         """Where the documentation says more of it."""
-        return f"{PAGE}#{self.id}"
+        name = self.group.lower().replace("'", "").replace(" ", "-")
+        return f"{PAGES}/{name}.md#{self.id}"

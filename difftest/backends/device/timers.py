@@ -242,7 +242,7 @@ def find_timer(sdk: Sdk, device: Device) -> Timer:
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
             f"  found:  no {NRTPY_PYTHON}, no {' and no '.join(TOOLS)}\n"
-            "  remedy: with SDK 2.32, an environment with nrtpy (docs/device.md says how);\n"
+            "  remedy: with SDK 2.32, an environment with nrtpy (docs/how-to/measure-latency.md);\n"
             "          before, aws-neuronx-tools, and NKI_ARTIFACTS_DIR set to an empty folder"
         )
     cache = CompileCache(cache_folder())

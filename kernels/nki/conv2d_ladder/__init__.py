@@ -1,7 +1,7 @@
 """The way to `kernels.nki.conv2d`: eight slower kernels for its layer, one technique apart.
 
 Each takes the arguments of `fused_conv2d_maxpool` and gives the same results, on whatever fits
-SBUF the way that it uses it. `docs/ladder.md` shows them side by side.
+SBUF the way that it uses it. `docs/explanation/ladder.md` shows them side by side.
 """
 
 from kernels.nki.conv2d import fused_conv2d_maxpool

@@ -1,4 +1,4 @@
-"""docs/api.md: generated, whole and fresh."""
+"""docs/reference/generated/api.md: generated, whole and fresh."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from difftest.api.documented import CLASSIC, TODAY, documented_names
 from difftest.api.markdown import COMMAND, api_page, every_instruction
 
-PAGE = Path(__file__).parents[3] / "docs" / "api.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "generated" / "api.md"
 
 
 def test_the_page_is_fresh():
-    assert PAGE.read_text(encoding="utf-8") == api_page(), f"docs/api.md is stale: {COMMAND}"
+    assert PAGE.read_text(encoding="utf-8") == api_page(), f"stale: {COMMAND}"
 
 
 def test_every_name_and_every_instruction_has_a_row():

@@ -1,4 +1,4 @@
-"""How far the project's own classic kernels come: the figures of docs/migrating.md."""
+"""How far the project's own classic kernels come: figures of docs/how-to/migrate.md."""
 
 from pathlib import Path
 

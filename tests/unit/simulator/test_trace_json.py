@@ -33,6 +33,7 @@ from difftest.simulator.trace_json import VERSION
 from tests.every import every
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "trace-json.md"
 KERNELS = kernels_of_the_tree()
 
 
@@ -209,8 +210,8 @@ def test_defaults_are_left_out():
 
 
 def blocks(language):
-    """The code of one language in docs/trace.md, in order."""
-    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    """The code of one language on the page of the form, in order."""
+    page = PAGE.read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -226,7 +227,7 @@ def test_the_example_of_the_documentation():
 
 
 def test_the_documentation_lists_each_member():
-    page = (Path(__file__).parents[3] / "docs" / "trace.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8") + PAGE.with_name("trace.md").read_text(encoding="utf-8")
     document = json.loads(trace_to_json(every_field()))
     event, allocation = document["events"][-1], document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]

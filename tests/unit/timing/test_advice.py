@@ -401,7 +401,7 @@ def rungs():
     ],
 )
 def test_rungs_of_the_ladder(rungs, rung, first):
-    """Small images; tests at the documents' size take minutes and are in docs/timing.md."""
+    """Small images: at the documents' size it takes minutes (docs/reference/advice.md)."""
     kernel = next(one for one in rungs if one.__name__ == rung)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s, np.float32) for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)]

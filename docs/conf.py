@@ -1,0 +1,57 @@
+"""The site of the docs: Sphinx reads the same Markdown that people read in the repository.
+
+``tox -e docs`` builds it, and every warning is an error: a link without a target, a page that the
+list in index.md does not name.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version as version_of
+
+from sphinx.application import Sphinx
+
+project = "nki-difftest"
+author = "The nki-difftest authors"
+project_copyright = author
+version = release = version_of(project)
+
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+nitpicky = True
+myst_heading_anchors = 4
+"""Headings are targets by the names that GitHub gives them."""
+myst_enable_extensions = ["attrs_inline"]  # see with_targets
+
+highlight_language = "none"  # of a block that names no language
+html_theme = "furo"
+html_title = project
+html_static_path = ["site"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+pygments_style = "tango"
+pygments_dark_style = "monokai"
+
+
+def with_contents(app: Sphinx, name: str, source: list[str]) -> None:
+    """Make the site's contents of the lists of links in index.md: a part for each heading."""
+    if name != root_doc:
+        return
+    for part in source[0].split("\n## ")[1:]:
+        title = part.partition("\n")[0]
+        pages = re.findall(r"^- \[.*?\]\((\S+)\.md\)", part, re.MULTILINE)
+        rows = ["", "", "```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""]
+        source[0] += "\n".join(rows)
+
+
+def with_targets(app: Sphinx, name: str, source: list[str]) -> None:
+    """Tell Sphinx of the targets that a page writes as HTML, as the generated table does."""
+    source[0] = re.sub(r'<a id="(\w+)"></a>', r"[]{#\1}", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("source-read", with_targets)
+    app.connect("source-read", with_contents)

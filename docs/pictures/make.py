@@ -1,0 +1,124 @@
+"""Make the pictures of the README and of the tutorial: ``python docs/pictures/make.py``.
+
+Each is the output of a command on the code that a page shows, so that nobody draws what no
+command prints. Needs this package with the extra ``plot``, in the Python that runs the script.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+COLUMNS = 106
+BREAK = ("src=x[first : first + count, :]", "src=x[0:count, :]")
+"""The bug that the README plants."""
+SHAPE = "--shape 4096,64 --set factor=2.0"
+INK, GREY = (36, 41, 47), (90, 98, 108)
+HUES = [(190, 30, 45), (20, 110, 60), (140, 90, 0), (9, 90, 180), (120, 60, 160), (20, 110, 120)]
+LIGHT = TerminalTheme((250, 250, 248), INK, [INK, *HUES, GREY], [GREY, *HUES, INK])
+"""A light ground with contrast enough, also where it stands on a dark page."""
+FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+"""Without fonts from elsewhere: any monospaced one will do."""
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python that a page shows, in order."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def output(command: str, folder: Path) -> str:
+    """What a command prints, in colour; ``pytest`` and ``difftest`` are those of this Python."""
+    program, *arguments = shlex.split(command)
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
+    environment["PYTEST_ADDOPTS"] = "-n 0 --hypothesis-seed=1"  # the same cases each time
+    environment.pop("CI", None)
+    run = [sys.executable, "-m", program, *arguments]
+    done = subprocess.run(run, cwd=folder, env=environment, text=True, stdout=PIPE, stderr=STDOUT)
+    return done.stdout
+
+
+def draw(name: str, title: str, text: RenderableType) -> None:
+    """Write text as it stands in a terminal."""
+    with open(os.devnull, "w") as nowhere:
+        console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
+        console.print(text)
+    picture = HERE / f"{name}.svg"
+    console.save_svg(
+        str(picture), title=title, theme=LIGHT, code_format=FORMAT, unique_id=f"difftest-{name}"
+    )
+    print(picture.relative_to(ROOT))
+
+
+def report(printed: str) -> RenderableType:
+    """The report of a failure out of pytest's output, its labels in a column."""
+    lines = [Text.from_ansi(line).plain.removeprefix("E").rstrip() for line in printed.splitlines()]
+    first = next(n for n, line in enumerate(lines) if "disagrees with its reference" in line)
+    last = next(n for n, line in enumerate(lines[first:], first) if "run again:" in line)
+    head = Text(lines[first].strip().rpartition(": ")[2], style="bold red")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, style="bold blue")
+    table.add_column(overflow="fold")
+    for line in lines[first + 1 : last + 1]:
+        label, _, rest = line.strip().partition(":")
+        table.add_row(f"  {label}:", Text(rest.strip()))
+    return Group(head, table)
+
+
+def session(commands: list[str], folder: Path) -> Text:
+    """Commands and what they print, without what only this computer says."""
+    text = Text()
+    for command in commands:
+        text.append(f"$ {command}\n", style="bold blue")
+        for line in output(command, folder).splitlines():
+            if not re.match(r"(platform|rootdir:|plugins:|\x1b\[1m=+ test session)", line):
+                text.append_text(Text.from_ansi(line)).append("\n")
+    return text
+
+
+def failure(folder: Path) -> None:
+    """The README's kernel with the bug that it plants."""
+    kernel, test = blocks(ROOT / "README.md")[:2]
+    (folder / "scale.py").write_text(kernel.replace(*BREAK), encoding="utf-8")
+    (folder / "test_scale.py").write_text(test, encoding="utf-8")
+    draw("failure", "pytest --simulate", report(output("pytest --simulate", folder)))
+
+
+def first_kernel(folder: Path) -> None:
+    """The files of ``difftest init``, green."""
+    draw("green", "first", session(["difftest init first", "pytest --simulate first"], folder))
+
+
+def profiles(folder: Path) -> None:
+    """The tutorial's two kernels, in time."""
+    output("difftest init .", folder)
+    (flat,) = blocks(ROOT / "docs" / "tutorial" / "first-profile.md")
+    (folder / "scale_flat.py").write_text(flat, encoding="utf-8")
+    for kernel in ("scale.py:scale_rows", "scale_flat.py:scale_flat"):
+        picture = HERE / f"{kernel.rpartition(':')[2]}.png"
+        print(output(f"difftest profile {kernel} {SHAPE} --plot {picture}", folder))
+
+
+def main() -> None:
+    """Make them all, each in a folder of its own."""
+    for make in (failure, first_kernel, profiles):
+        with tempfile.TemporaryDirectory() as folder:
+            make(Path(folder))
+
+
+if __name__ == "__main__":
+    main()
