@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, call_reference
 from difftest.harness.rounding import float_info, is_float, round_once
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import KernelSpec, elements_of
 
 Array = NDArray[Any]
 Outputs = tuple[NDArray[np.float64], ...]
 
 MOST_ELEMENTS = 2**15
-"""Of the inputs of a sample together, if any has so few, where the reference is called often."""
+"""Of a sample, if any has so few, where the reference is called often."""
 MOST_TOGETHER = 2**22
-"""Of the inputs of all samples: each has to show that values only move, or are chosen from."""
+"""Of all samples: each has to show that values only move, or are chosen from."""
 _KEEP_NAN = (None, "trn2", "trn3")
 """Generations whose Tensor Engine spreads no NaN where it transposes (AWS ``nki.isa.nc_transpose``,
 v2.32.0)."""
@@ -65,10 +65,12 @@ def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
     """What all samples of a spec's cases show; of a reference that refuses one, nothing."""
     if not samples or all(spec.input(name).data is not None for name in spec.inputs):
         return Nature()
-    by_size = sorted(samples, key=lambda case: _elements(spec, case))
-    small = [case for case in by_size if _elements(spec, case) <= MOST_ELEMENTS] or by_size[:1]
+    by_size = sorted(samples, key=lambda case: elements_of(spec, case.values))
+    small = [
+        case for case in by_size if elements_of(spec, case.values) <= MOST_ELEMENTS
+    ] or by_size[:1]
     floats = [replace(case, dtype=_first_float(spec)) for case in by_size]
-    if sum(_elements(spec, case) for case in floats) > MOST_TOGETHER:
+    if sum(elements_of(spec, case.values) for case in floats) > MOST_TOGETHER:
         floats = []
     try:
         moves = bool(floats) and all(_moves(spec, case) for case in floats)
@@ -83,10 +85,6 @@ def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
         )
     except (ReferenceRefusal, ReferenceDefect):
         return Nature()
-
-
-def _elements(spec: KernelSpec, case: Case) -> int:
-    return sum(int(np.prod(spec.shape(name, case.values))) for name in spec.inputs)
 
 
 def _first_float(spec: KernelSpec) -> str:
