@@ -193,7 +193,7 @@ def _failing(function: TestFunction, text: str) -> TestFunction:
         __tracebackhide__ = True
         raise SpecError(text)
 
-    del fail.__wrapped__  # type: ignore[attr-defined]  # pytest asks for the arguments of this one
+    del fail.__wrapped__  # pytest asks for the arguments of this one
     return fail
 
 

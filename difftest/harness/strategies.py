@@ -333,8 +333,8 @@ def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
     random = draw(st.integers(0, _ALL_RANDOM)) > 0
     data = {}
     for name in spec.inputs:
-        own = dtypes.get(name, dtype)
-        recipe = data_of(spec, name, values, own, nature=nature, random=random)
+        mine = dtypes.get(name, dtype)
+        recipe = data_of(spec, name, values, mine, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
     return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
 

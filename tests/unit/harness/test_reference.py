@@ -152,7 +152,7 @@ def test_a_magnitude_that_writes_is_named():
         return x
 
     spec = relu_spec(lambda x: x, magnitude=magnitude)
-    assert "the function magnitude wrote to its argument x" in str(broken(spec))
+    assert "the magnitude magnitude wrote to its argument x" in str(broken(spec))
 
 
 @pytest.mark.parametrize(
