@@ -123,11 +123,15 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     """The Hypothesis test of ``spec`` whose body is ``function``."""
     signature = inspect.signature(function)
     names = tuple(signature.parameters)
-    if "case" not in names or names[0] in ("self", "cls"):
-        raise SpecError(
-            f"kernel_test: received {function.__qualname__}{signature}; accepted: a function "
-            "outside classes that takes an argument named case"
+    received = f"kernel_test: received {function.__qualname__}{signature}"
+    if _is_method(function):
+        return _failing(
+            function, f"{received}, a method; accepted: a function outside classes, def test(case)"
         )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise SpecError(f"{received}, which is async; accepted: def, for nothing awaits its case")
+    if "case" not in names:
+        raise SpecError(f"{received}; accepted: a function that takes an argument named case")
 
     def run(case: Case, **fixtures: Any) -> None:
         __tracebackhide__ = True
@@ -173,6 +177,24 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         ),
     )
     return test
+
+
+def _is_method(function: TestFunction) -> bool:
+    """Whether it is defined in the body of a class."""
+    owner, _, _ = function.__qualname__.rpartition(".")
+    return bool(owner) and not owner.endswith("<locals>")
+
+
+def _failing(function: TestFunction, text: str) -> TestFunction:
+    """A method in the place of one that cannot be a kernel test: its module has other tests."""
+
+    @functools.wraps(function)
+    def fail(self: object) -> None:
+        __tracebackhide__ = True
+        raise SpecError(text)
+
+    del fail.__wrapped__  # pytest asks for the arguments of this one
+    return fail
 
 
 def _with_signature(

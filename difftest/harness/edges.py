@@ -139,7 +139,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     for name, given in arrays.items():
         shape = spec.shape(name, base)
         for axis, token in enumerate(dimensions_of(given).split()):
-            if tokens.count(token) > 1 and not token.isdigit():
+            if tokens.count(token) > 1 and not token.isdecimal():
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
                 why = f"{name} of shape {other}"
                 yield from _edge(base, spec, why, shapes={name: other})

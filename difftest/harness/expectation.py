@@ -71,7 +71,7 @@ def _magnitudes(
     """The magnitudes, at least as large as the values; where they are not finite, the values'."""
     arrays = dict(zip(spec.inputs, map(np.abs, inputs), strict=True))
     function = spec.magnitude or spec.reference
-    role = "function" if spec.magnitude else "reference"
+    role = "magnitude" if spec.magnitude else "reference"
     try:
         magnitudes = call_reference(function, arrays, spec.parameters_of(case.values), role)
     except ReferenceRefusal as refusal:
@@ -81,12 +81,14 @@ def _magnitudes(
             f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
             "function that takes them and returns the sums of absolute values"
         ) from error
-    if spec.magnitude is not None and any((array < 0).any() for array in magnitudes):
-        least = min(float(np.nanmin(array)) for array in magnitudes if array.size)
-        raise SpecError(
-            f"magnitude: {name_of(function)} returned {least:g} among its values; accepted: sums "
-            "of absolute values, which are at least 0"
-        )
+    finite = all(np.isfinite(array.astype(np.float64)).all() for array in inputs)
+    for array in magnitudes if spec.magnitude is not None else ():
+        wrong = array[(array < 0) | (np.isnan(array) & finite)]
+        if wrong.size:
+            raise SpecError(
+                f"magnitude: {name_of(function)} returned {wrong.min():g} among its values; "
+                "accepted: sums of absolute values, which are at least 0"
+            )
     if [array.shape for array in magnitudes] != [array.shape for array in values]:
         raise SpecError(
             f"magnitude: received shapes {[array.shape for array in magnitudes]}; accepted: those "

@@ -9,10 +9,9 @@ that fits and of the first that does not must be a refusal, or correct.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from hypothesis import settings
 
@@ -20,7 +19,7 @@ from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
 from difftest.harness.edges import case_of, plainest
-from difftest.harness.spec import KernelSpec, dimensions_of, is_choice
+from difftest.harness.spec import KernelSpec, dimensions_of, elements_of, is_choice
 from difftest.harness.strategies import source_of
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Space, Trace
@@ -135,7 +134,7 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
 def has_sizes(spec: KernelSpec) -> bool:
     """Whether an array of the spec has a dimension that may grow: see :func:`_sizes_of`."""
     arrays = (*spec.inputs.values(), *spec.outputs.values())
-    named = any(not token.isdigit() for given in arrays for token in dimensions_of(given).split())
+    named = any(not token.isdecimal() for given in arrays for token in dimensions_of(given).split())
     is_open = any(not is_choice(source) for source in spec.domain.values())
     return named and (is_open or bool(spec.rejects))
 
@@ -241,11 +240,6 @@ def _crossing(first: _Look, second: _Look) -> int:
             found.append(first.count + (limit - least) / growth)
     guess = math.floor(min(found)) + 1
     return max(guess, second.count + 1) if second.fits else min(guess, second.count - 1)
-
-
-def elements_of(spec: KernelSpec, values: Mapping[str, Any]) -> int:
-    """Of all arrays of a case together."""
-    return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))
 
 
 def keeps_traces(backend: Backend) -> bool:

@@ -18,20 +18,21 @@ from numpy.typing import NDArray
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, call_reference
 from difftest.harness.rounding import float_info, is_float, round_once
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import KernelSpec, elements_of
 
 Array = NDArray[Any]
-Outputs = tuple[NDArray[np.float64], ...]
+Filler = Callable[[np.random.Generator, Array], Array]
+"""Makes values in an array's place, the same each time."""
 
 MOST_ELEMENTS = 2**15
-"""Of the inputs of a sample together, if any has so few, where the reference is called often."""
+"""Of a sample, if any has so few, where the reference is called often."""
 MOST_TOGETHER = 2**22
-"""Of the inputs of all samples: each has to show that values only move, or are chosen from."""
+"""Of all samples: each has to show that values only move, or are chosen from."""
 _KEEP_NAN = (None, "trn2", "trn3")
 """Generations whose Tensor Engine spreads no NaN where it transposes (AWS ``nki.isa.nc_transpose``,
 v2.32.0)."""
 _VALUES = (np.nan, np.inf, -np.inf, *range(-13, 0))
-"""Each dtype holds them, and the numbers from 1 to 16 that stand for them."""
+"""Each dtype holds them, and their places, which stand for them."""
 _LARGE = 2.0**48
 """No sum of products of few twos comes to it."""
 _SPARED = (0, 1, 2, 8, 16, 24)
@@ -65,11 +66,11 @@ def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
     """What all samples of a spec's cases show; of a reference that refuses one, nothing."""
     if not samples or all(spec.input(name).data is not None for name in spec.inputs):
         return Nature()
-    by_size = sorted(samples, key=lambda case: _elements(spec, case))
-    small = [case for case in by_size if _elements(spec, case) <= MOST_ELEMENTS] or by_size[:1]
-    floats = [replace(case, dtype=_first_float(spec)) for case in by_size]
-    if sum(_elements(spec, case) for case in floats) > MOST_TOGETHER:
-        floats = []
+    samples = sorted(samples, key=lambda case: elements_of(spec, case.values))
+    sizes = [elements_of(spec, case.values) for case in samples]
+    small = samples[: max(1, bisect.bisect_right(sizes, MOST_ELEMENTS))]
+    first = next((name for name in spec.dtypes if is_float(np.dtype(name))), spec.dtypes[0])
+    floats = [replace(case, dtype=first) for case in samples if sum(sizes) <= MOST_TOGETHER]
     try:
         moves = bool(floats) and all(_moves(spec, case) for case in floats)
         return Nature(
@@ -85,121 +86,100 @@ def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
         return Nature()
 
 
-def _elements(spec: KernelSpec, case: Case) -> int:
-    return sum(int(np.prod(spec.shape(name, case.values))) for name in spec.inputs)
+def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = "") -> dict[str, Array]:
+    """The inputs of a case, those filled that have no data of their own and are floats.
 
-
-def _first_float(spec: KernelSpec) -> str:
-    return next((name for name in spec.dtypes if is_float(np.dtype(name))), spec.dtypes[0])
-
-
-def _inputs(spec: KernelSpec, case: Case, fill: Callable[[Array], Array]) -> dict[str, Array]:
-    """The inputs of a case; those without data of their own hold what ``fill`` makes of them."""
+    Or, if ``kinds`` has any, of these kinds of dtypes.
+    """
+    generator = np.random.default_rng(0)
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
-    free = (name for name in arrays if spec.input(name).data is None)
-    return arrays | {name: round_once(fill(arrays[name]), arrays[name].dtype) for name in free}
+    for name, array in arrays.items():
+        wanted = array.dtype.kind in kinds if kinds else is_float(array.dtype)
+        if spec.input(name).data is None and wanted:
+            arrays[name] = round_once(fill(generator, array), array.dtype)
+    return arrays
 
 
-def _outputs(spec: KernelSpec, case: Case, inputs: Mapping[str, Array]) -> Outputs:
+def _outputs(
+    spec: KernelSpec, case: Case, fill: Filler, kinds: str = ""
+) -> list[tuple[NDArray[np.float64], np.dtype[Any]]]:
+    """What the reference makes of them, each output with the dtype that the kernel's has."""
+    inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)
     with np.errstate(all="ignore"):
-        return call_reference(spec.reference, inputs, spec.parameters_of(case.values))
+        outputs = call_reference(spec.reference, inputs, parameters)
+    return [(values, spec.output_dtype_of(case, at)) for at, values in enumerate(outputs)]
 
 
-def _called(spec: KernelSpec, case: Case, fill: Callable[[Array], Array]) -> Outputs:
-    return _outputs(spec, case, _inputs(spec, case, fill))
-
-
-def _on_floats(fill: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Integers stay what they are."""
-    return lambda array: fill(array) if is_float(array.dtype) else array
-
-
-def _normal(array: Array) -> Array:
-    return np.random.default_rng(array.size).standard_normal(array.shape)
+def _normal(generator: np.random.Generator, array: Array) -> Array:
+    return generator.standard_normal(array.shape)
 
 
 def _selects(spec: KernelSpec, case: Case) -> bool:
-    inputs = _inputs(spec, case, _on_floats(_normal))
-    known = np.concatenate([np.abs(array.astype(np.float64)).ravel() for array in inputs.values()])
-    outputs = _outputs(spec, case, inputs)
-    double = _called(spec, case, _on_floats(lambda array: 2 * _normal(array)))
-    for index, (values, others) in enumerate(zip(outputs, double, strict=True)):
-        if not is_float(
-            spec.output_dtype_of(case, index)
-        ):  # a place, say, and no value of an input
-            if not np.array_equal(values, others):
-                return False
-        elif not (np.isin(np.abs(values), known) | (values == np.rint(values))).all():
+    inputs = _inputs(spec, case, _normal).values()
+    known = np.concatenate([np.abs(array.astype(np.float64)).ravel() for array in inputs])
+    doubled = _outputs(spec, case, lambda *of: 2 * _normal(*of))
+    for (values, dtype), (others, _) in zip(_outputs(spec, case, _normal), doubled, strict=True):
+        chosen = np.isin(np.abs(values), known) | (values == np.rint(values))
+        # An integer is a place, say, and no number that was rounded.
+        if not (chosen.all() if is_float(dtype) else np.array_equal(values, others)):
             return False
     return True
 
 
 def _moves(spec: KernelSpec, case: Case) -> bool:
     """Whether to put other values in the place of equal ones, before or after, is the same."""
-    generator = np.random.default_rng(1)
-    values = generator.permutation(np.array(_VALUES, dtype=np.float64))
-    codes = _inputs(
-        spec, case, _on_floats(lambda array: generator.integers(1, 1 + values.size, array.shape))
-    )
-    free = [name for name in codes if spec.input(name).data is None and is_float(codes[name].dtype)]
-    if not free:
-        return False
-    moved = {name: values[codes[name].astype(np.int64) - 1] for name in free}
-    moved = {name: round_once(array, codes[name].dtype) for name, array in moved.items()}
-    pairs = zip(_outputs(spec, case, codes), _outputs(spec, case, codes | moved), strict=True)
+    values = np.array(_VALUES)[np.random.default_rng(1).permutation(len(_VALUES))]
+
+    def codes(generator: np.random.Generator, array: Array) -> Array:
+        return generator.integers(1, values.size, array.shape)
+
+    after = _outputs(spec, case, lambda *of: values[codes(*of)])
     return all(
-        is_float(spec.output_dtype_of(case, index))
-        and np.isin(before, np.arange(1, 1 + values.size)).all()
-        and np.array_equal(values[before.astype(np.int64) - 1], after, equal_nan=True)
-        for index, (before, after) in enumerate(pairs)
+        is_float(dtype)
+        and np.isin(before, np.arange(1, values.size)).all()
+        and np.array_equal(values[before.astype(np.int64)], moved, equal_nan=True)
+        for (before, dtype), (moved, _) in zip(_outputs(spec, case, codes), after, strict=True)
     )
 
 
 def _multiplies(spec: KernelSpec, case: Case) -> bool:
-    outputs = _called(spec, case, lambda array: np.full(array.shape, 2.0))
-    return any(bool((np.abs(values) > _LARGE).any()) for values in outputs)
+    outputs = _outputs(spec, case, lambda _, array: np.full(array.shape, 2.0))
+    return any(bool((np.abs(values) > _LARGE).any()) for values, _ in outputs)
 
 
 def _spared(spec: KernelSpec, case: Case) -> int:
-    dtypes = {np.dtype(case.dtype_of(name)) for name in spec.inputs}
+    dtypes = [np.dtype(case.dtype_of(name)) for name in spec.inputs]
     if not any(dtype.kind in "iu" and dtype.itemsize == _WIDE for dtype in dtypes):
         return 0
 
-    def fit(bits: int) -> bool:
-        for end in ("min", "max"):
+    def fits(bits: int, end: str) -> bool:
+        def ends(_: np.random.Generator, array: Array) -> Array:
+            return np.full(array.shape, getattr(np.iinfo(array.dtype), end) / 2.0**bits)
 
-            def fill(array: Array, end: str = end) -> Array:
-                if array.dtype.kind not in "iu":
-                    return array
-                return np.full(array.shape, getattr(np.iinfo(array.dtype), end) / 2.0**bits)
+        return all(
+            is_float(dtype) or bool((np.abs(round_once(values, dtype) - values) <= 1).all())
+            for values, dtype in _outputs(spec, case, ends, "iu")
+        )
 
-            for index, values in enumerate(_called(spec, case, fill)):
-                dtype = spec.output_dtype_of(case, index)
-                if not is_float(dtype) and (np.abs(round_once(values, dtype) - values) > 1).any():
-                    return False
-        return True
-
-    return next((bits for bits in _SPARED if fit(bits)), _SPARED[-1])
+    return next((bits for bits in _SPARED if fits(bits, "min") and fits(bits, "max")), _SPARED[-1])
 
 
 def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
     """Two powers of two that are small enough, and one that is large enough."""
-    kinds = [spec.output_dtype_of(case, index) for index in range(max(1, len(spec.outputs)))]
-    info = float_info(kinds[0]) if is_float(kinds[0]) else None
+    dtype = spec.output_dtype_of(case, 0)
+    info = float_info(dtype) if is_float(dtype) else None
     if info is None or info.maxexp >= np.finfo(np.float32).maxexp:
         return ()
 
     def sizes(exponent: int) -> Array:
-        fill = _on_floats(
-            lambda array: np.random.default_rng(2).uniform(-1, 1, array.shape) * 2.0**exponent
-        )
-        return np.abs(_called(spec, case, fill)[0])
+        def fill(generator: np.random.Generator, array: Array) -> Array:
+            return generator.uniform(-1, 1, array.shape) * 2.0**exponent
 
-    ups = range(int(info.maxexp))
-    downs = range(int(-info.minexp + info.nmant))
+        return np.abs(_outputs(spec, case, fill)[0][0])
+
+    ups, downs = range(int(info.maxexp)), range(int(info.nmant - info.minexp))
     up = bisect.bisect_left(ups, True, key=lambda e: bool((sizes(e) > info.max).any()))
-    down = bisect.bisect_left(
-        downs, True, key=lambda e: bool(np.median(sizes(-e)) < info.smallest_normal)
-    )
-    overflowing = (up + 1,) if up < len(ups) else ()
-    return (*((-down, -down - 2) if down < len(downs) else ()), *overflowing)
+    least = info.smallest_normal
+    down = bisect.bisect_left(downs, True, key=lambda e: bool(np.median(sizes(-e)) < least))
+    small = (-down, -down - 2) if down < len(downs) else ()
+    return (*small, up + 1) if up < len(ups) else small

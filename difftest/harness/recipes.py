@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -47,13 +48,15 @@ class Recipe:
 
     Raises
     ------
-    RecipeError : a field that has to be a number is none.
+    RecipeError : a field that has to be a number is none, or is out of range.
     """
 
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
     """Whether rounding errors on this data may be taken as independent (see ``tolerance``)."""
+    least = MappingProxyType({"seed": 0, "bound": 0, "spread": 0, "below": 1})
+    """What fields are at least, in each recipe that has them."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -62,6 +65,9 @@ class Recipe:
                 object.__setattr__(self, field.name, _integer(name, value))
             elif field.type == "float":
                 _check_number(name, value)
+            if field.name in self.least and getattr(self, field.name) < self.least[field.name]:
+                least = self.least[field.name]
+                raise RecipeError(f"{name}: received {value!r}; accepted: at least {least}")
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""

@@ -350,10 +350,11 @@ def verdict_on(reference: Reference | Exception, outcome: Outcome) -> Verdict:
     """
     if isinstance(reference, Exception):
         return judge(reference, outcome)
-    if not isinstance(outcome, Ran):
-        # A magnitude that does not fit shows whatever the kernel does.
-        return judge(() if reference.spec.magnitude is None else reference.bounds, outcome)
     spec = reference.spec
+    # A magnitude that does not fit shows whatever the kernel does, and whoever judges it.
+    bounds = () if spec.magnitude is None else reference.bounds
+    if not isinstance(outcome, Ran):
+        return judge(bounds, outcome)
     verdict: Verdict | None = None
     if outcome.exact is not None and outcome.exact.has_meaning:
         verdict = answer(reference, outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -198,7 +199,7 @@ class KernelSpec:
         """
         tokens = dimensions_of({**self.inputs, **self.outputs}[argument]).split()
         return tuple(
-            int(token) if token.isdigit() else sized(argument, token, values[token])
+            int(token) if token.isdecimal() else sized(argument, token, values[token])
             for token in tokens
         )
 
@@ -255,6 +256,11 @@ class KernelSpec:
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
         return {name: values[name] for name in self.parameters}
+
+
+def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
+    """Of all arrays of a case that a spec names together."""
+    return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))
 
 
 def dimensions_of(given: str | Input) -> str:
@@ -334,7 +340,7 @@ def _check_dimensions(spec: KernelSpec) -> None:
                     f"{role}[{argument!r}]: received {dimensions!r}; accepted: names of "
                     "dimensions separated by spaces, e.g. 'K M'"
                 )
-            names = [token for token in dimensions.split() if not token.isdigit()]
+            names = [token for token in dimensions.split() if not token.isdecimal()]
             _check_names(f"{role}[{argument!r}]", names, tuple(spec.domain))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -31,6 +32,7 @@ from difftest.harness.spec import (
     KernelSpec,
     Source,
     apply,
+    elements_of,
     is_choice,
     is_function_of_the_domain,
 )
@@ -40,6 +42,9 @@ from difftest.simulator.machine import TRN2
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""
+
+MOST_ELEMENTS = 2**28
+"""Of all arrays of a drawn case together: in float64, as references compute, 2 GiB."""
 
 _MAX_SEED = 2**16 - 1
 _INTEGER_BOUNDS = (1, 2, 4, 8)
@@ -318,6 +323,7 @@ def _samples(spec: KernelSpec) -> list[Case]:
 @st.composite
 def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
     values = draw(values_of(spec, {}))
+    _check_size(spec, values)
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
     dtypes = {
         name: draw(st.sampled_from(own), label=f"{name}'s dtype")
@@ -331,6 +337,23 @@ def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
         recipe = data_of(spec, name, values, chosen, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
     return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
+
+
+def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
+    """A case has room, before it is tried.
+
+    Raises
+    ------
+    SpecError : it has not.
+    """
+    count = elements_of(spec, values)
+    if count > MOST_ELEMENTS:
+        shown = ", ".join(f"{name}={value}" for name, value in values.items())
+        shapes = ", ".join(f"{name} {spec.shape(name, values)}" for name in spec.inputs)
+        raise SpecError(
+            f"domain: drew {shown}, a case of {count:,} elements ({shapes}); accepted: at most "
+            f"{MOST_ELEMENTS:,} in all arrays of a case together"
+        )
 
 
 @st.composite
@@ -400,8 +423,29 @@ def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
     return Given.of(array)
 
 
+def _is_recipe(given: object) -> bool:
+    return isinstance(given, type) and issubclass(given, Recipe)
+
+
 def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
-    """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``."""
+    """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``.
+
+    Raises
+    ------
+    SpecError : it is no recipe with a seed, or has no such field.
+    RecipeError : a field's value is none for it.
+    """
+    known = [one.name for one in dataclasses.fields(recipe)] if _is_recipe(recipe) else []
+    if "seed" not in known:
+        raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
+    for name in fields:
+        if name == "seed" or name not in known:
+            others = ", ".join(one for one in known if one != "seed") or "none"
+            raise SpecError(
+                f"seeded: received {name}={fields[name]!r:.80} for {recipe.__name__}; accepted: "
+                f"its fields, {others}"
+            )
+    recipe(**fields)  # says which value is none
     return st.builds(
         recipe,
         seed=st.integers(0, _MAX_SEED),

@@ -6,6 +6,7 @@ they compose with Hypothesis's own strategies.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,14 @@ class Uniform(Recipe):
     seed: int = 0
     low: float = 0.0
     high: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not -math.inf < self.low <= self.high < math.inf:
+            raise RecipeError(
+                f"uniform: received low={self.low}, high={self.high}; accepted: finite numbers, "
+                "low <= high"
+            )
 
     def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
         return np.random.default_rng(self.seed).uniform(self.low, self.high, size)
@@ -55,6 +64,11 @@ class Bernoulli(Recipe):
     kind = "bernoulli"
     seed: int = 0
     share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.share <= 1:
+            raise RecipeError(f"bernoulli.share: received {self.share}; accepted: from 0 to 1")
 
     def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
         drawn = np.random.default_rng(self.seed).random(size)

@@ -155,6 +155,27 @@ def test_marks_and_parametrization_hold_for_them_too(project):
     project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=8)
 
 
+def test_a_kernel_test_that_is_a_method_fails_alone(project):
+    project.add_test()
+    with open(project.pytester.path / "test_add.py", "a", encoding="utf-8") as file:
+        file.write(
+            """
+class TestAll:
+    @kernel_test(kernel=add, reference=reference, domain={"n": [1]}, inputs={"a": "n", "b": "n"})
+    def test_method(self, case):
+        case.check()
+"""
+        )
+    result = project.run("--simulate")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*SpecError: kernel_test: received TestAll.test_method(self, case), a method; "
+            "accepted: a function outside classes, def test(case)"
+        ]
+    )
+
+
 def test_a_contradictory_spec_is_a_collection_error_with_its_text(project):
     project.add_test(more='parameters=("K",),')
     result = project.run("--simulate")

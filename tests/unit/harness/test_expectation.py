@@ -86,6 +86,13 @@ def test_a_negative_magnitude_is_an_error():
         expect_one(spec, Fill(3.5), Fill(3.5))
 
 
+def test_a_magnitude_that_is_no_number_is_an_error():
+    spec = add_spec(magnitude=lambda a, b: (a + b) * np.nan)
+    message = "magnitude: <lambda> returned nan among its values; accepted: sums of absolute values"
+    with pytest.raises(SpecError, match=re.escape(message)):
+        expect_one(spec)
+
+
 def test_the_reference_gets_the_parameters_that_it_has():
     spec = add_spec(
         kernel=lambda a, b, n: None, parameters=("n",), reference=lambda a, b, n: a * n + b

@@ -34,6 +34,13 @@ def test_what_a_reference_does_is_seen():
         assert seen(reference) == Nature(**{**vars(nature), "exponents": {"float32": ()}})
 
 
+def test_inputs_of_one_shape_differ():
+    """Or else a difference would be 0, and 0 a number that was chosen."""
+    two = {"inputs": {"x": "P N", "y": "P N"}}
+    assert seen(lambda x, y: np.maximum(x, y), **two).selects
+    assert not seen(lambda x, y: x - y, **two).selects
+
+
 def test_places_are_chosen_and_rounded_numbers_are_not():
     assert seen(lambda x: x.argmax(axis=1), output_dtype="int32").selects
     assert not seen(lambda x: np.rint(x), output_dtype="int32").selects

@@ -12,6 +12,7 @@ from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Inconclusive, Match
 from difftest.simulator.frontend.install import embedded
 from tests.unit.standin import PlainBackend
@@ -272,6 +273,20 @@ def test_a_reduction_in_the_spec_holds_too():
     magnitude = wide(lambda x: 1e-6 + 0 * x[:, :1])
     verdict, _ = failure(total, reference, reduction=1, magnitude=magnitude)
     assert verdict.question == ""
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "error"),
+    [
+        (lambda x: x.no_such_name, BrokenReferenceError),
+        (lambda x: x * np.nan, SpecError),
+        (lambda x: x[:1], SpecError),
+    ],
+    ids=["raises", "is NaN", "has another shape"],
+)
+def test_a_magnitude_that_is_none_shows_whoever_judges(magnitude, error):
+    with pytest.raises(error, match="magnitude"):
+        checked(third, wide(lambda x: x / 3), magnitude=magnitude)
 
 
 def test_without_an_exact_run_the_spec_is_all_there_is():

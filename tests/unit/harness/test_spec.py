@@ -129,6 +129,10 @@ VALUES = "TILE, M, K"
             "inputs['lhsT']: received ('K', 'M'); accepted: names of dimensions separated by "
             "spaces, e.g. 'K M'",
         ),
+        (
+            {"inputs": {"lhsT": "\u00b2 K", "rhs": "K"}},
+            f"inputs['lhsT']: received the name '\u00b2'; accepted: {VALUES}",
+        ),
         ({"outputs": {"result": " "}}, "outputs['result']: received ' '; accepted"),
         ({"dtypes": ()}, "dtypes: received (); accepted: a tuple of dtype names"),
         ({"dtypes": "float32"}, "dtypes: received 'float32'; accepted: a tuple of dtype names"),

@@ -217,6 +217,15 @@ def test_a_function_of_the_domain_may_return_a_sequence():
     assert pairs == {(1, 1), (1, 10), (2, 2), (2, 20)}
 
 
+def test_a_case_that_has_no_room_is_an_error_before_it_is_tried():
+    spec = add_spec(domain={"n": sizes(1, 10**6)}, inputs={"a": "n n", "b": "n n"})
+    message = (
+        r"domain: drew n=\d+, a case of [\d,]+ elements \(a \(\d+, \d+\), b \(.*\)\); accepted: "
+    )
+    with pytest.raises(SpecError, match=message + "at most 268,435,456 in all arrays of a case"):
+        drawn(cases(spec))
+
+
 def test_cases_shrink_to_the_first_of_everything():
     spec = add_spec(dtypes=("float16", "float32"))
     case = find(cases(spec), lambda case: True, settings=deterministic)

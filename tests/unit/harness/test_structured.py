@@ -282,14 +282,24 @@ def test_data_that_are_none(data, message):
         (lambda: Indices("v"), "indices.seed: received 'v'; accepted: an integer"),
         (lambda: Indices(below=2.5), "indices.below: received 2.5; accepted: an integer"),
         (lambda: Uniform(low="m"), "uniform.low: received 'm'; accepted: a number"),
+        (lambda: Indices(below=0), "indices.below: received 0; accepted: at least 1"),
+        (lambda: Random(-1), "random.seed: received -1; accepted: at least 0"),
+        (lambda: seeded(Uniform, low=3, high=1), "uniform: received low=3, high=1; accepted: fin"),
+        (lambda: Uniform(high=float("inf")), "uniform: received low=0.0, high=inf; accepted: fin"),
+        (lambda: Bernoulli(share=2), "bernoulli.share: received 2; accepted: from 0 to 1"),
+        (lambda: seeded(5), "seeded: received 5; accepted: a recipe with a seed, e.g. Uniform"),
+        (lambda: seeded(Ones), "seeded: received <class 'difftest.harness.recipes.Ones'>; accept"),
+        (lambda: seeded(Uniform, foo=1), "seeded: received foo=1 for Uniform; accepted: its fie"),
+        (lambda: seeded(Uniform, seed=1), "seeded: received seed=1 for Uniform; accepted: its f"),
     ],
 )
-def test_a_field_that_is_no_number_is_named(make, text):
+def test_a_field_that_is_no_such_number_is_named(make, text):
     """At the line that makes the recipe, not when its first array is built."""
-    with pytest.raises(RecipeError) as raised:
+    with pytest.raises((RecipeError, SpecError)) as raised:
         make()
     assert str(raised.value).startswith(text)
-    assert "data=lambda n: seeded(Indices, below=n)" in str(raised.value)
+    if "a number" in text or "an integer" in text:
+        assert "data=lambda n: seeded(Indices, below=n)" in str(raised.value)
 
 
 def test_sizes_of_numpy_travel_as_json():
