@@ -1,11 +1,11 @@
 import subprocess
 import sys
 
-import pytest
 from click.testing import CliRunner
 
 import difftest
 from difftest.cli.main import main
+from tests.every import every
 
 
 def test_version_is_the_distributions():
@@ -14,7 +14,7 @@ def test_version_is_the_distributions():
     assert "0.1.0" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "bench"])
+@every("command", ["run", "bench"])
 def test_help_lists_the_commands(command):
     result = CliRunner().invoke(main, ["--help"])
     assert f"  {command} " in result.stdout

@@ -1,7 +1,5 @@
 import shlex
 
-import pytest
-
 from difftest.backends.base import Crashed, Ran, Rejected
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
@@ -128,8 +126,6 @@ def test_ones_print_as_code():
     )
 
 
-@pytest.mark.parametrize(
-    ("windows", "quoting"), [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')]
-)
+@every("windows, quoting", [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')])
 def test_the_line_is_quoted_for_the_shell_at_hand(windows, quoting):
     assert quoted(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"

@@ -246,7 +246,7 @@ def subtract(minuend, subtrahend): ...
 def subtract_reference(minuend, subtrahend): ...
 
 
-@pytest.mark.parametrize("inputs", [{"minuend": "n", "x": "n"}, {"x": "n", "subtrahend": "n"}])
+@every("inputs", [{"minuend": "n", "x": "n"}, {"x": "n", "subtrahend": "n"}])
 def test_inputs_bear_the_kernels_names(inputs):
     message = (
         "inputs: received the name 'x' for the kernel subtract(minuend, subtrahend); accepted: the "
@@ -274,7 +274,7 @@ def into_reference(subtrahend, minuend, factor):
     return minuend.astype(np.float64) - factor * subtrahend.astype(np.float64)
 
 
-@pytest.mark.parametrize("names", [("minuend", "subtrahend"), ("subtrahend", "minuend")])
+@every("names", [("minuend", "subtrahend"), ("subtrahend", "minuend")])
 def test_arrays_are_matched_by_name(names):
     """The output comes first, a parameter stands between the inputs, one is named only."""
     spec = add_spec(

@@ -188,7 +188,7 @@ def test_integer_to_float_goes_through_float32():
         assert_array_equal(round_to(values, dtype), nearest(as_float32, dtype))
 
 
-@pytest.mark.parametrize("values", [[0.0, -0.0, 0.5, np.nan, -3.0], [0, 7, -1]])
+@every("values", [[0.0, -0.0, 0.5, np.nan, -3.0], [0, 7, -1]])
 def test_to_bool_is_whether_it_is_not_zero(values):
     rounded = round_to(np.asarray(values, np.float32), BOOL)
     assert rounded.tolist() == [bool(value) for value in values]

@@ -177,7 +177,7 @@ part that is written""",
 }
 
 
-@pytest.mark.parametrize("kernel", TEXTS, ids=lambda kernel: kernel.__name__)
+@every("kernel", TEXTS)
 def test_a_complete_text(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)

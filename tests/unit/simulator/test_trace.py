@@ -190,9 +190,7 @@ def gather(x):
     nl.load(x[rows, nl.arange(6)[None, :]])
 
 
-@pytest.mark.parametrize(
-    ("kernel", "partial"), [(diagonal, ["dst"]), (rectangle, []), (gather, ["src"])]
-)
+@every("kernel, partial", [(diagonal, ["dst"]), (rectangle, []), (gather, ["src"])])
 def test_operands_that_are_touched_partly(kernel, partial):
     event = last_event(kernel, np.zeros((4, 6), np.float32))
     regions = event.writes + event.reads

@@ -60,7 +60,7 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     assert_array_equal(tile.values(), from_bits(values, old))  # it still has its values
 
 
-@pytest.mark.parametrize("space", [SBUF, HBM])
+@every("space", [SBUF, HBM])
 def test_what_one_view_writes_the_other_reads(space):
     values = np.arange(12, dtype=FLOAT16).reshape(2, 6)
     tile = stored(values) if space is HBM else on_chip(values, FLOAT16)

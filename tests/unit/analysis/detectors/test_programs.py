@@ -6,6 +6,7 @@ import pytest
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 with embedded():
@@ -192,8 +193,8 @@ X = normal(128, 2 * HALF)
 IGNORED = "program-id-ignored", "warning"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "found"),
+@every(
+    "kernel, found",
     [
         (disjoint, []),
         (both_zero_all, [("program-race", "error")]),
@@ -216,14 +217,6 @@ IGNORED = "program-id-ignored", "warning"
         (swap("other"), [("program-other-barrier", "warning")]),
         (swap(None), [("program-race", "error")]),
     ],
-    ids=[
-        *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
-        "has-nothing-to-divide",
-        *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
-        *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
-        *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
-        *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
-    ],
 )
 def test_cores_of_a_logical_core(kernel, found):
     assert list(dict.fromkeys(found_in(both(kernel), [X]))) == found
@@ -235,15 +228,14 @@ def test_a_kernel_that_does_all_of_the_work_twice_is_told_once():
     assert found_in(both(copied_onto_itself), [X]) == [IGNORED]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "doubted"),
+@every(
+    "kernel, doubted",
     [
         (ignores_its_id, False),
         (copied_onto_itself, True),
         (all_of_the_work(lambda: 1), True),
         (has_nothing_to_divide, True),
     ],
-    ids=["writes-alone", "read-too", "read-back", "asks-for-its-number"],
 )
 def test_programs_that_only_write_the_same_need_no_run_in_another_order(kernel, doubted):
     assert bool(detected_in(both(kernel), [X]).suspicions) is doubted
@@ -292,7 +284,7 @@ def test_sendrecv_orders_what_each_core_sends():
     assert found_in(both(kernel), [X]) == []
 
 
-@pytest.mark.parametrize(("apart", "doubted"), [(True, False), (False, True)])
+@every("apart, doubted", [(True, False), (False, True)])
 def test_cores_that_scatter_to_columns_of_their_own_are_apart(apart, doubted):
     """As nki-library's moe_cte does, to output[:, core, :]."""
 
@@ -326,8 +318,8 @@ def trips(loop, count):
 DIFFERENT = "program-trip-counts"
 
 
-@pytest.mark.parametrize(
-    ("loop", "count", "found"),
+@every(
+    "loop, count, found",
     [
         (nl.dynamic_range, lambda mine: 2, []),
         (nl.dynamic_range, lambda mine: 1 + mine, [(DIFFERENT, "error")]),
@@ -335,7 +327,6 @@ DIFFERENT = "program-trip-counts"
         (nl.sequential_range, lambda mine: 2, []),
         (range, lambda mine: 1 + mine, []),
     ],
-    ids=["equal", "different", "different-unrolled", "equal-unrolled", "of-python"],
 )
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
 def test_trip_counts(loop, count, found):
@@ -356,13 +347,12 @@ def spread(index):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("index", "found"),
+@every(
+    "index, found",
     [
         (lambda program: HALF * program, []),
         (lambda program: (HALF - 1) * program, [("program-race", "error")]),
     ],
-    ids=["disjoint", "one-column-too-close"],
 )
 def test_a_classic_grid(index, found):
     assert found_in(spread(index), [normal(128, 4 * HALF)], grid=(4,)) == found
@@ -383,14 +373,13 @@ def by_way_of_hbm(buffer, *, divided=True):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("kernel", "found"),
+@every(
+    "kernel, found",
     [
         (by_way_of_hbm(old_nl.shared_hbm), [("program-race", "error")]),
         (by_way_of_hbm(old_nl.private_hbm), []),
         (by_way_of_hbm(old_nl.shared_hbm, divided=False), [IGNORED]),
     ],
-    ids=["shared", "private", "shared-and-all-of-the-work"],
 )
 def test_scratch_that_each_program_of_a_classic_grid_reads_back(kernel, found):
     """One after the other none sees what another writes; side by side they do."""

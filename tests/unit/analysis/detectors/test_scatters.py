@@ -1,7 +1,6 @@
 """Writes through indices: rows that meet, and rows that do not."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -108,7 +107,7 @@ def added_beside(column):
     return kernel
 
 
-@pytest.mark.parametrize(("column", "found"), [(8, []), (7, ["scatter-after-write"])])
+@every("column, found", [(8, []), (7, ["scatter-after-write"])])
 def test_a_scatter_that_cannot_reach_what_was_written_is_ordered(column, found):
     rows = np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
     got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])

@@ -1,7 +1,6 @@
 """The classic compiler's traps, and the forms that it takes."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -102,10 +101,6 @@ def softmax_sums(inside):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("inside", "found"),
-    [(True, [("reduce-res-accumulated", "warning")]), (False, [])],
-    ids=["added-up-inside", "a-column-each"],
-)
+@every("inside, found", [(True, [("reduce-res-accumulated", "warning")]), (False, [])])
 def test_reductions_beside_a_result(inside, found):
     assert found_in(softmax_sums(inside), [A]) == found

@@ -260,10 +260,7 @@ def test_tensor_scalar_reduce_goes_on_loads_and_negates(name, combine):
     assert_allclose(loaded, combine(start, reduced), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("init", "command", "op"),
-    [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")],
-)
+@every("init, command, op", [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")])
 def test_what_tensor_scalar_reduce_refuses_of_its_registers(init, command, op):
     def kernel(x):
         return gate.issue(

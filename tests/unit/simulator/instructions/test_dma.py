@@ -174,7 +174,7 @@ def test_scatter():
     assert np.isnan(result.outputs[0][~written]).all()
 
 
-@pytest.mark.parametrize("add", ["atomic_rmw", "dma_copy"])
+@every("add", ["atomic_rmw", "dma_copy"])
 def test_a_scatter_that_adds_meets_an_index_twice(add):
     rows = normal(4, 6, seed=1)
 
@@ -258,7 +258,7 @@ def test_a_masked_transpose():
     assert_array_equal(launch(kernel, [data]).outputs[0], np.where(chosen, data.T, 0))
 
 
-@pytest.mark.parametrize("write", ["gather", "scatter"])
+@every("write", ["gather", "scatter"])
 def test_indices_do_not_lead_around_an_immutable_parameter(write):
     @nki.jit
     def kernel(table, index):

@@ -73,7 +73,7 @@ def test_hints_and_pe_tiles_change_no_value():
     assert_array_equal(plain, tiled)
 
 
-@pytest.mark.parametrize("transpose_x", [False, True])
+@every("transpose_x", [False, True])
 def test_nl_matmul(transpose_x):
     x, y = normal(48, 32), normal(32, 100, seed=1)
     given_x = np.ascontiguousarray(x.T) if transpose_x else x
@@ -405,7 +405,7 @@ def test_pe_tiles_of_32_by_32_need_trn2():
         launch(small_pe_tile, machine=TRN1)
 
 
-@pytest.mark.parametrize("condition", [True, False])
+@every("condition", [True, False])
 def test_a_matmul_under_a_condition(condition):
     def compute(x, y):
         total = nl.ones((8, 20), nl.float32, buffer=nl.psum)

@@ -55,7 +55,7 @@ def into(fill, dtype=nl.float32):
     return plainly(compute, ROWS)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.float16])
+@every("dtype", [nl.float32, nl.float16])
 def test_a_reversed_destination_is_reversed(dtype):
     i = nl.mgrid[0:4, 0:6]
 
@@ -301,7 +301,7 @@ def test_what_plain_mode_lacks_raises(monkeypatch):
         plainly(nl.exp, ROWS)
 
 
-@pytest.mark.parametrize(("short", "module"), [("nl", nl), ("nisa", nisa)])
+@every("short, module", [("nl", nl), ("nisa", nisa)])
 def test_every_function_has_a_plain_meaning(short, module):
     dispatching = {
         f"{short}.{name}"

@@ -17,6 +17,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 TABLE = np.arange(60, dtype=np.float32).reshape(10, 6)
@@ -54,7 +55,7 @@ def test_what_leaves_the_tensor(rows):
         assert caught.value.limit == "[9, 5]"
 
 
-@pytest.mark.parametrize("form", ["tile + index", "index + tile"])
+@every("form", ["tile + index", "index + tile"])
 def test_an_offset_in_a_tile_plus_an_affine_part(form):
     start, rows = tile_of([[3]]), 2 * arange(3)[:, None]
     item = start + rows if form == "tile + index" else rows + start
@@ -120,7 +121,7 @@ def test_indices_broadcast_or_do_not():
         stored(TABLE)[tile_of([[1], [2]]), arange(3)[:, None]]
 
 
-@pytest.mark.parametrize("direction", ["gather", "scatter"])
+@every("direction", ["gather", "scatter"])
 def test_a_part_that_leaves_its_tensor_is_not_indexed_by_a_tile(direction):
     """The part's own bounds hold before its indices do."""
 

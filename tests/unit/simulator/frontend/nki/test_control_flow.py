@@ -112,7 +112,7 @@ def counted(start):
     return turns, trace
 
 
-@pytest.mark.parametrize("start", [0, 1, 3])
+@every("start", [0, 1, 3])
 def test_a_while_loop_tests_before_each_turn(start):
     turns, trace = counted(start)
     assert len(turns) == start
@@ -267,7 +267,7 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
 # -- levels --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("bounds", "chosen"), [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
+@every("bounds, chosen", [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
 def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     def loop(body):
         for i in nl.dynamic_range(*bounds):

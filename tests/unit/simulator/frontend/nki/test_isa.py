@@ -235,7 +235,7 @@ def test_a_shuffle_leaves_partitions_with_255_alone():
     assert (result[1:] == 1).all()
 
 
-@pytest.mark.parametrize(("cmp", "ufunc"), [(nl.equal, np.equal), (nl.less, np.less)])
+@every("cmp, ufunc", [(nl.equal, np.equal), (nl.less, np.less)])
 def test_affine_select_compares_as_it_is_told(cmp, ufunc):
     def compute(x):
         out = tile((16, 8))

@@ -75,7 +75,7 @@ def test_activate2_reduces_by_magnitude():
 # -- the machine -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["trn3", "gen4"])
+@every("target", ["trn3", "gen4"])
 def test_the_environment_names_trn3(monkeypatch, target):
     seen = []
 

@@ -163,7 +163,7 @@ GATHERS = {
 }
 
 
-@pytest.mark.parametrize("name", GATHERS)
+@every("name", GATHERS)
 def test_a_gather(name):
     result = dma(GATHERS[name], (4, 32))()
     np.testing.assert_array_equal(result, DATA[ROWS[:, 0]])
