@@ -5,7 +5,7 @@ from difftest.harness.case import Case
 from difftest.harness.compare import compare
 from difftest.harness.expectation import expect
 from difftest.harness.explicit import case_from_json
-from difftest.harness.recipes import Fill, Ones, Zeros
+from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.report import (
     Reproduction,
     describe_box,
@@ -115,15 +115,6 @@ def test_the_whole_report_of_a_missing_rejection(outcome, happened):
         "  accepted:    an error of the kernel's contract whose text matches 'even'",
         f"  plain:       {happened}",
     ]
-
-
-def test_ones_print_as_code():
-    assert "(2,) Ones()" in failure_text(
-        SPEC,
-        Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()}),
-        {"plain": OneSided("kernel", E)},
-        None,
-    )
 
 
 @every("windows, quoting", [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')])

@@ -231,13 +231,6 @@ def test_other_dtypes_are_refused(spec):
     assert caught.value.limit == ", ".join(sorted(NAMES))
 
 
-def test_the_refusal_names_what_has_the_dtype():
-    with pytest.raises(DtypeError) as caught:
-        as_dtype(np.dtype(np.float64), "argument 'x'")
-    assert caught.value.received == "argument 'x' of dtype dtype('float64')"
-    assert "array.astype(np.float32)" in caught.value.remedy
-
-
 @every("dtype", FLOATS)
 def test_a_single_number_keeps_its_shape(dtype):
     rounded = round_to(np.float32(0.1), dtype)

@@ -237,16 +237,6 @@ def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, receiv
     assert received in caught.value.received
 
 
-def test_a_pattern_that_leaves_shows_its_pairs():
-    with pytest.raises(OutOfBoundsError, match="an access pattern stays inside") as caught:
-        stored(WHOLE, SBUF).with_pattern((4, 8), (15, 2), 1)
-    assert caught.value.received == (
-        "elements 1 to 15 of a partition of t [4, 15] float32 in sbuf, "
-        "by [step, count] [[15, 4], [2, 8]] from offset 1"
-    )
-    assert caught.value.limit == "0 to 14"
-
-
 def test_a_pattern_needs_whole_elements_in_each_partition():
     with pytest.raises(ShapeError, match="whole float32 elements"):
         stored(np.zeros((4, 3), FLOAT16), SBUF).with_pattern((4, 1), (1, 1), 0, FLOAT32)

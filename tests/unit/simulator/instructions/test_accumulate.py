@@ -217,15 +217,6 @@ def test_what_tensor_scalar_cumulative_refuses(name):
         )
 
 
-def test_a_cumulative_result_is_no_int32():
-    def kernel(x):
-        dst = nl.ndarray((6, 10), nl.int32)
-        return gate.issue(tensor_scalar_cumulative, (x, 0.0, None), (OP1, OP1, RESET), dst=dst)
-
-    with pytest.raises(NkiError, match="tensor_scalar_cumulative takes dst of certain dtypes"):
-        on_tiles(kernel, DATA)
-
-
 # -- tensor_scalar_reduce's registers --------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
 from difftest.simulator.trace import Attributes
 from tests.every import every
-from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import integers, normal
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
 VALUES = np.array([[0, 1, 2.5, 3.5, 100.3, 300, 70000, -1, -2.5, -129, 1e-3, 3e9]], np.float32)
@@ -420,14 +420,3 @@ def test_what_is_refused(use, rule, received):
         launch(kernel, [TABLE.copy()])
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
-
-
-def test_indices_are_integers():
-    with pytest.raises(TypeError, match="indices held in a tile are integers"):
-        on_tiles(lambda x: nl.load(_table()[x, nl.arange(6)[None, :]]), normal(4, 1))
-
-
-def _table():
-    table = nl.ndarray((10, 6), nl.float32, buffer=nl.hbm)
-    nl.store(table, 0.0)
-    return table

@@ -132,16 +132,6 @@ def test_a_product_accumulates_into_another_shape_of_its_size():
     assert_allclose(on_tiles(compute, stationary, moving), product, atol=1e-5)
 
 
-def test_the_tensor_engine_writes_to_psum_only():
-    def kernel():
-        operands = (sbuf(4, 8), sbuf(4, 16))
-        gate.issue(nc_matmul, operands, (False, (), (), "none"), dst=sbuf(8, 16))
-
-    with pytest.raises(NkiError, match="nc_matmul takes dst in psum") as caught:
-        launch(kernel)
-    assert caught.value.limit == "psum"
-
-
 def test_a_part_of_a_bank_accumulates():
     stationary, moving = normal(16, 8), normal(16, 20, seed=1)
 

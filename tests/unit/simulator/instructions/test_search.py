@@ -171,15 +171,6 @@ def test_segment_ids_are_integers_from_0(ids):
     assert f"at element {len(ids) - 1}" in caught.value.received
 
 
-@every("dtypes", [(np.float16, None), (np.int32, nl.int16)])
-def test_segment_ids_are_of_32_bits(dtypes):
-    with pytest.raises(NkiError, match=r"sequence_bounds takes .* of certain dtypes"):
-        on_tiles(
-            lambda x: nisa.sequence_bounds(segment_ids=x, dtype=dtypes[1]),
-            np.ones((1, 4), dtypes[0]),
-        )
-
-
 @every("columns", [12, 9])
 def test_a_masked_gather_cuts_the_indices_not_the_data(columns):
     """The mask is over the indices; what they name may lie anywhere in the partition."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError, launch
+from difftest.simulator import DtypeError, OutOfBoundsError, UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.expressions import arange
@@ -87,12 +87,6 @@ def test_indices_are_integers():
         access.resolve(skip=False)
 
 
-def test_indices_that_were_never_written():
-    index = stored(np.zeros((2, 1), np.int32), Space.SBUF, written=False)
-    with pytest.raises(UnwrittenError):
-        stored(TABLE)[index, arange(6)[None, :]].resolve(skip=False)
-
-
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
     table.storage.mark_written(Pattern(0, (5, 6), (6, 1)))
@@ -114,11 +108,6 @@ def test_a_scatter_marks_what_it_writes():
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
     assert_array_equal(table.storage.written, expected.ravel())
-
-
-def test_indices_broadcast_or_do_not():
-    with pytest.raises(ShapeError, match="indices must have shapes that broadcast"):
-        stored(TABLE)[tile_of([[1], [2]]), arange(3)[:, None]]
 
 
 @every("direction", ["gather", "scatter"])

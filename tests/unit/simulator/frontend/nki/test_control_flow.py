@@ -280,11 +280,6 @@ def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     np.testing.assert_array_equal(result.outputs[0], expected)
 
 
-def test_a_level_that_there_is_not():
-    with pytest.raises(KernelError, match="a level of NKI"):
-        launch(jit(lambda: None), level="0.8")
-
-
 def test_what_a_loops_body_does_has_its_own_lines():
     def kernel():
         out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)

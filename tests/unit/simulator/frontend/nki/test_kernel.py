@@ -174,15 +174,6 @@ def test_a_default_without_an_annotation_makes_a_field(decorate):
     assert Part(step=1).start is None
 
 
-def test_sbuf_is_not_returned():
-    def kernel(a):
-        return nl.load(a)
-
-    with pytest.raises(KernelError, match="a kernel returns tensors in HBM") as error:
-        simulate(kernel)(A)
-    assert "buffer=nl.shared_hbm" in str(error.value)
-
-
 def test_private_hbm_is_returned_with_a_warning():
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.hbm)

@@ -125,11 +125,6 @@ def test_launch_returns_arrays(torch):
     np.testing.assert_array_equal(result, A * 2)
 
 
-def test_a_dtype_that_nki_does_not_have(torch):
-    with pytest.raises(DtypeError, match="float64"):
-        doubled(torch.from_numpy(A.astype(np.float64)))
-
-
 def test_an_output_that_torch_has_no_dtype_for_changes_nothing(torch):
     @jit
     def kernel(a):
