@@ -6,9 +6,10 @@ to run. All cases run although one fails; the error names each that did.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 def every(
     names: str | tuple[str, ...], values: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test's function for each of ``values``.
+    """Run a test's function for each of ``values``, each with fixtures as fresh as of its own test.
 
     Parameters
     ----------
@@ -33,10 +34,11 @@ def every(
             __tracebackhide__ = True
             assert cases, f"{function.__name__} has no cases"
             failures = []
-            for case in cases:
+            for number, case in enumerate(cases):
                 arguments = dict(zip(given, case, strict=True))
                 try:
-                    function(**arguments, **fixtures)
+                    with _fresh(fixtures, number) as own:
+                        function(**arguments, **own)
                 except (Exception, pytest.fail.Exception) as error:
                     failures.append((arguments, error))
             if failures:
@@ -51,6 +53,21 @@ def every(
         return test
 
     return decorate
+
+
+@contextlib.contextmanager
+def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    """What a case may change: patches are undone, its folder is its own, nothing is printed yet."""
+    own = dict(fixtures)
+    with pytest.MonkeyPatch.context() as patch:
+        if own.get("monkeypatch"):
+            own["monkeypatch"] = patch
+        if own.get("tmp_path"):
+            own["tmp_path"] = own["tmp_path"] / str(number)
+            own["tmp_path"].mkdir()
+        if own.get("capsys"):
+            own["capsys"].readouterr()
+        yield own
 
 
 def _values(value: Any, names: int) -> Iterable[Any]:

@@ -6,7 +6,6 @@ notes on NKI 0.6 and of KevGomes1403/nki-moe-megakernel (trn2).
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
@@ -37,11 +36,7 @@ def transposed_rows(table, rows):
     return out
 
 
-@pytest.mark.parametrize(
-    ("last", "found"),
-    [(64, [("scatter-skipped", "warning")]), (63, [])],
-    ids=["mixed", "in-bounds"],
-)
+@every("last, found", [(64, [("scatter-skipped", "warning")]), (63, [])])
 def test_issue_1390_a_transpose_of_rows_that_skips_left_the_device_failed(last, found):
     """Some indices of a group in bounds, some not: the DMA aborted, and all launches after it."""
     rows = np.arange(32, dtype=np.uint32).reshape(32, 1)
@@ -50,7 +45,7 @@ def test_issue_1390_a_transpose_of_rows_that_skips_left_the_device_failed(last, 
     assert found_in(transposed_rows, [table, rows]) == found
 
 
-@pytest.mark.parametrize("offset", [0, 3])
+@every("offset", [0, 3])
 def test_an_offset_that_is_read_from_inside_a_tensor(offset):
     """``.ap`` with a static offset as ``scalar_offset``: correct alone, wrong in a full model."""
 
@@ -93,7 +88,7 @@ def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(part, l
     assert found_in(kernel, [normal(4, 16 if part else 8), rows]) == found
 
 
-@pytest.mark.parametrize("slot", [2, 5])
+@every("slot", [2, 5])
 def test_two_rows_that_are_put_into_one_slot(slot):
     """``index_put_`` of two rows with one index in a graph: either may stay (trn1, trn2)."""
 

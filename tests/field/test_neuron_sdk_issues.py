@@ -242,7 +242,7 @@ def test_issue_1308_a_number_beside_a_tile_goes_through_float32():
     assert launch(kernel, [big]).outputs[0].tolist() == [[2**24]]
 
 
-@pytest.mark.parametrize("skip", [True, False])
+@every("skip", [True, False])
 def test_issue_1335_an_index_that_means_none(skip):
     """The largest int32 marks rows to leave alone."""
     none = np.iinfo(np.int32).max

@@ -63,7 +63,7 @@ def test_0_4_a_shuffle_of_255_keeps_the_destination():
     assert_array_equal(on_nki_tiles(compute, source, target), expected)
 
 
-@pytest.mark.parametrize("view", ["slice", "ap"])
+@every("view", ["slice", "ap"])
 def test_0_4_a_local_gather_into_a_view(view):
     data, index = values(16, 64), RNG.integers(0, 64, (16, 1)).astype(np.uint16)
 
@@ -165,9 +165,7 @@ def test_0_4_a_loop_s_variable_is_not_written():
         simulate(kernel)()
 
 
-@pytest.mark.parametrize(
-    ("engine", "buffer"), [(nisa.engine.tensor, nl.psum), (nisa.engine.vector, nl.sbuf)]
-)
+@every("engine, buffer", [(nisa.engine.tensor, nl.psum), (nisa.engine.vector, nl.sbuf)])
 def test_0_4_a_transpose_runs_on_the_engine_that_it_names(engine, buffer):
     def kernel(x):
         out = nl.ndarray((6, 4), nl.float32, buffer=buffer)
@@ -353,7 +351,7 @@ def test_0_6_accumulating_on_what_a_memset_put_there_warns():
         on_nki_tiles(compute, values(4, 8))
 
 
-@pytest.mark.parametrize("which", ["tensor_copy_predicated", "select_reduce"])
+@every("which", ["tensor_copy_predicated", "select_reduce"])
 def test_0_6_operands_of_other_ranks_and_as_many_elements(which):
     data, other = values(4, 6), values(4, 2, 3, seed=1)
     predicate = (RNG.random((4, 2, 3)) < 0.5).astype(np.uint8)
@@ -370,7 +368,7 @@ def test_0_6_operands_of_other_ranks_and_as_many_elements(which):
     assert_array_equal(on_nki_tiles(compute, data, other, predicate), expected)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16])
+@every("dtype", [nl.float32, nl.bfloat16])
 def test_0_6_the_float_that_stands_for_false(dtype):
     data = values(4, 6)
     sentinel = float(np.finfo(np.float32).min)
@@ -414,7 +412,7 @@ def test_0_6_tensor_scalar_reduce_keeps_its_register_without_reduce_res():
     assert_allclose(on_nki_tiles(compute, first, second)[:, 0], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("width", "count"), [(1, 16), (4, 8), (16, 3)])
+@every("width, count", [(1, 16), (4, 8), (16, 3)])
 def test_the_known_defect_of_local_gather_is_not_ours(width, count):
     """Up to 0.6 it ignored num_elem_per_idx for some sizes of the destination."""
     data, index = values(16, 64), RNG.integers(0, 48, (16, 1)).astype(np.uint16)

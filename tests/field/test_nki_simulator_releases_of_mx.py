@@ -14,6 +14,7 @@ from difftest.simulator import TRN3, KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import simulate
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile
 
 RNG = np.random.default_rng(0)
@@ -47,7 +48,7 @@ def elements(packed, array):
     return np.ascontiguousarray(array).view(FLOATS[packed]).astype(np.float32)
 
 
-@pytest.mark.parametrize("packed", FLOATS)
+@every("packed", FLOATS)
 def test_0_4_quantize_mx_into_each_packed_dtype(packed):
     """float8_e4m3fn_x4 came out wrong; on trn3 both packed dtypes did."""
     data = integers(32, 16)

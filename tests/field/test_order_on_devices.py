@@ -24,7 +24,7 @@ with embedded():
 # -- iterations of affine_range --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("own", "found"), [(False, [("affine-rewritten", "warning")]), (True, [])])
+@every("own, found", [(False, [("affine-rewritten", "warning")]), (True, [])])
 def test_issue_1045_only_the_weights_of_the_last_iteration_were_right(own, found):
     """One tile for all iterations, filled and read in each; indexed by the loop it was correct."""
 
@@ -94,7 +94,7 @@ def tile_of(x):
     return tile
 
 
-@pytest.mark.parametrize("barrier", [False, True])
+@every("barrier", [False, True])
 def test_issue_1298_partial_sums_through_shared_hbm(barrier):
     """Each core stores its row and adds the other's: right with a barrier between."""
 
@@ -161,7 +161,7 @@ def test_trip_counts_that_differ_hang_two_cores():
     assert "program 0: 3; program 1: 2" in finding.happened
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@every("apart", [False, True])
 def test_what_two_cores_exchange_lies_at_one_address(apart):
     @nki.jit
     def kernel(x):
@@ -225,11 +225,7 @@ def skipping(x, rows):
     return out
 
 
-@pytest.mark.parametrize(
-    ("last", "machine", "found"),
-    [(99, None, True), (9, None, False), (99, TRN1, False)],
-    ids=["out-of-bounds", "in-bounds", "on-trn1"],
-)
+@every("last, machine, found", [(99, None, True), (9, None, False), (99, TRN1, False)])
 def test_a_scatter_add_that_skips_aborted_the_dma_on_trn2(last, machine, found):
     rows = np.int32([[3], [1], [4], [last]])
     ids = [one for one, _ in found_in(nki.jit(skipping), [normal(4, 8), rows], machine=machine)]

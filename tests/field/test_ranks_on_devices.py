@@ -98,7 +98,7 @@ def reference(x):
     return x[:-2] + x[1:-1] + x[2:]
 
 
-@pytest.mark.parametrize("halo", [True, False])
+@every("halo", [True, False])
 def test_a_split_of_rows_over_two_cores_that_drops_the_halo(halo):
     """XLA's split at LNC2 lost the rows at the middle; a case that spans it shows such a kernel."""
     spec = difftest.KernelSpec(

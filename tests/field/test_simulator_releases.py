@@ -15,6 +15,7 @@ from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from tests.every import every
 
 RNG = np.random.default_rng(0)
 
@@ -34,7 +35,7 @@ def stored(tile):
     return out
 
 
-@pytest.mark.parametrize("source", [np.float32, np.int32])
+@every("source", [np.float32, np.int32])
 def test_release_2_30_a_skipping_gather_casts(source):
     table = (100 * normal(6, 4)).astype(source)
     rows = np.array([[5], [-1], [6], [0]], np.int32)
@@ -206,7 +207,7 @@ def test_release_2_32_accumulations_into_overlapping_parts_of_psum():
     assert_allclose(run(kernel, weights, rows), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("which", ["tensor_copy_predicated", "select_reduce"])
+@every("which", ["tensor_copy_predicated", "select_reduce"])
 def test_release_2_32_a_predicate_of_another_rank(which):
     data, other = normal(4, 6), normal(4, 6)
     predicate = (RNG.random((4, 2, 3)) < 0.5).astype(np.uint8)
@@ -224,7 +225,7 @@ def test_release_2_32_a_predicate_of_another_rank(which):
     assert_array_equal(run(kernel, data, other, predicate), expected)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16])
+@every("dtype", [nl.float32, nl.bfloat16])
 def test_release_2_32_the_float_that_stands_for_false(dtype):
     data = normal(4, 6)
     smallest = np.array(nl.fp32.min, np.float32)
@@ -251,7 +252,7 @@ def test_release_2_32_the_float_that_stands_for_false(dtype):
     assert_array_equal(masked, np.where(columns < 2, data, smallest), strict=True)
 
 
-@pytest.mark.parametrize(("width", "count"), [(1, 8), (4, 8), (16, 3)])
+@every("width, count", [(1, 8), (4, 8), (16, 3)])
 def test_the_known_defect_of_local_gather_is_not_ours(width, count):
     """It ignored num_elem_per_idx for some sizes of the destination."""
     data, index = normal(16, 64), RNG.integers(0, 48, (16, 1)).astype(np.uint16)

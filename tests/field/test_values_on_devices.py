@@ -157,7 +157,7 @@ def ring(slots, tiles):
     return kernel
 
 
-@pytest.mark.parametrize(("slots", "tiles", "found"), [(3, 3, 0), (2, 3, 1)])
+@every("slots, tiles, found", [(3, 3, 0), (2, 3, 1)])
 def test_a_ring_of_buffers_that_is_too_shallow(slots, tiles, found):
     """trn1: correct for many heads, and for fewer than three it read what was written over."""
     got = findings_in(ring(slots, tiles), [normal(tiles, 128, 16)])

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from difftest.simulator.instructions.record import classic_instructions
+from tests.every import every
 from tests.fuzz.campaign import DIALECTS, Campaign
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-PROGRAMS = 250
+PROGRAMS = 150
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -28,7 +29,7 @@ def test_drawn_kernels_agree(dialect: str) -> None:
 
 if NIGHTLY:
 
-    @pytest.mark.parametrize("dialect", DIALECTS)
+    @every("dialect", DIALECTS)
     def test_a_campaign_finds_nothing(
         dialect: str, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
     ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from difftest.simulator.frontend.nki import accumulation, dynamic, patterns, views
 from difftest.simulator.frontend.nki.language import device_loops
 from difftest.simulator.instructions import search
+from tests.every import every
 from tests.fuzz.comparison import Disagreement, check
 from tests.fuzz.program import Input, Line, Output, Program
 
@@ -136,7 +137,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@every("name", PLANTED)
 def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, plant = PLANTED[name]
     assert all(outcome.result is not None for outcome in check(drawn))
@@ -145,7 +146,7 @@ def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPa
         check(drawn)
 
 
-@pytest.mark.parametrize(
+@every(
     "view",
     [
         "[4]",

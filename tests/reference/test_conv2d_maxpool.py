@@ -22,8 +22,8 @@ def test_is_the_pooling_of_the_convolution_and_its_bias(pool_size, convolution):
     np.testing.assert_array_equal(out, expected, strict=True)
 
 
-@pytest.mark.parametrize(
-    ("pool_size", "message"),
+@every(
+    "pool_size, message",
     [
         (0, "^pool_size: received 0; accepted: one or two integers >= 1$"),
         ((1, 4), r"^pool_size: received \(1, 4\); accepted: at most the convolution's 4 x 3$"),

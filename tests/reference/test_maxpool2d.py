@@ -20,7 +20,7 @@ def test_fast_form_equals_the_definition(data, drawn, dtype):
     np.testing.assert_array_equal(fast.astype(float), direct.astype(float), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8])
+@every("dtype", [np.float64, np.float32, np.float16, np.int8])
 def test_the_windows_are_views_of_the_images(monkeypatch, dtype):
     X = np.ones((2, 4, 6, 6), dtype)
     shared = []

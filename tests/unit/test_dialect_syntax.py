@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.every import every
 from tests.unit.test_architecture import LAYERS, ROOT, layer_of, planted
 
 # How a dialect spells its indices and shapes. Below the frontends there are patterns, walks and
@@ -35,8 +34,8 @@ def test_the_syntax_of_a_dialect_is_in_its_frontend():
     assert syntax_below(ROOT) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "found"),
+@every(
+    "file, found",
     [
         ("tile.py", ["difftest/simulator/tile.py:2 has nl.mgrid"]),
         ("instructions/copy.py", ["difftest/simulator/instructions/copy.py:2 has nl.mgrid"]),

@@ -30,3 +30,16 @@ def test_no_case_is_a_failure_and_fixtures_are_asked_for():
     with pytest.raises(AssertionError, match="empty has no cases"):
         empty(tmp_path=None)
     assert list(inspect.signature(empty).parameters) == ["tmp_path"]
+
+
+def test_each_case_has_fixtures_of_its_own(tmp_path, monkeypatch, capsys):
+    @every("a", (1, 2))
+    def check(a, tmp_path, monkeypatch, capsys):
+        assert not hasattr(check, "seen")
+        assert not list(tmp_path.iterdir())
+        assert capsys.readouterr().out == ""
+        monkeypatch.setattr(check, "seen", a, raising=False)
+        (tmp_path / "file").touch()
+        print(a)
+
+    check(tmp_path=tmp_path, monkeypatch=monkeypatch, capsys=capsys)

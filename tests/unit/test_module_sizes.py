@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import every
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("reference", "kernels", "difftest", "tests", "benchmarks", "conformance")
 LIMIT = 500
@@ -19,7 +21,7 @@ def too_long(folder: Path) -> list[str]:
     return [f"{file.name} has {count} lines" for file, count in lines.items() if count > LIMIT]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@every("folder", FOLDERS)
 def test_modules_are_small(folder):
     assert too_long(ROOT / folder) == []
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import every
+
 PACKAGE = Path(__file__).parents[2] / "difftest"
 
 
@@ -72,13 +74,13 @@ def test_one_name_in_two_modules_is_a_class_twice_and_a_constant_once(package):
     assert classes_of_one_name(package) == ["Span: table.py:3, timing/plan.py:2"]
 
 
-@pytest.mark.parametrize("again", ["LIMIT = 1", "A, LIMIT = 1, 2", "LIMIT: int = 1"])
+@every("again", ["LIMIT = 1", "A, LIMIT = 1, 2", "LIMIT: int = 1"])
 def test_a_constant_that_is_assigned_again_is_found(package, again):
     (package / "table.py").write_text(f"LIMIT = 1\nWIDTH = 2\n{again}\n")
     assert constants_assigned_twice(package) == ["table.py:3: LIMIT"]
 
 
-@pytest.mark.parametrize("find", [classes_of_one_name, constants_assigned_twice])
+@every("find", [classes_of_one_name, constants_assigned_twice])
 def test_an_empty_folder_is_an_error(tmp_path, find):
     with pytest.raises(AssertionError, match="no modules in"):
         find(tmp_path)

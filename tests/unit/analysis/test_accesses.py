@@ -1,10 +1,10 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from difftest.analysis import accesses as accesses_module
 from difftest.analysis.accesses import FEW, Accesses
 from difftest.analysis.footprint import Footprint
+from tests.every import every
 
 
 @st.composite
@@ -44,7 +44,7 @@ def test_accesses_of_one_footprint_are_one():
     assert (found.mark, found.users) == (mark, list(range(100)))
 
 
-@pytest.mark.parametrize("few", [0, 10**9])
+@every("few", [0, 10**9])
 def test_the_index_finds_what_trying_each_finds(monkeypatch, few):
     monkeypatch.setattr(accesses_module, "FEW", few)
     accesses = Accesses()

@@ -208,9 +208,7 @@ def test_what_surely_fits_is_not_laid_out(tensors, expected):
     ]
 
 
-@pytest.mark.parametrize(
-    ("space", "size"), [(Space.SBUF, 104 * KIB), (Space.PSUM, KIB + 4)], ids=["sbuf", "psum"]
-)
+@every("space, size", [(Space.SBUF, 104 * KIB), (Space.PSUM, KIB + 4)])
 def test_what_no_placement_can_do_without_is_known_without_one(space, size):
     """Of PSUM each tensor here takes a bank: no other has room in it."""
     trace = Trace()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from difftest.api import documented
 from difftest.api.documented import CLASSIC, TODAY, State, documented_names, states
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("dialect", "counts"),
+@every(
+    "dialect, counts",
     [
         # 111 names and 9 dtypes of nki.language
         (CLASSIC, {"nki": 6, "nki.language": 120, "nki.isa": 37}),
@@ -24,8 +23,8 @@ def test_every_documented_name_is_there_once(dialect, counts):
     assert Counter(one.module for one in documented_names(dialect)) == counts
 
 
-@pytest.mark.parametrize(
-    ("dialect", "page"),
+@every(
+    "dialect, page",
     [
         (CLASSIC, "/en/v2.26.0/general/nki/api/generated/nki.isa.nc_matmul.html"),
         (TODAY, "/en/v2.32.0/nki/api/generated/nki.isa.nc_matmul.html"),
@@ -54,7 +53,7 @@ def test_a_name_that_refuses_to_be_used_raises(monkeypatch):
     assert documented.states.__wrapped__(TODAY) == {later: State.RAISES}
 
 
-@pytest.mark.parametrize("dialect", [CLASSIC, TODAY])
+@every("dialect", [CLASSIC, TODAY])
 def test_no_documented_name_is_missing(dialect):
     missing = [one for one, state in states(dialect).items() if state is State.MISSING]
     assert missing == []

@@ -1,7 +1,6 @@
 """Whose fault it is when a kernel does not run: the kernel's, a rule's, or the simulator's own."""
 
 import numpy as np
-import pytest
 
 from difftest import simulator
 from difftest.backends.base import Crashed, KernelCall, Rejected, Unsupported
@@ -74,7 +73,7 @@ def slip_in_a_call(a):
     return nl.load()
 
 
-@pytest.mark.parametrize(
+@every(
     "kernel",
     [
         raises(TypeError("no")),

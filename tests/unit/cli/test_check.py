@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from tests.every import every
 
 CLEAN = ("kernels.classic.transpose:matrix_transpose", "--shape", "128,256")
 
@@ -111,7 +112,7 @@ def total(x):
 """
 
 
-@pytest.mark.parametrize(("grid", "code"), [((), 0), (("--grid", "2"), 1)])
+@every("grid, code", [((), 0), (("--grid", "2"), 1)])
 def test_two_cores(tmp_path, monkeypatch, grid, code):
     (tmp_path / "check_race.py").write_text(RACE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -150,7 +151,7 @@ def twice(x, ranks):
 """
 
 
-@pytest.mark.parametrize(("target", "found"), [("send", True), ("again", False)])
+@every("target, found", [("send", True), ("again", False)])
 def test_ranks_are_looked_at(tmp_path, monkeypatch, target, found):
     module = f"check_ranks_{target}"
     (tmp_path / f"{module}.py").write_text(EXCHANGE.replace("{target}", target))

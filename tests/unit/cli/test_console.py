@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from difftest.cli.console import print_table, table_console
+from tests.every import every
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_a_terminal_that_is_wide_enough_shows_a_table(table):
     assert lines[-1].strip() == "and 2 more"
 
 
-@pytest.mark.parametrize("width", [64, 52, 40])
+@every("width", [64, 52, 40])
 def test_words_are_never_cut(table, width):
     text = " ".join(printed(table, width))
     for word in ("nl.load(x[n:128,", "1,234.5", "published", "write-up", "Busy"):

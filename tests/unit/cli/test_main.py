@@ -2,7 +2,6 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-import pytest
 from click.testing import CliRunner
 
 import difftest
@@ -13,12 +12,6 @@ def test_version_is_the_distributions():
     result = CliRunner().invoke(main, ["--version"])
     assert result.exit_code == 0
     assert version("nki-difftest") in result.stdout
-
-
-@pytest.mark.parametrize("command", ["run", "bench"])
-def test_help_lists_the_commands(command):
-    result = CliRunner().invoke(main, ["--help"])
-    assert f"  {command} " in result.stdout
 
 
 def test_an_unknown_command_is_one_clear_error():

@@ -67,8 +67,8 @@ def test_a_case_of_a_kernel_test():
     assert "matmul.py:51" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [
         (["tests/kernels/none.py::t"], "no file at tests/kernels/none.py"),
         (["tests/kernels/test_matmul.py::t"], "has no kernel test 't'"),
@@ -172,6 +172,23 @@ def test_spmd(case):
 SPMD_CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"x": "iota"}})
 
 
+def run_in(folder, *arguments, **environment):
+    """As in a process of its own: what is imported from the folder is forgotten."""
+    own = ("kernels", "mine", "own", "deep", "test_own", "other")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        hidden = {
+            name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] in own
+        }
+        try:
+            return CliRunner(env=environment).invoke(main, ["profile", *arguments])
+        finally:
+            for name in [name for name in sys.modules if name.split(".")[0] in own]:
+                del sys.modules[name]
+            sys.modules.update(hidden)
+
+
 def run_apart(folder, *arguments, **environment):
     """In a process of its own, as a user of the installed package does."""
     return subprocess.run(
@@ -183,18 +200,18 @@ def run_apart(folder, *arguments, **environment):
     )
 
 
-@pytest.mark.parametrize("layout", ["kernels/x.py", "src/kernels/x.py", "kernels.py"])
+@every("layout", ["kernels/x.py", "src/kernels/x.py", "kernels.py"])
 def test_the_users_package_comes_before_the_shipped_one(tmp_path, layout):
     file = tmp_path / layout
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(OWN)
     module = "kernels" if layout == "kernels.py" else "kernels.x"
-    result = run_apart(tmp_path, f"{module}:f", "--shape", "128,64")
-    assert result.returncode == 0, result.stderr
+    result = run_in(tmp_path, f"{module}:f", "--shape", "128,64")
+    assert result.exit_code == 0, result.stderr
     assert file.name in result.stdout
 
 
-@pytest.mark.parametrize("file", ["own.py", "plain/own.py", "src/mine/deep/own.py"])
+@every("file", ["own.py", "plain/own.py", "src/mine/deep/own.py"])
 def test_a_kernel_is_named_by_its_file(tmp_path, file):
     for folder in ("src/mine", "src/mine/deep", "plain"):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
@@ -203,13 +220,13 @@ def test_a_kernel_is_named_by_its_file(tmp_path, file):
     (tmp_path / "src/mine/other.py").write_text("")
     relative = "from .. import other\n" if "deep" in file else ""
     (tmp_path / file).write_text(relative + OWN)
-    result = run_apart(tmp_path, f"{file}:f", "--shape", "128,64")
-    assert result.returncode == 0, result.stderr
+    result = run_in(tmp_path, f"{file}:f", "--shape", "128,64")
+    assert result.exit_code == 0, result.stderr
     assert "own.py:" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("file", "source", "error"),
+@every(
+    "file, source, error",
     [
         ("own.py", "def f(:\n", "cannot import own.py: invalid syntax (own.py, line 1)"),
         ("json.py", OWN, "json is another module's name, that at "),
@@ -219,8 +236,8 @@ def test_a_file_that_does_not_load(tmp_path, file, source, error):
     folder = tmp_path / "deep"
     folder.mkdir()
     (folder / file).write_text(source)
-    result = run_apart(tmp_path, f"deep/{file}:f", "--shape", "128,64")
-    assert result.returncode == (1 if file == "own.py" else 2)
+    result = run_in(tmp_path, f"deep/{file}:f", "--shape", "128,64")
+    assert result.exit_code == (1 if file == "own.py" else 2)
     assert error.replace("own.py:", "deep/own.py:") in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -234,15 +251,15 @@ def test_the_shipped_kernels_are_there_where_the_user_has_none(tmp_path):
 
 def test_source_lines_are_printed_as_they_are(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    result = run_apart(tmp_path, "own:f", "--shape", "128,64", COLUMNS="200")
-    assert result.returncode == 0, result.stderr
+    result = run_in(tmp_path, "own:f", "--shape", "128,64", COLUMNS="200")
+    assert result.exit_code == 0, result.stderr
     assert "tile = nl.load(x[n:128, :])  # a comment with a [/bracket]" in result.stdout
 
 
 def test_a_kernel_with_a_grid(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    result = run_apart(tmp_path, "own:spmd", "--shape", "4,8", "--grid", "4")
-    assert result.returncode == 0, result.stderr
+    result = run_in(tmp_path, "own:spmd", "--shape", "4,8", "--grid", "4")
+    assert result.exit_code == 0, result.stderr
     assert "Predicted for trn2" in result.stdout
 
 
@@ -258,8 +275,8 @@ def test_a_grid_over_two_cores():
     assert physical_cores(parse_grid("4,2")) == ()
 
 
-@pytest.mark.parametrize(
-    ("files", "test"),
+@every(
+    "files, test",
     [
         ({"own.py": OWN, "test_own.py": TEST.format(kernels="own")}, "test_own.py"),
         (
@@ -281,21 +298,20 @@ def test_a_grid_over_two_cores():
             "mine/tests/test_own.py",
         ),
     ],
-    ids=["flat", "src", "relative"],
 )
 def test_a_case_of_a_test_that_pytest_finds(tmp_path, files, test):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    result = run_apart(tmp_path, f"{test}::test_spmd", "--case", SPMD_CASE)
-    assert result.returncode == 0, result.stderr
+    result = run_in(tmp_path, f"{test}::test_spmd", "--case", SPMD_CASE)
+    assert result.exit_code == 0, result.stderr
     assert "own.py" in result.stdout
 
 
 def test_a_test_that_cannot_be_imported_is_shown(tmp_path):
     (tmp_path / "test_own.py").write_text(TEST.format(kernels="nowhere"))
-    result = run_apart(tmp_path, "test_own.py::test_spmd", "--case", SPMD_CASE)
-    assert result.returncode == 1
+    result = run_in(tmp_path, "test_own.py::test_spmd", "--case", SPMD_CASE)
+    assert result.exit_code == 1
     assert "No module named 'nowhere'" in result.stderr
     assert "kernel.py" not in result.stderr
 

@@ -1,7 +1,6 @@
 import json
 import sys
 
-import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
@@ -80,7 +79,7 @@ def kernel(a):
 """
 
 
-@pytest.mark.parametrize(("level", "code"), [("0.5", 1), ("0.6", 0)])
+@every("level, code", [("0.5", 1), ("0.6", 0)])
 def test_a_kernel_is_of_the_level_named(level, code, tmp_path, monkeypatch):
     (tmp_path / "leveled.py").write_text(NEW_LOOP)
     monkeypatch.syspath_prepend(tmp_path)

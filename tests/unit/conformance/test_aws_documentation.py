@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from conformance import aws_documentation
 from conformance.aws_documentation import error_of
 from tests.every import every
@@ -41,45 +39,29 @@ def recipe(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
-def test_examples_go_by_their_exit_code(tmp_path):
+def test_examples_go_by_their_exit_code(tmp_path, capsys):
     folder = tmp_path / "nki" / "examples" / "copy"
     folder.mkdir(parents=True)
     (folder / "passes.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x)\n")
     (folder / "fails.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x + 1), 'no'\n")
-    done = recipe(tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "| nki/examples/copy | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
-    assert "| nki/examples/copy | fails.py | failed | `AssertionError: no` |" in done.stdout
-    (folder / "fails.py").unlink()
-    assert recipe(tmp_path).returncode == 0
+    (folder / "differs.py").write_text("print('NKI and Torch differ')\n")
+    (folder.parent / "layout-violation.py").write_text("raise SystemExit\n")
+    assert aws_documentation.main([str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert "| nki/examples/copy | 3 | 1 | 2 | 0 |" in printed.splitlines()
+    assert "| nki/examples/copy | fails.py | failed | `AssertionError: no` |" in printed
+    assert "`NKI and Torch differ`" in printed
+    assert "| nki/examples | 1 | 0 | 1 | 0 |" in printed.splitlines(), "a misuse must be refused"
 
 
-def test_a_script_of_a_misuse_must_be_refused(tmp_path):
-    script = tmp_path / "nki" / "examples" / "layout-violation.py"
-    script.parent.mkdir(parents=True)
-    for text, code in (("raise ValueError('129 partitions')", 0), ("raise SystemExit", 1)):
-        script.write_text(text)
-        assert recipe(tmp_path).returncode == code
-
-
-@pytest.mark.parametrize(
-    ("printed", "code"), [("NKI and Torch match", 0), ("NKI and Torch differ", 1)]
-)
-def test_a_script_that_prints_that_it_is_wrong_failed(tmp_path, printed, code):
-    script = tmp_path / "nki" / "examples" / "script.py"
-    script.parent.mkdir(parents=True)
-    script.write_text(f"print({printed!r})\n")
-    done = recipe(tmp_path)
-    assert done.returncode == code
-    assert f"`{printed}`" in done.stdout or not code
-
-
-def test_scripts_find_the_device_frameworks(tmp_path):
-    script = tmp_path / "nki" / "examples" / "script.py"
-    script.parent.mkdir(parents=True)
-    script.write_text("import torch_xla\nassert torch_xla.device() == 'cpu'\n")
-    done = recipe(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_examples_that_pass_end_with_0(tmp_path, capsys):
+    """A misuse that is refused among them, and the device's frameworks are there."""
+    folder = tmp_path / "nki" / "examples"
+    folder.mkdir(parents=True)
+    (folder / "layout-violation.py").write_text("raise ValueError('129 partitions')\n")
+    torch = "import torch_xla\nassert torch_xla.device() == 'cpu'\n"
+    (folder / "script.py").write_text(f"{torch}print('NKI and Torch match')\n")
+    assert aws_documentation.main([str(tmp_path)]) == 0, capsys.readouterr().out
 
 
 def test_code_blocks_are_listed_with_what_came_of_them(tmp_path):
@@ -106,8 +88,8 @@ def test_classic_tests_are_counted(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@every(
+    "options, message",
     [
         ([], "is this v2.32.0?"),
         (["--blocks"], "is this v2.32.0?"),

@@ -103,19 +103,19 @@ def test_an_index_may_have_an_ellipsis():
     assert outcome("t = nl.zeros((4, 8), nl.float32)\nt[...] = 1.0\n")[0] == PASSED
 
 
-@pytest.mark.parametrize(("other", "result"), [("5.0", PASSED), ("4.0", FAILED)])
+@every("other, result", [("5.0", PASSED), ("4.0", FAILED)])
 def test_an_assertion_of_a_tile_is_about_every_element(other, result):
     text = f"a = nl.full((4, 8), 5.0, nl.float32)\nb = nl.full((4, 8), {other}, nl.float32)\n"
     assert outcome(f"{text}b[0:1, 0:1] = 5.0\nassert nl.equal(a, b)\n")[0] == result
 
 
-@pytest.mark.parametrize(("factor", "result"), [(2, PASSED), (3, FAILED)])
+@every("factor, result", [(2, PASSED), (3, FAILED)])
 def test_what_a_call_returns_is_compared(factor, result):
     inputs = Inputs(calls=[Call("double", (ONES,), factor * ONES)])
     assert outcome(KERNEL, inputs)[0] == result
 
 
-@pytest.mark.parametrize(("factor", "result"), [(2, PASSED), (3, FAILED)])
+@every("factor, result", [(2, PASSED), (3, FAILED)])
 def test_what_a_block_writes_is_compared(factor, result):
     text = "nl.store(y, nl.multiply(nl.load(x), 2.0))\n"
     inputs = Inputs({"x": ONES, "y": 0 * ONES}, expected={"y": factor * ONES})
@@ -123,8 +123,8 @@ def test_what_a_block_writes_is_compared(factor, result):
     assert ONES.sum() == 32
 
 
-@pytest.mark.parametrize(
-    ("text", "result"),
+@every(
+    "text, result",
     [("nl.ndarray((129, 1), nl.float32)\n", PASSED), ("nl.ndarray((9, 1), nl.float32)\n", FAILED)],
 )
 def test_a_misuse_must_raise(text, result):

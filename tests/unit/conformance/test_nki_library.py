@@ -191,7 +191,7 @@ def recipe(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_suite_is_counted_with_its_causes(suite):
-    done = recipe(suite, "--limit", 2, "test/test_kernels.py")
+    done = recipe(suite, "--limit", 1, "test/test_kernels.py")
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stdout + done.stderr
     assert "| test/test_kernels.py | 10 | 6 | 4 | 1 |" in lines

@@ -12,6 +12,7 @@ from difftest.course.grading import (
     predict_p99,
 )
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit import student
 
 PLAIN = CorrectnessTest(name="plain", image=(6, 5), channels=((128, 128),), bias=False, pool_size=1)
@@ -40,13 +41,12 @@ def test_a_right_kernel_earns_every_point(graded):
     assert correctness_points(results) == 7.5
 
 
-@pytest.mark.parametrize(
-    ("source", "failing", "points"),
+@every(
+    "source, failing, points",
     [
         (student.WITHOUT_BIAS, ["bias", "pool", "pool"], 2.5),
         (student.SWAPPED_TAPS, ["plain", "bias", "pool", "pool"], 0.0),
     ],
-    ids=["without bias", "swapped taps"],
 )
 def test_a_wrong_kernel_loses_the_tests_it_fails(graded, source, failing, points):
     results = graded(source)
@@ -75,8 +75,8 @@ def test_an_exception_of_the_kernel_fails_the_case(graded):
     assert result.failure == "the kernel raised KeyError: 'bias'"
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
+@every(
+    "source, text",
     [
         (student.NOT_PYTHON, "does not load: SyntaxError"),
         (student.OTHER_NAME, r"no function fused_conv2d_maxpool\(X, W, bias, pool_size=1\)"),

@@ -11,6 +11,7 @@ from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, Rejection
 from difftest.harness.strategies import multiples, sizes
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 
 TOO_LONG = Rejection({"n": 9}, match="at most 8")
@@ -92,8 +93,8 @@ def without_dtype(a, b):
     return add(a, b.astype(np.float16).astype(np.int32))
 
 
-@pytest.mark.parametrize(
-    ("kernel", "call"),
+@every(
+    "kernel, call",
     [
         (without_size, "n=9, just beyond 8"),
         (without_shape, "a of shape"),

@@ -1,11 +1,11 @@
 import numpy as np
-import pytest
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.harness.case import Case
 from difftest.harness.hazards import wanted
 from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Fill, Ones
+from tests.every import every
 from tests.unit.standin import add_spec
 
 
@@ -26,7 +26,7 @@ def reference_for(value, dtype):
     return reference_of(spec, case, spec.inputs_of(case))
 
 
-@pytest.mark.parametrize("id", ["infinity-made", "nan-made"])
+@every("id", ["infinity-made", "nan-made"])
 def test_an_infinity_that_the_reference_wants_is_no_hazard(id):
     assert wanted(finding(id), reference_for(np.inf, "float32"))
     assert not wanted(finding(id), reference_for(1.0, "float32"))

@@ -1,13 +1,11 @@
 import shlex
 
-import pytest
-
 from difftest.backends.base import Crashed, Ran, Rejected
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
 from difftest.harness.expectation import expect
 from difftest.harness.explicit import case_from_json
-from difftest.harness.recipes import Fill, Ones, Zeros
+from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.report import (
     Reproduction,
     describe_box,
@@ -123,17 +121,6 @@ def test_the_whole_report_of_a_missing_rejection(outcome, happened):
     ]
 
 
-def test_ones_print_as_code():
-    assert "(2,) Ones()" in failure_text(
-        SPEC,
-        Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()}),
-        {"plain": OneSided("kernel", E)},
-        None,
-    )
-
-
-@pytest.mark.parametrize(
-    ("windows", "quoting"), [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')]
-)
+@every("windows, quoting", [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')])
 def test_the_line_is_quoted_for_the_shell_at_hand(windows, quoting):
     assert quoted(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"

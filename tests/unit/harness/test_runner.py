@@ -134,14 +134,6 @@ def test_an_interrupt_is_the_users():
             runner().check(add_spec(**{role: interrupted}), CASE)
 
 
-def test_a_refusal_of_the_reference_alone_is_a_failure():
-    def reference(a, b):
-        raise ValueError("no such sum")
-
-    with pytest.raises(DifferentialFailure, match="the reference refuses what the kernel accepts"):
-        runner().check(add_spec(reference=reference), CASE)
-
-
 def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
     with pytest.raises(SpecError):
         runner().check(add_spec(refusing_add, magnitude=lambda a, b: a[:1]), CASE)

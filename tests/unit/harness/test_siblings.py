@@ -52,7 +52,7 @@ def test_each_kernel_runs_each_case_and_equal_bits_are_counted():
     assert again.agreements == {("add", "also_add", "plain"): (2, 2)}
 
 
-@pytest.mark.parametrize("kernels", [(add, without_last), (without_last, add)])
+@every("kernels", [(add, without_last), (without_last, add)])
 def test_a_wrong_kernel_is_found_wherever_it_stands_and_the_other_is_cleared(kernels):
     with pytest.raises(DifferentialFailure) as caught:
         checked(spec_of(*kernels))

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from difftest.host.script import run_script
+from tests.every import every
 
 # What a script can see of how it was started; `sibling` stands beside it.
 SELF_PORTRAIT = """
@@ -70,7 +71,7 @@ def test_the_script_sees_what_it_would_under_python(script, capsys):
     assert capsys.readouterr().out == expected.stdout
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@every("name", FAILURES)
 def test_a_failure_reads_as_under_python(script, capsys, monkeypatch, name):
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # a script may set its own
     path = script(FAILURES[name])

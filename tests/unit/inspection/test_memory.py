@@ -3,12 +3,12 @@
 import re
 
 import numpy as np
-import pytest
 
 from difftest.inspection import memory_text
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 
 SBUF = "sbuf: 512 of 212,992 bytes a partition at the peak (0%), 212,480 free"
 PSUM = "psum: 512 of 16,384 bytes a partition at the peak (3%), 15,872 free"
@@ -81,7 +81,7 @@ def rows_of(count, lines, width):
     return memory_text(launch(scope["kernel"]).trace, TRN2, width).splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@every("width", [80, 120])
 def test_tensors_of_one_line_are_one_row_and_no_line_is_wider(width):
     lines = rows_of(200, 2, width)
     assert all(len(line) <= width for line in lines)

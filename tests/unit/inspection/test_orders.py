@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pytest
 
 from difftest.inspection.orders import (
     AT_RANDOM,
@@ -131,10 +130,9 @@ def products(value):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
+@every(
+    "value, told",
     [(lambda total, i: nl.copy(total), False), (lambda total, i: nl.add(total, i), True)],
-    ids=["rounding", "other-values"],
 )
 def test_sums_in_another_order_are_other_roundings_alone(value, told):
     rng = np.random.default_rng(0)
@@ -189,11 +187,7 @@ def test_each_instruction_that_draws_is_known():
     assert {random_numbers.rng.name, random_numbers.rand2.name} <= DRAWS
 
 
-@pytest.mark.parametrize(
-    ("order", "items"),
-    [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])],
-    ids=["forward", "reversed"],
-)
+@every("order, items", [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])])
 def test_an_order(order, items):
     assert list(order.arranged(range(4))) == items
 

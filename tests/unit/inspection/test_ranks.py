@@ -1,12 +1,12 @@
 """Kernels on several ranks are looked at rank by rank."""
 
 import numpy as np
-import pytest
 
 from difftest.inspection import Inspector
 from difftest.simulator import launch_ranks
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.witness import witnessing
+from tests.every import every
 
 with embedded():
     import nki
@@ -81,7 +81,7 @@ def test_a_hazard_of_one_rank_alone():
     assert (finding.id, finding.happened[:11]) == ("nan-made", "on rank 1, ")
 
 
-@pytest.mark.parametrize("record", [True, False])
+@every("record", [True, False])
 def test_what_is_recorded_is_what_was_asked_for(record):
     kernel = shared(lambda core: 1)
     results = launch_ranks(kernel, [(one,) for one in DATA], record=record)

@@ -3,7 +3,6 @@
 import ast
 import textwrap
 
-import pytest
 from hypothesis import strategies as st
 
 from difftest.migration import rules
@@ -175,7 +174,7 @@ def classic(parameters, body):
     return HEAD.format(parameters=", ".join(parameters)) + text + "\n"
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@every("name", KERNELS)
 def test_a_kernel_is_carried_over_whole(name, tmp_path):
     parameters, shapes, body = KERNELS[name]
     result = migrate(classic(parameters, body))

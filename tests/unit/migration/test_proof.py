@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from difftest.migration.cases import ProofCall, calls_of_shapes
 from difftest.migration.proof import ProofError, Setting, Sources, prove, shapes_text
+from tests.every import every
 
 KERNEL = """
 import nki
@@ -41,15 +42,14 @@ def test_the_same_kernel_is_proven(tmp_path):
     assert proof.text().startswith("6 cases agree bit for bit; float32, bfloat16; shapes [128, ")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
+@every(
+    "changes, said",
     [
         ({"op": "multiply"}, r"float32, \[128, \d+\]: array 0 differs, first at .* before, .* aft"),
         ({"dtype": "nl.float16"}, r"array 0 was float32\[128, \d+\], and is float16\[128, \d+\]"),
         ({"result": "None"}, "2 arrays before, 1 after"),
         ({"result": "missing"}, r"the new kernel fails, float32, \[128, \d+\]: NameError"),
     ],
-    ids=["values", "dtype", "count", "failure"],
 )
 def test_a_difference_is_told(tmp_path, changes, said):
     with pytest.raises(ProofError, match=said):

@@ -1,9 +1,8 @@
-import pytest
-
 from difftest.plugin.collection import holds_kernel_tests, kernel_test_of
+from tests.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     "source",
     [
         "from difftest import kernel_test",
@@ -19,7 +18,7 @@ def test_a_module_that_imports_kernel_test_holds_kernel_tests(tmp_path, source):
     assert holds_kernel_tests(path)
 
 
-@pytest.mark.parametrize(
+@every(
     "source",
     [
         "",

@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 
-import pytest
+from tests.every import every
 
 SCRIPT = """
 from hypothesis import Phase, settings
@@ -24,9 +24,7 @@ assert settings.default.max_examples == 2000, "whoever loads another profile kee
 """
 
 
-@pytest.mark.parametrize(
-    ("environment", "loaded"), [({}, "20 False False"), ({"CI": "true"}, "50 True True")]
-)
+@every("environment, loaded", [({}, "20 False False"), ({"CI": "true"}, "50 True True")])
 def test_quick_is_the_default_and_ci_where_the_environment_says_so(environment, loaded, tmp_path):
     """In a process of its own, for profiles are global and this session has its own."""
     plain = {name: value for name, value in os.environ.items() if name != "CI"}

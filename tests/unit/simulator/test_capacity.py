@@ -32,10 +32,6 @@ def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
     assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
 
 
-def test_the_limit_is_the_machines():
-    assert Occupancy(TRN2).limit == 128 * 16 * 1024
-
-
 def test_the_bound_follows_pythons_lifetimes():
     occupancy = Occupancy(TRN2)
     tensors = [Allocation(k, Space.PSUM, (128, 10), FLOAT32, 0, None) for k in range(2)]

@@ -7,11 +7,11 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 
 from difftest.simulator.errors import NkiError
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions.record import INSTRUCTIONS
+from tests.every import every
 from tests.unit.simulator.cells import FOLLOWED, VIEWS, Plane, View, run
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 from tests.unit.simulator.instructions.calls.examples import drawn
@@ -53,7 +53,7 @@ def repeated(call: DrawnCall, role: str) -> DrawnCall:
     )
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+@every("view", VIEWS)
 def test_a_view_is_the_elements_that_it_names(view):
     """For each record, role and what is followed: as on a plain tile, or refused."""
     known, wrong, refused = 0, [], []

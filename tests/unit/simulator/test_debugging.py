@@ -6,13 +6,13 @@ import io
 import pdb
 
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -27,7 +27,7 @@ def said(command, **names):
     return output.getvalue()
 
 
-@pytest.mark.parametrize("command", ["p tile", "pp tile"])
+@every("command", ["p tile", "pp tile"])
 def test_a_debugger_shows_values_and_statistics(command):
     seen = {}
 

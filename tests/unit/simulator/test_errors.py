@@ -22,7 +22,7 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
-from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, not_modelled
+from difftest.simulator.errors import is_inside, kernel_location, kernel_stack
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -69,19 +69,6 @@ def test_the_text_has_a_line_for_each_part():
     assert (error.happened, error.rule) == ("what happened", "the rule")
 
 
-def test_parts_that_are_not_there_are_left_out():
-    here = Location("no_such_file.py", 7)
-    error = KernelError("the rule", happened="this", received="it", location=here)
-    assert str(error) == (
-        "this\n  rule:     the rule\n  received: it\n  where:    no_such_file.py:7"
-    )
-
-
-def test_no_error_is_made_without_its_headline():
-    with pytest.raises(TypeError, match="happened"):
-        KernelError("the rule", received="it")
-
-
 def test_the_location_is_the_innermost_line_outside_the_simulator():
     here = kernel_location()
     assert here.file == __file__
@@ -120,13 +107,6 @@ def test_a_stack_knows_the_lines_of_one_function_apart():
 def test_whether_code_is_the_simulators():
     assert is_inside(launch.__code__)
     assert not is_inside(test_whether_code_is_the_simulators.__code__)
-
-
-def test_not_modelled():
-    error = not_modelled("nl.cos", "its use", "use nl.sin")
-    assert error.happened == "nl.cos is not modelled by the embedded simulator"
-    assert error.rule == "what the simulator does not model raises, and is never ignored"
-    assert (error.received, error.remedy) == ("its use", "use nl.sin")
 
 
 # -- complete texts, as a person reads them ----------------------------------------------------
@@ -177,7 +157,7 @@ part that is written""",
 }
 
 
-@pytest.mark.parametrize("kernel", TEXTS, ids=lambda kernel: kernel.__name__)
+@every("kernel", TEXTS)
 def test_a_complete_text(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)

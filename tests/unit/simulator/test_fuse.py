@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
@@ -233,7 +232,7 @@ def made_and_moved(*, partial=False):
     return events, {1: product}, target
 
 
-@pytest.mark.parametrize("partial", [False, True])
+@every("partial", [False, True])
 def test_a_joined_instruction_keeps_its_roles(partial):
     events, moved, target = made_and_moved(partial=partial)
     (joined,) = fuse_moves(events, moved)

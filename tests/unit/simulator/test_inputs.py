@@ -7,6 +7,7 @@ from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.inputs import SharedArgumentWarning
+from tests.every import every
 
 
 def both_written(a: nt.mutable_tensor, b: nt.mutable_tensor, factor):
@@ -15,7 +16,7 @@ def both_written(a: nt.mutable_tensor, b: nt.mutable_tensor, factor):
     nl.store(b, nl.add(nl.multiply(tile, factor), 1.0))
 
 
-@pytest.mark.parametrize("parts", [(slice(4), slice(4)), (slice(4), slice(2, 6))])
+@every("parts", [(slice(4), slice(4)), (slice(4), slice(2, 6))])
 def test_two_arguments_that_share_memory_and_get_different_values(parts):
     memory = np.arange(24, dtype=np.float32).reshape(6, 4)
     expected = memory.copy()
@@ -27,9 +28,7 @@ def test_two_arguments_that_share_memory_and_get_different_values(parts):
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize(
-    ("parts", "factor"), [((slice(4), slice(4)), 1.0), ((slice(2), slice(2, 4)), 2.0)]
-)
+@every("parts, factor", [((slice(4), slice(4)), 1.0), ((slice(2), slice(2, 4)), 2.0)])
 def test_two_arguments_of_one_array_that_agree(parts, factor):
     memory = np.arange(16, dtype=np.float32).reshape(4, 4)
     expected = memory + 1

@@ -142,8 +142,8 @@ def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):
     return Allocation(3, space, shape, dtype, axis, None, "tile")
 
 
-@pytest.mark.parametrize(
-    ("fits", "axis", "machine"),
+@every(
+    "fits, axis, machine",
     [
         (allocation((128, 53248)), 0, TRN2),  # (224 - 16) KiB / 4
         (allocation((128, 45056)), 0, TRN1),  # (192 - 16) KiB / 4
@@ -152,7 +152,6 @@ def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):
         (allocation((64, 128, 2048), axis=1), 1, TRN2),  # blocks lie side by side or in turn
         (allocation((1, 53248)), 0, TRN2),
     ],
-    ids=str,
 )
 def test_a_tensor_may_fill_its_memory_but_no_more(fits, axis, machine):
     check_tensor_size(fits, axis, machine)
@@ -164,13 +163,3 @@ def test_a_tensor_may_fill_its_memory_but_no_more(fits, axis, machine):
             check_tensor_size(one_more, axis, machine)
     with pytest.raises(LimitError, match="fits the bytes"):
         check_tensor_size(larger, axis, machine)
-
-
-@pytest.mark.parametrize("space", [Space.SBUF, Space.PSUM])
-def test_129_partitions_are_one_too_many(space):
-    check_tensor_size(allocation((128, 1), space=space), 0, TRN2)
-    with pytest.raises(LimitError) as caught:
-        check_tensor_size(allocation((129, 1), space=space), 0, TRN2)
-    assert caught.value.rule == "the partition size of a tile is at most 128"
-    assert caught.value.received == f"tile [129, 1] float32 in {space.value}: 129 partitions"
-    assert caught.value.limit == "128 partitions (trn2, nl.tile_size.pmax)"

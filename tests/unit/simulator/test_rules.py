@@ -15,6 +15,7 @@ from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.headlines import HEADLINES
 
 MARK = "# the line"
@@ -448,7 +449,7 @@ def marked_line(kernel):
     return marked
 
 
-@pytest.mark.parametrize("kernel", RULES, ids=lambda kernel: kernel.__name__)
+@every("kernel", RULES)
 def test_a_broken_rule(kernel):
     broken = RULES[kernel]
     with pytest.raises(NkiError) as caught:

@@ -57,7 +57,7 @@ def test_overlapping_loads_count_by_the_byte():
     assert "are loaded 1.8 times" in advice(windows, X)["loaded-again"].happened
 
 
-@pytest.mark.parametrize(("turns", "times"), [(1, None), (8, "8.0 times (32.0 KiB in 8 DMAs)")])
+@every("turns, times", [(1, None), (8, "8.0 times (32.0 KiB in 8 DMAs)")])
 def test_a_row_that_one_dma_broadcasts_is_loaded_once(turns, times):
     @jit
     def scaled(x, gamma):
@@ -393,8 +393,8 @@ def rungs():
     return shipped("conv2d_ladder.LADDER")
 
 
-@pytest.mark.parametrize(
-    ("rung", "first"),
+@every(
+    "rung, first",
     [
         ("conv2d_halo_tiles", "transposed-again"),
         ("conv2d_broadcast_bias", "empty-psum-tiles"),

@@ -6,6 +6,7 @@ import pytest
 from difftest.timing.calibration import Judged, calibration, judge, needed_scale, scale_for
 from difftest.timing.interval import Interval
 from difftest.timing.measurements import grouped, measurements
+from tests.every import every
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.shipped import prediction_of
 
@@ -61,7 +62,7 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize("kernel", QUICK)
+@every("kernel", QUICK)
 def test_published_latencies_lie_inside(kernel):
     name, keywords = QUICK[kernel]
     groups = [g for g in grouped(measurements()) if g[0].kernel == kernel]

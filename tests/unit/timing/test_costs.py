@@ -22,7 +22,7 @@ NEEDS_V4 = {"activate2", "exponential", "quantize_mx", "rand2"}
 """Instructions that have a cost on trn3, the machine that has them."""
 
 
-@pytest.mark.parametrize("machine", [TRN1, TRN2, TRN3], ids=lambda machine: machine.name)
+@every("machine", [TRN1, TRN2, TRN3])
 def test_every_instruction_has_a_cost(machine):
     assert nisa.topk  # those of today's dialect alone are there once it is imported
     priced = {cost.instruction for cost in all_costs() if cost.machine == machine.name}
@@ -210,9 +210,7 @@ def test_copies_take_what_the_traces_show(measured, arguments):
     assert copied(**arguments) == pytest.approx(measured, rel=0.06)
 
 
-@pytest.mark.parametrize(
-    ("count", "measured"), [(14, 172.9), (444, 617.7), (1000, 1200.5), (2000, 2242.7)]
-)
+@every("count, measured", [(14, 172.9), (444, 617.7), (1000, 1200.5), (2000, 2242.7)])
 def test_additions_take_what_the_traces_show(count, measured):
     build = Builder()
     build.add(build.tensor((128, count)), build.tensor((128, count)))

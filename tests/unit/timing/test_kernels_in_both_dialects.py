@@ -3,7 +3,6 @@
 import importlib
 
 import numpy as np
-import pytest
 
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.install import embedded
@@ -37,7 +36,7 @@ def test_todays_kernel_is_predicted_as_fast_as_the_classic_one(name, dtype):
     assert todays.latency <= 1.02 * classic.latency
 
 
-@pytest.mark.parametrize("pool_size", [1, 2])
+@every("pool_size", [1, 2])
 def test_two_cores_convolve_in_little_more_than_half_the_time(pool_size):
     shapes = [(1, 128, 130, 130), (128, 128, 3, 3), (128,)]
     one, two = (

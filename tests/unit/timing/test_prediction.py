@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -29,8 +30,8 @@ def test_profiles_are_within_five_percent(name, shapes, keywords, measured):
     assert prediction_of(name, *shapes, **keywords).total_time == pytest.approx(measured, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes", "keywords", "measured"),
+@every(
+    "name, shapes, keywords, measured",
     [
         ("vector_add.vector_add_stream", [(25600,)] * 2, {"FREE_DIM": 200}, 15.0),
         ("transpose.transpose_by_tiles", [(1024, 1024)], {}, 86.0),
@@ -116,8 +117,7 @@ def test_trn1_is_slower_where_its_vector_engine_is():
     assert times[0] > times[1]
 
 
-@every("name", KERNELS)
-@every("dge", [False, True])
+@every("name, dge", zip(KERNELS, itertools.cycle([False, True])))
 def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     trace = small_trace_of(KERNELS[name])
     expected = predict(trace, TRN2, dge=dge)

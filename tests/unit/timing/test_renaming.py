@@ -5,6 +5,7 @@ from difftest.simulator import TRN2, launch
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import predict
 from difftest.timing.renaming import Renaming, refills
+from tests.every import every
 from tests.unit.timing import convolutions
 from tests.unit.timing.programs import Builder, whole
 
@@ -16,7 +17,7 @@ def predicted(kernel, dtype="float32", size=20):
     return predict(launch(kernel, arrays).trace, TRN2, dge=False)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@every("dtype", ["float32", "float16"])
 def test_a_tile_filled_again_in_each_turn_costs_what_a_tile_of_each_turn_does(dtype):
     fresh = predicted(convolutions.tile_in_each_turn, dtype)
     again = predicted(convolutions.one_tile, dtype)

@@ -11,6 +11,7 @@ from difftest.timing import predict
 from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import UNAVAILABLE, Report, as_mapping
 from difftest.timing.roofline import roofline
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of
 
@@ -123,11 +124,7 @@ def test_evidence_is_carried_along():
     }
 
 
-@pytest.mark.parametrize(
-    ("machine", "known"),
-    [(TRN1, {"measured", "assumed"}), (TRN3, {"assumed"})],
-    ids=["trn1", "trn3"],
-)
+@every("machine, known", [(TRN1, {"measured", "assumed"}), (TRN3, {"assumed"})])
 def test_a_dma_of_a_machine_without_traces_or_probes_is_assumed(machine, known):
     build = Builder()
     tile = build.load((128, 512))
@@ -199,7 +196,7 @@ def of_mx(count):
         nisa.nc_matmul_mx(product, left, right, *scales)
 
 
-@pytest.mark.parametrize(("kernel", "width"), [(double_row, 2), (of_mx, 4)])
+@every("kernel, width", [(double_row, 2), (of_mx, 4)])
 def test_wide_modes_have_a_peak_of_their_own(kernel, width):
     """A percentage of the peak at two bytes went beyond 100."""
     trace = launch(nki_jit(lambda: kernel(40)), machine=TRN3).trace

@@ -124,7 +124,7 @@ def test_products_of_a_part_of_the_array_take_longer_not_less(stationary, partia
     assert warm == pytest.approx((512 * (1.15 if partial else 1.0) + 5) / 2.4)
 
 
-@pytest.mark.parametrize(("machine", "passes"), [(TRN1, 2), (TRN2, 1)])
+@every("machine, passes", [(TRN1, 2), (TRN2, 1)])
 def test_float32_is_transposed_in_one_pass_from_trn2_on(machine, passes):
     """Documented; measured on trn1: 208 ns, four cycles a row."""
     build = Builder()

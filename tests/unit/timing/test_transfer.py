@@ -116,7 +116,7 @@ def test_transposes_do_not_wait_for_the_generator():
     assert predicted("dma_transpose", "float16") == pytest.approx(100 * 0.2 + 2.3, abs=1)
 
 
-@pytest.mark.parametrize(("dge", "each"), [(True, 0.588 + 0.242), (False, 0.242 + 0.218)])
+@every("dge, each", [(True, 0.588 + 0.242), (False, 0.242 + 0.218)])
 def test_transposes_and_what_is_generated_take_turns(dge, each):
     """4096 x 4096 by load_transpose2d was reported at 0.81 us a tile, load and store together."""
     build = Builder()
@@ -155,7 +155,7 @@ def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_nu
     assert indirect("dma_copy", tile, source, 1, dge_mode="swdge").software
 
 
-@pytest.mark.parametrize(("machine", "each"), [(MACHINE, 1.02), (OLDER, 1.42)])
+@every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])
 def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
     """Published: 128 rows of 2 KiB on trn2 at 256 GB/s, on trn1 1.42 us."""
     build = Builder()

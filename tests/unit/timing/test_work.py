@@ -75,9 +75,9 @@ def test_the_source_of_a_gather_costs_nothing():
     assert timed(trace, "gather_flattened")[0] == 8
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-@pytest.mark.parametrize(
-    ("opcode", "writes", "reads"),
+@every("machine", MACHINES)
+@every(
+    "opcode, writes, reads",
     [
         ("rand", [(128, 8)], []),
         ("sequence_bounds", [(1, 2, 8)], [(1, 8)]),

@@ -27,7 +27,7 @@ def held(count, size, buffer):
     return kernel
 
 
-@pytest.mark.parametrize(("machine", "found"), [(TRN2, 0), (TRN1, 1)])
+@every("machine, found", [(TRN2, 0), (TRN1, 1)])
 def test_sbuf_by_generation(machine, found):
     got = findings_in(held(2, 92_000, nl.sbuf), [], machine=machine)
     assert [one.id for one in got] == ["sbuf-full"] * found
@@ -250,7 +250,7 @@ def test_a_block_whose_physical_tile_another_took(tiles, ahead, found):
         assert "nl.store(out[number - ahead]" in finding.locations[0].text
 
 
-@pytest.mark.parametrize(("byte", "found"), [(64, 1), (128, 0)])
+@every("byte, found", [(64, 1), (128, 0)])
 def test_a_block_that_another_tensor_was_placed_over(byte, found):
     def kernel(x):
         out = nl.ndarray((2, 128, 16), x.dtype, buffer=nl.shared_hbm)

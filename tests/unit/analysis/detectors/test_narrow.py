@@ -2,7 +2,6 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.analysis.detectors.narrow import LONGEST
 from difftest.simulator.frontend.classic import language as nl
@@ -39,11 +38,7 @@ def test_as_many_additions_as_can_be_seen(dtype, in_place):
     assert "total" in finding.location.text
 
 
-@pytest.mark.parametrize(
-    ("sources", "found"),
-    [(2, [("narrow-accumulation", "warning")]), (1, [])],
-    ids=["added", "copied"],
-)
+@every("sources, found", [(2, [("narrow-accumulation", "warning")]), (1, [])])
 def test_additions_that_the_dma_makes(sources, found):
     with embedded():
         import nki

@@ -163,10 +163,9 @@ def ranged(then):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("then", "severity"),
+@every(
+    "then, severity",
     [(lambda tile: tile, "note"), (lambda tile: nl.multiply(tile, 60000.0), "warning")],
-    ids=["the-fill", "another-behind-it"],
 )
 def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented(then, severity):
     """``on_false_value`` has to be the smallest float32, whatever the dtype (nisa.range_select).
@@ -329,9 +328,7 @@ def moved(x):
     return out
 
 
-@pytest.mark.parametrize(
-    ("value", "machine", "found"), [(256, TRN2, 1), (240, TRN2, 0), (256, TRN3, 0)]
-)
+@every("value, machine, found", [(256, TRN2, 1), (240, TRN2, 0), (256, TRN3, 0)])
 def test_float8_codes_that_a_machine_does_not_have(value, machine, found):
     data = np.full((4, 8), value, ml_dtypes.float8_e4m3fn)
     got = findings_in(moved, [data], machine=machine)

@@ -1,7 +1,6 @@
 """Iterations of ``affine_range``: planted dependences are found, what is independent is not."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -137,11 +136,7 @@ def test_a_subtraction_is_no_reduction():
     assert found_in(kernel, [normal(128, 512)]) == [("affine-carried", "error")]
 
 
-@pytest.mark.parametrize(
-    ("added", "found"),
-    [(0, [("affine-carried", "error")]), (5, [])],
-    ids=["what-the-iteration-before-summed", "a-column-that-none-writes"],
-)
+@every("added, found", [(0, [("affine-carried", "error")]), (5, [])])
 def test_a_running_sum_over_columns_is_no_reduction(added, found):
     """Each iteration adds into a column of its own, and what it adds is the column before."""
 
@@ -242,11 +237,7 @@ def shared_tile(buffer):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("buffer", "severity"),
-    [(nl.sbuf, "warning"), (nl.private_hbm, "error")],
-    ids=["tile", "scratch-in-hbm"],
-)
+@every("buffer, severity", [(nl.sbuf, "warning"), (nl.private_hbm, "error")])
 def test_one_tensor_that_each_iteration_fills_and_reads(buffer, severity):
     """The compiler can give each iteration a tile of its own, and no memory in HBM."""
     kernel = shared_tile(buffer)
@@ -273,10 +264,9 @@ def test_a_tile_that_one_iteration_alone_reads_back():
     assert finding.happened.endswith("; iteration 0 reads it back")
 
 
-@pytest.mark.parametrize(
-    ("last", "found"),
+@every(
+    "last, found",
     [(False, ("affine-rewritten", "warning")), (True, ("affine-written-twice", "error"))],
-    ids=["overwritten-first", "read-afterwards"],
 )
 def test_what_a_later_run_of_the_loop_overwrites_is_not_left_to_the_order(last, found):
     """The tile is read again in the next run, but only what that has loaded itself."""
@@ -308,11 +298,7 @@ def written_by_all(value):
     return kernel
 
 
-@pytest.mark.parametrize(
-    "value",
-    [lambda tile, i: nl.add(tile, i), lambda tile, i: nl.add(tile, 1)],
-    ids=["other-values", "equal-values"],
-)
+@every("value", [lambda tile, i: nl.add(tile, i), lambda tile, i: nl.add(tile, 1)])
 def test_an_element_that_all_iterations_write(value):
     """The compiler wants each iteration to write elsewhere, whatever the values."""
     found = found_in(written_by_all(value), [normal(128, 512)])
@@ -382,7 +368,7 @@ def test_a_psum_tile_that_each_iteration_overwrites_is_no_accumulation():
     assert found_in(kernel, [normal(128, 512)]) == [("affine-rewritten", "warning")]
 
 
-@pytest.mark.parametrize(("first", "found"), [(24, 1), (32, 0)])
+@every("first, found", [(24, 1), (32, 0)])
 def test_parts_that_are_seen_as_another_dtype_count_in_bytes(first, found):
     """Sixteen numbers of 4 bytes, and from element ``first`` of 2 bytes on 8 more."""
 
@@ -481,8 +467,6 @@ def todays(update):
     return nki.jit(kernel)
 
 
-@pytest.mark.parametrize(
-    ("update", "found"), [("subtract", [("affine-carried", "note")]), ("add", [])]
-)
+@every("update, found", [("subtract", [("affine-carried", "note")]), ("add", [])])
 def test_in_todays_dialect_the_loop_is_an_alias_of_range(update, found):
     assert found_in(todays(update), [normal(128, 6)]) == found

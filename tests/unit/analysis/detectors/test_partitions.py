@@ -1,7 +1,6 @@
 """Operands that begin in the middle of the partitions."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -54,7 +53,7 @@ def test_what_engines_reach_or_nobody_knows_of(first, last):
     assert found_in(on_a_tile(doubled(first, last)), [X]) == []
 
 
-@pytest.mark.parametrize(("start", "found"), [(32, ["partition-start"]), (64, [])])
+@every("start, found", [(32, ["partition-start"]), (64, [])])
 def test_where_a_tile_was_placed_counts(start, found):
     def work(tile):
         nki_isa.tensor_scalar(dst=tile, data=tile, op0=newer.multiply, operand0=2.0)

@@ -7,6 +7,7 @@ from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
 
 with embedded():
@@ -374,7 +375,7 @@ def test_sendrecv_orders_what_each_core_sends():
     assert found_in(both(kernel), [X]) == []
 
 
-@pytest.mark.parametrize(("apart", "doubted"), [(True, False), (False, True)])
+@every("apart, doubted", [(True, False), (False, True)])
 def test_cores_that_scatter_to_columns_of_their_own_are_apart(apart, doubted):
     """As nki-library's moe_cte does, to output[:, core, :]."""
 
@@ -438,13 +439,12 @@ def spread(index):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("index", "found"),
+@every(
+    "index, found",
     [
         (lambda program: HALF * program, []),
         (lambda program: (HALF - 1) * program, [("program-race", "error")]),
     ],
-    ids=["disjoint", "one-column-too-close"],
 )
 def test_a_classic_grid(index, found):
     got = findings_in(spread(index), [normal(128, 4 * HALF)], grid=(4,))

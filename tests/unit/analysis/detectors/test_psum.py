@@ -6,6 +6,7 @@ from difftest.simulator import TRN1, TRN2, TRN3
 from difftest.simulator.frontend.classic import isa as old_nisa
 from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
 with embedded():
@@ -62,8 +63,8 @@ def chains(width, steps, between=None, tensors=1):
 CHAINS = [("psum-chains", "warning")]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "found"),
+@every(
+    "kernel, found",
     [
         (chains(128, 3), CHAINS),
         (chains(128, 1), []),
@@ -71,7 +72,6 @@ CHAINS = [("psum-chains", "warning")]
         (chains(128, 3, between="read"), []),
         (chains(1024, 3), []),
     ],
-    ids=["two-in-one", "of-one-step", "a-tensor-each", "read-before-the-next", "a-bank-each"],
 )
 def test_chains_in_one_tensor(kernel, found):
     """A warning where it was seen; AWS's own kernels have such chains on later generations."""
@@ -94,14 +94,13 @@ def test_interleaved_chains_name_both_lines():
     assert "columns 0 and 64 of a bank" in first.happened
 
 
-@pytest.mark.parametrize("machine", [TRN1, TRN2], ids=["trn1", "trn2"])
-@pytest.mark.parametrize(
-    ("shape", "block", "found"),
+@every("machine", [TRN1, TRN2])
+@every(
+    "shape, block, found",
     [
         ((128, 2, 64), lambda k: (slice(None), k), [("psum-chains", "note")]),
         ((2, old_nl.par_dim(128), 64), lambda k: (k,), []),
     ],
-    ids=["columns", "blocks"],
 )
 def test_chains_of_the_classic_dialect(shape, block, found, machine):
     """Of its compiler nothing is on record, and blocks are tensors of their own."""
@@ -138,14 +137,13 @@ def twice(accumulate, reads):
     return nki.jit(kernel)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "found"),
+@every(
+    "kernel, found",
     [
         (twice(lambda step: None, reads=True), [("psum-start", "warning")]),
         (twice(lambda step: None, reads=False), []),
         (twice(lambda step: step > 0, reads=True), []),
     ],
-    ids=["left-out", "one-long-chain", "said"],
 )
 def test_a_start_that_is_left_to_the_compiler(kernel, found):
     assert found_in(kernel, [X]) == found
@@ -231,15 +229,14 @@ def added_elsewhere(total, tile):
     tile[...] = old_nl.add(total, tile)
 
 
-@pytest.mark.parametrize(
-    ("start", "update", "found"),
+@every(
+    "start, update, found",
     [
         (zeros, nothing, []),
         (copied, nothing, [("psum-foreign", "warning")]),
         (zeros, added, [("psum-addition", "warning")]),
         (zeros, added_elsewhere, []),
     ],
-    ids=["zeros", "on-a-copy", "plus-a-tile", "sum-in-sbuf"],
 )
 def test_classic_accumulation(start, update, found):
     assert found_in(classic(start, update), [X]) == found

@@ -1,7 +1,6 @@
 """Writes through indices: rows that meet, and rows that do not."""
 
 import numpy as np
-import pytest
 
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -118,9 +117,7 @@ def added_beside(column):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("column", "first", "found"), [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])]
-)
+@every("column, first, found", [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])])
 def test_a_scatter_that_does_not_reach_what_was_written_is_ordered(column, first, found):
     rows = first + np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
     got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])

@@ -1,13 +1,13 @@
 """What the readers share: which accesses a survey keeps, and which no reader needs."""
 
 import numpy as np
-import pytest
 
 from difftest.analysis.detectors.survey import Survey, Touch
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from tests.every import every
 
 X = np.ones((128, 64), np.float32)
 
@@ -102,7 +102,7 @@ def test_what_one_turn_alone_uses_of_what_was_made_before_the_loop_is_left_out()
     assert surveyed(kernel)[1] == []
 
 
-@pytest.mark.parametrize("scatters", [True, False])
+@every("scatters", [True, False])
 def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
     def kernel(x, rows):
         out = output(x)

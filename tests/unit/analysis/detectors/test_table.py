@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from difftest.analysis.detectors import DETECTORS, order
 from difftest.analysis.detectors.silence import allowed_at
 from difftest.analysis.finding import Severity
 from difftest.simulator.trace import Location
+from tests.every import every
 
 ROOT = Path(__file__).parents[4]
 PAGES = [ROOT / page for page in sorted({one.page.partition("#")[0] for one in DETECTORS})]
@@ -49,8 +48,8 @@ def test_ids_are_unique_and_lead_to_the_page():
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "ids"),
+@every(
+    "line, ids",
     [
         (1, {"one"}),
         (2, set()),

@@ -108,11 +108,7 @@ def softmax_sums(inside):
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("inside", "found"),
-    [(True, [("reduce-res-accumulated", "warning")]), (False, [])],
-    ids=["added-up-inside", "a-column-each"],
-)
+@every("inside, found", [(True, [("reduce-res-accumulated", "warning")]), (False, [])])
 def test_reductions_beside_a_result(inside, found):
     assert found_in(softmax_sums(inside), [A]) == found
 

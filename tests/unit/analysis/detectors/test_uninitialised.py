@@ -85,7 +85,7 @@ def test_it_does_not(name, dtype):
     assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
 
 
-@pytest.mark.parametrize(("bits", "found"), [(0, 0), (1, 1)])
+@every("bits, found", [(0, 0), (1, 1)])
 def test_bits_that_an_operator_takes_away(bits, found):
     kernel = by(lambda tile: nisa.tensor_scalar(tile[:, 12:13], nl.bitwise_and, bits))
     got = findings_in(kernel, [data(np.int32)])
@@ -119,7 +119,7 @@ def product(stored):
     return kernel
 
 
-@pytest.mark.parametrize(("stored", "found"), [(KEPT, 0), (KEPT + 1, 1)])
+@every("stored, found", [(KEPT, 0), (KEPT + 1, 1)])
 def test_rows_of_a_product(stored, found):
     operands = [normal(ROWS, KEPT), normal(ROWS, COLUMNS)]
     got = findings_in(product(stored), operands)
@@ -179,7 +179,7 @@ def gather(masked):
     return kernel
 
 
-@pytest.mark.parametrize(("masked", "found"), [(True, 0), (False, 1)])
+@every("masked, found", [(True, 0), (False, 1)])
 def test_indices(masked, found):
     """The poison of uint8 is 165, a row that the table has."""
     got = findings_in(gather(masked), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
@@ -188,7 +188,7 @@ def test_indices(masked, found):
         assert "3 of 8 elements, the first at [5, 0]" in got[0].happened
 
 
-@pytest.mark.parametrize("command", ["reset_reduce", "reduce"])
+@every("command", ["reset_reduce", "reduce"])
 def test_looking_changes_nothing(command):
     """What is computed with other poison leaves registers and random numbers alone."""
 
@@ -241,13 +241,12 @@ def test_the_finding_of_an_index_names_them_too():
     assert "it comes from [5:8, 0:1] of tensor" in finding.happened
 
 
-@pytest.mark.parametrize(
-    ("last", "message"),
+@every(
+    "last, message",
     [
         (4, "an index that nothing wrote left its tensor"),
         (900, r"an index held in a tile left its tensor: \[900, 0\]"),
     ],
-    ids=["unwritten", "written-and-wrong"],
 )
 def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message):
     """The poison of int32 is a row that no table has."""
@@ -264,7 +263,7 @@ def rows_by_index(x, index, mask=None):
     return nl.load(x[index, nl.arange(4)[None, :]], mask=mask)
 
 
-@pytest.mark.parametrize(("stored", "found"), [(5, 0), (6, 1)])
+@every("stored, found", [(5, 0), (6, 1)])
 def test_what_a_gather_reads_of_scratch(stored, found):
     """The index is defined; of the table in HBM the last three rows are not."""
 
@@ -294,7 +293,7 @@ def test_what_is_loaded_through_an_undefined_index_is_undefined():
     assert "12 of 32 elements, the first at [5, 0]" in got[1].happened
 
 
-@pytest.mark.parametrize(("kept", "found"), [(5, 0), (6, 1)])
+@every("kept, found", [(5, 0), (6, 1)])
 def test_what_a_scatter_stores(kept, found):
     def kernel(x, rows):
         out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
@@ -308,7 +307,7 @@ def test_what_a_scatter_stores(kept, found):
     assert got == [("uninitialised-output", "warning")] * found
 
 
-@pytest.mark.parametrize(("first", "found"), [(KEPT - 4, 0), (KEPT - 3, 1)])
+@every("first, found", [(KEPT - 4, 0), (KEPT - 3, 1)])
 def test_a_gather_within_partitions(first, found):
     """Of a row of which ten elements are loaded, four that lie beside each other."""
 
@@ -322,7 +321,7 @@ def test_a_gather_within_partitions(first, found):
     assert got == [("uninitialised-output", "warning")] * found
 
 
-@pytest.mark.parametrize(("command", "found"), [("reduce", 1), ("reset_reduce", 0)])
+@every("command, found", [("reduce", 1), ("reset_reduce", 0)])
 def test_the_reduction_registers(command, found):
     """What they took up stays in them until they are reset."""
 
@@ -345,7 +344,7 @@ def test_the_reduction_registers(command, found):
     assert got == [("uninitialised-output", "warning")] * found
 
 
-@pytest.mark.parametrize(("rows", "found"), [(5, 0), (6, 1)])
+@every("rows, found", [(5, 0), (6, 1)])
 def test_reduce_res_of_padded_rows(rows, found):
     def kernel(x):
         out = nl.ndarray((rows, 1), x.dtype, buffer=nl.shared_hbm)
@@ -401,7 +400,7 @@ def test_an_output_of_which_a_part_is_never_written():
     assert "out = nl.ndarray" in finding.location.text
 
 
-@pytest.mark.parametrize("kernel", [stored_rows(8), stored_rows(6, twice=True)])
+@every("kernel", [stored_rows(8), stored_rows(6, twice=True)])
 def test_outputs_that_are_written_whole(kernel):
     assert all_findings_in(kernel, [normal(8, 4)]) == []
 

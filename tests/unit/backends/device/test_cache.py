@@ -7,6 +7,7 @@ import pytest
 
 from difftest.backends.device.cache import CompileCache, cache_folder
 from difftest.backends.device.worker import Worker
+from tests.every import every
 
 COMPILE = """
 import os, signal, sys, time
@@ -98,7 +99,7 @@ def test_a_compiler_error_leaves_no_entry(tmp_path):
     assert (cache.get("key", whole) / "kernel.neff").read_text() == "whole"
 
 
-@pytest.mark.parametrize("damage", ["changed", "removed", "added", "manifest"])
+@every("damage", ["changed", "removed", "added", "manifest"])
 def test_a_damaged_entry_is_made_anew(tmp_path, damage):
     cache = CompileCache(tmp_path)
     entry = cache.get("key", whole)

@@ -11,6 +11,7 @@ from difftest.backends.device.history import (
     measured_p99,
     read_history,
 )
+from tests.every import every
 from tests.unit.backends.device.records import record
 
 TEST = "224x224, float16, no pool"
@@ -28,7 +29,7 @@ def test_no_file_is_an_empty_history(tmp_path):
     assert read_history(tmp_path / "none.json") == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"records": [{"p99": 1}]}'])
+@every("text", ["", "{", "[]", "{}", '{"records": [{"p99": 1}]}'])
 def test_a_file_that_is_none_is_an_error_and_stays_as_it_is(tmp_path, text):
     file = tmp_path / "history.json"
     file.write_text(text)

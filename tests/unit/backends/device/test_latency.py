@@ -59,7 +59,7 @@ def test_noise_that_stays_is_said_to():
     assert not steady.quiet
 
 
-@pytest.mark.parametrize(("third", "quiet"), [(100.9, True), (101.1, False)])
+@every("third, quiet", [(100.9, True), (101.1, False)])
 def test_one_per_cent_decides(third, quiet):
     values = [100.0, 100.5, third] * 3
     steady = measure_steadily(lambda: MeasuredLatency("device time", {99: values.pop(0)}, 5, 20))

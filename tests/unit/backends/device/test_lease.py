@@ -115,7 +115,7 @@ def test_the_cores_come_from_neuron_ls(tmp_path, monkeypatch):
     assert find_cores() == (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("output", ["", "no devices", "{}", '[{"neuron_device": 0}]'])
+@every("output", ["", "no devices", "{}", '[{"neuron_device": 0}]'])
 def test_without_a_list_it_is_core_0(tmp_path, monkeypatch, output):
     neuron_ls(tmp_path, output, monkeypatch)
     assert find_cores() == (0,)

@@ -45,7 +45,7 @@ def test_two_operands_within_their_bounds_give_a_result_within_its(name):
         assert (np.abs(got - made.value) <= made.error * (1 + 1e-6)).all()
 
 
-@pytest.mark.parametrize("function", [np.maximum, np.minimum])
+@every("function", [np.maximum, np.minimum])
 def test_the_larger_of_two(function):
     left, right = drawn(), drawn()
     made = bounded.extreme(function)(left, right)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.simulator import TRN3, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored, tile
 
 BFLOAT16 = ml_dtypes.bfloat16
@@ -79,7 +79,7 @@ def scaled(factor, dtype):
     return prepare
 
 
-@pytest.mark.parametrize(("factor", "lost"), [(0.5, False), (0.3, True)])
+@every("factor, lost", [(0.5, False), (0.3, True)])
 def test_rounded_values_that_are_quantized_are_a_doubt(factor, lost):
     """Half of a number is not rounded; where 0.3 of many are, some quantize either way."""
     _, run = exact_of(scaled(factor, nl.bfloat16))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.exact.owners import Owners
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 X = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
@@ -73,7 +73,7 @@ def test_many_that_come_after_each_other():
     np.testing.assert_allclose(output.value, WIDE * (1 / 3), rtol=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.int32])
+@every("dtype", [nl.float32, nl.int32])
 def test_rounded_values_of_another_tensor(dtype):
     def kernel(x):
         other = placed(dtype=dtype)

@@ -118,9 +118,7 @@ def lost(call):
     return {doubt.reason for doubt in doubts if doubt.lost}
 
 
-@pytest.mark.parametrize(
-    ("value", "error"), [(1.0, None), (1.0, 0.0), (1.01, None)], ids=["None", "0", "wrong"]
-)
+@every("value, error", [(1.0, None), (1.0, 0.0), (1.01, None)])
 def test_a_rule_that_forgets_its_rounding_is_seen(monkeypatch, value, error):
     """The check above can fail."""
 

@@ -91,8 +91,8 @@ def test_matmuls_accumulate():
     assert 0 < output.error.max() < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("compute", "reason"),
+@every(
+    "compute, reason",
     [
         (lambda tile: nisa.dropout(tile, 0.5), "random numbers"),
         (

@@ -42,7 +42,7 @@ def test_other_engines_are_refused(value):
     assert caught.value.received == f"engine={value!r}"
 
 
-@pytest.mark.parametrize("command", nisa.reduce_cmd)
+@every("command", nisa.reduce_cmd)
 def test_commands_translate(command):
     assert as_accumulate(command, "f") is Accumulate[command.name.upper()]
 

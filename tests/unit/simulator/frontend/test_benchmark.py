@@ -103,11 +103,6 @@ def test_disable_dge_reaches_the_model(nki, double, predictor):
     assert predictor.calls[0][2] is False
 
 
-def test_no_result_before_a_call(nki, double):
-    with pytest.raises(AttributeError):
-        nki.benchmark(double).benchmark_result  # noqa: B018 - the access is the test
-
-
 def test_only_documented_percentiles(nki, double):
     bench = nki.benchmark(double)
     bench(X)

@@ -16,6 +16,7 @@ from difftest.simulator import launch
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit, simulate
+from tests.every import every
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -88,7 +89,7 @@ def both(pair):
     return tuple(outs)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16])
+@every("dtype", [np.float32, BFLOAT16])
 def test_torch_in_is_torch_out_and_is_written_in_place(torch, dtype):
     tensor = StandInTensor(np.arange(6, dtype=dtype).reshape(2, 3))
     for kernel in (more_and_double, simulate(more_and_double)):

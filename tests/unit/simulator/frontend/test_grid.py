@@ -47,7 +47,7 @@ def test_the_physical_cores_of_the_documented_grids(key, cores):
     assert physical_cores(pickle.loads(pickle.dumps(grid_shape(key)))) == cores
 
 
-@pytest.mark.parametrize("size", [0, -1])
+@every("size", [0, -1])
 def test_a_dimension_is_positive(size):
     for key in (size, (2, size)):
         with pytest.raises(KernelError, match="a grid dimension is positive") as caught:

@@ -171,7 +171,7 @@ def loaded_beyond(x, rows):
         total = nl.add(total, nl.load(x[i]))
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     data = np.ones((2, 4, 3), np.float32)
     with pytest.raises(BufferError, match=r"^x, which the loop's body binds anew") as caught:

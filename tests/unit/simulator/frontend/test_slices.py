@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.slices import DynamicSlice
+from tests.every import every
 
 
 def test_ds_keeps_integers():
@@ -16,9 +17,7 @@ def test_ds_keeps_integers():
     assert (part.start, part.size) == (3, 5)
 
 
-@pytest.mark.parametrize(
-    ("size", "received"), [(2.0, "nl.ds with size 2.0 (float)"), (0, "size 0")]
-)
+@every("size, received", [(2.0, "nl.ds with size 2.0 (float)"), (0, "size 0")])
 def test_ds_takes_a_size_of_at_least_one(size, received):
     with pytest.raises(NkiError) as caught:
         DynamicSlice(0, size)
@@ -31,7 +30,7 @@ def test_a_slice_that_may_be_empty_is_not_negative():
         DynamicSlice.or_none(2, -1)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_the_classic_ds_is_made_by_the_mode_that_runs(plain):
     def kernel(x):
         out = nl.ndarray((4, 2), x.dtype, buffer=nl.shared_hbm)

@@ -11,6 +11,7 @@ from difftest.simulator import NotModelledError
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import isa, language
 from difftest.simulator.frontend.unmodelled import Unmodelled
+from tests.every import every
 
 
 def test_a_name_is_a_key_and_refuses_a_call():
@@ -21,14 +22,14 @@ def test_a_name_is_a_key_and_refuses_a_call():
             value(1)
 
 
-@pytest.mark.parametrize("module", [isa, language])
+@every("module", [isa, language])
 def test_what_nobody_documents_is_no_attribute(module):
     with pytest.raises(AttributeError, match="nothing_such"):
         module.nothing_such  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
+@every(
+    "module, name",
     [
         ("nki", "FrameworkKernel"),
         ("nki.language", "gemm_grid"),

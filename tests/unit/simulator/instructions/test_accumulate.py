@@ -217,15 +217,6 @@ def test_what_tensor_scalar_cumulative_refuses(name):
         )
 
 
-def test_a_cumulative_result_is_no_int32():
-    def kernel(x):
-        dst = nl.ndarray((6, 10), nl.int32)
-        return gate.issue(tensor_scalar_cumulative, (x, 0.0, None), (OP1, OP1, RESET), dst=dst)
-
-    with pytest.raises(NkiError, match="tensor_scalar_cumulative takes dst of certain dtypes"):
-        on_tiles(kernel, DATA)
-
-
 # -- tensor_scalar_reduce's registers --------------------------------------------------------------
 
 
@@ -260,10 +251,7 @@ def test_tensor_scalar_reduce_goes_on_loads_and_negates(name, combine):
     assert_allclose(loaded, combine(start, reduced), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("init", "command", "op"),
-    [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")],
-)
+@every("init, command, op", [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")])
 def test_what_tensor_scalar_reduce_refuses_of_its_registers(init, command, op):
     def kernel(x):
         return gate.issue(

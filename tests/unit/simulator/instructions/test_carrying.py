@@ -8,9 +8,10 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as today
 from difftest.simulator.frontend.nki import language as today_nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised
 
-MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+MODES = every("plain", [False, True])
 A = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
 B = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
 
@@ -43,7 +44,7 @@ COMPUTED = {
 
 
 @MODES
-@pytest.mark.parametrize("name", COMPUTED)
+@every("name", COMPUTED)
 def test_the_part_that_was_written_is_computed(plain, name):
     compute, expected = COMPUTED[name]
 
@@ -58,8 +59,8 @@ def test_the_part_that_was_written_is_computed(plain, name):
 
 
 @MODES
-@pytest.mark.parametrize("name", COMPUTED)
-@pytest.mark.parametrize("use", ["store", "sum", "matmul"])
+@every("name", COMPUTED)
+@every("use", ["store", "sum", "matmul"])
 def test_the_rest_cannot_be_used(plain, name, use):
     def kernel(x, y):
         result = COMPUTED[name][0](half(x), nl.load(y))
@@ -107,7 +108,7 @@ def test_a_gather_carries_it_by_partitions(plain):
 
 
 @MODES
-@pytest.mark.parametrize("part", ["source", "index"])
+@every("part", ["source", "index"])
 def test_a_gather_needs_its_index_and_something_of_its_source(plain, part):
     def kernel(x):
         source, index = nl.zeros((16, 4), x.dtype), nl.zeros((16, 1), nl.uint16)
@@ -124,7 +125,7 @@ def test_a_gather_needs_its_index_and_something_of_its_source(plain, part):
 
 
 @MODES
-@pytest.mark.parametrize("assign", [True, False])
+@every("assign", [True, False])
 def test_what_was_written_before_is_so_no_more(plain, assign):
     def kernel(x):
         target = nl.load(x)
@@ -150,7 +151,7 @@ def test_nothing_is_carried_of_a_tile_of_which_nothing_was_written(plain):
 
 
 @MODES
-@pytest.mark.parametrize("rows", [5, 6])
+@every("rows", [5, 6])
 def test_nothing_is_carried_into_what_a_mask_leaves_out(plain, rows):
     """Or an element would be taken for one that the mask left out, and kept as it was."""
 
@@ -245,7 +246,7 @@ def copied_out(x, compute):
     return out
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (4, 3)])
+@every("rows, columns", [(4, 4), (4, 3)])
 def test_a_reduction_carries_it_where_something_of_a_sum_was_never_written(rows, columns):
     """Lanes that a kernel does not use (attention_tkg of nki-library), not a part of each sum."""
 

@@ -19,7 +19,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
 from difftest.simulator.trace import Attributes
 from tests.every import every
-from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import integers, normal
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
 VALUES = np.array([[0, 1, 2.5, 3.5, 100.3, 300, 70000, -1, -2.5, -129, 1e-3, 3e9]], np.float32)
@@ -174,7 +174,7 @@ def test_scatter():
     assert np.isnan(result.outputs[0][~written]).all()
 
 
-@pytest.mark.parametrize("add", ["atomic_rmw", "dma_copy"])
+@every("add", ["atomic_rmw", "dma_copy"])
 def test_a_scatter_that_adds_meets_an_index_twice(add):
     rows = normal(4, 6, seed=1)
 
@@ -258,7 +258,7 @@ def test_a_masked_transpose():
     assert_array_equal(launch(kernel, [data]).outputs[0], np.where(chosen, data.T, 0))
 
 
-@pytest.mark.parametrize("write", ["gather", "scatter"])
+@every("write", ["gather", "scatter"])
 def test_indices_do_not_lead_around_an_immutable_parameter(write):
     @nki.jit
     def kernel(table, index):
@@ -420,14 +420,3 @@ def test_what_is_refused(use, rule, received):
         launch(kernel, [TABLE.copy()])
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
-
-
-def test_indices_are_integers():
-    with pytest.raises(TypeError, match="indices held in a tile are integers"):
-        on_tiles(lambda x: nl.load(_table()[x, nl.arange(6)[None, :]]), normal(4, 1))
-
-
-def _table():
-    table = nl.ndarray((10, 6), nl.float32, buffer=nl.hbm)
-    nl.store(table, 0.0)
-    return table

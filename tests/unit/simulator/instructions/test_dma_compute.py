@@ -35,7 +35,7 @@ def run(*arrays, dtype=nl.float32, on_chip=(), shape=None, scales=None):
     return launch(kernel, arrays)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 16])
+@every("count", [1, 2, 3, 16])
 def test_the_sum_is_in_float32_and_rounded_once(count):
     arrays = [normal(8, 6, seed=k, dtype=ml_dtypes.bfloat16) for k in range(count)]
     total = arrays[0].astype(np.float32)

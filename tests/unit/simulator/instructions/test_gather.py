@@ -70,7 +70,7 @@ def counted(src, offset=0, padding=-1, dst=None):
     return gate.issue(nonzero_with_count, (src,), (offset, padding), dst=out)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+@every("dtype", [np.int32, np.float32])
 def test_the_documented_example(dtype):
     result = on_tiles(lambda x: counted(x, offset=16), EXAMPLE.astype(dtype))
     assert_array_equal(result, np.array([[17, 18, 21, -1, -1, -1, -1, -1, 3]], np.int32))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import masked, unboxed
+from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
 DATA = np.random.default_rng(5).permutation(16 * 16).astype(np.float32).reshape(16, 16) + 1
@@ -49,7 +49,7 @@ def accumulated(x, mask):
     return nl.multiply(nl.ones((16, 16), nl.float32), total)
 
 
-@pytest.mark.parametrize("kernel", [SUM, DIFFERENCE, STATISTICS, COPY, ADDED_UP])
+@every("kernel", [SUM, DIFFERENCE, STATISTICS, COPY, ADDED_UP])
 def test_the_modes_agree_without_a_bug(kernel):
     assert agree(kernel)
 

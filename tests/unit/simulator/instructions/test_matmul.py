@@ -73,7 +73,7 @@ def test_hints_and_pe_tiles_change_no_value():
     assert_array_equal(plain, tiled)
 
 
-@pytest.mark.parametrize("transpose_x", [False, True])
+@every("transpose_x", [False, True])
 def test_nl_matmul(transpose_x):
     x, y = normal(48, 32), normal(32, 100, seed=1)
     given_x = np.ascontiguousarray(x.T) if transpose_x else x
@@ -130,16 +130,6 @@ def test_a_product_accumulates_into_another_shape_of_its_size():
 
     product = (stationary.T @ moving).reshape(8, 4, 5)
     assert_allclose(on_tiles(compute, stationary, moving), product, atol=1e-5)
-
-
-def test_the_tensor_engine_writes_to_psum_only():
-    def kernel():
-        operands = (sbuf(4, 8), sbuf(4, 16))
-        gate.issue(nc_matmul, operands, (False, (), (), "none"), dst=sbuf(8, 16))
-
-    with pytest.raises(NkiError, match="nc_matmul takes dst in psum") as caught:
-        launch(kernel)
-    assert caught.value.limit == "psum"
 
 
 def test_a_part_of_a_bank_accumulates():
@@ -405,7 +395,7 @@ def test_pe_tiles_of_32_by_32_need_trn2():
         launch(small_pe_tile, machine=TRN1)
 
 
-@pytest.mark.parametrize("condition", [True, False])
+@every("condition", [True, False])
 def test_a_matmul_under_a_condition(condition):
     def compute(x, y):
         total = nl.ones((8, 20), nl.float32, buffer=nl.psum)

@@ -15,7 +15,7 @@ from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
 from tests.every import every
 
-MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+MODES = every("plain", [False, True])
 ROWS, COLUMNS, USED = 8, 16, 3
 X = np.random.default_rng(3).standard_normal((USED, COLUMNS)).astype(np.float32)
 F32, U8 = today_nl.float32, today_nl.uint8
@@ -172,7 +172,7 @@ def stored(result, used):
 
 
 @MODES
-@pytest.mark.parametrize("name", TODAYS)
+@every("name", TODAYS)
 def test_padded_rows_of_todays_dialect(name, plain):
     compute, expected = TODAYS[name]
 
@@ -252,7 +252,7 @@ CLASSIC = {
 
 
 @MODES
-@pytest.mark.parametrize("name", CLASSIC)
+@every("name", CLASSIC)
 def test_padded_rows_of_the_classic_dialect(name, plain):
     compute, expected = CLASSIC[name]
 
@@ -269,7 +269,7 @@ def test_padded_rows_of_the_classic_dialect(name, plain):
 
 
 @MODES
-@pytest.mark.parametrize("rows", [USED, USED + 1])
+@every("rows", [USED, USED + 1])
 def test_a_select_by_the_index_takes_padding_away(plain, rows):
     def kernel(x):
         tile = nl.ndarray((ROWS, COLUMNS), x.dtype)
@@ -293,7 +293,7 @@ def test_a_select_by_the_index_takes_padding_away(plain, rows):
 
 
 @MODES
-@pytest.mark.parametrize("use", ["contraction", "partitions", "row"])
+@every("use", ["contraction", "partitions", "row"])
 def test_where_no_element_of_the_result_is_left_the_instruction_raises(use, plain):
     @jit
     def kernel(x):
@@ -358,7 +358,7 @@ def test_registers_that_were_reset_hold_what_was_written(plain):
 
 
 @MODES
-@pytest.mark.parametrize("accumulate", [None, True])
+@every("accumulate", [None, True])
 def test_a_product_that_is_overwritten_is_no_part_of_the_sum(plain, accumulate):
     @jit
     def kernel(x, again):
@@ -377,7 +377,7 @@ def test_a_product_that_is_overwritten_is_no_part_of_the_sum(plain, accumulate):
 
 
 @MODES
-@pytest.mark.parametrize("use", ["index", "register"])
+@every("use", ["index", "register"])
 def test_an_index_and_a_register_are_uses(use, plain):
     @jit
     def kernel(x):

@@ -11,8 +11,9 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.witness import witnessing
+from tests.every import every
 
-MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+MODES = every("plain", [False, True])
 RNG = np.random.default_rng(5)
 F32 = nl.float32
 
@@ -60,7 +61,7 @@ def attention(q, k, v, summed):
 
 
 @MODES
-@pytest.mark.parametrize("summed", [0, 1])
+@every("summed", [0, 1])
 def test_attention(plain, summed):
     q, k, v = (RNG.standard_normal((rows, 64)).astype(np.float32) for rows in (40, 70, 70))
     if summed:
@@ -74,8 +75,8 @@ def test_attention(plain, summed):
 
 
 @MODES
-@pytest.mark.parametrize("buffer", [nl.shared_hbm, nl.private_hbm], ids=["shared", "private"])
-@pytest.mark.parametrize("rows", [10, 11])
+@every("buffer", [nl.shared_hbm, nl.private_hbm])
+@every("rows", [10, 11])
 def test_scratch_that_is_padded(plain, buffer, rows):
     """What leaves the kernel is judged, not where it went on its way."""
 
@@ -189,7 +190,7 @@ CLASSIC = {
 }
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@every("name", CLASSIC)
 def test_masks(name):
     """The correct kernel has no finding, the other one names the load."""
     correct, wrong, shapes = CLASSIC[name]

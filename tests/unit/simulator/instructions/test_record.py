@@ -85,10 +85,7 @@ def test_a_name_is_registered_once():
             """Another."""
 
 
-@pytest.mark.parametrize(
-    ("named", "runs_on"),
-    [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)],
-)
+@every("named, runs_on", [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)])
 def test_the_engine_is_the_first_unless_named(named, runs_on):
     def kernel():
         tile = nl.zeros((4, 8), nl.float32)

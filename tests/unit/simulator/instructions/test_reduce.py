@@ -60,7 +60,7 @@ def test_a_logical_reduction_is_negated_as_a_number():
     assert (both[:, 0].tolist(), either[:, 0].tolist()) == ([0, -1], [-1, -1])
 
 
-@pytest.mark.parametrize("op", [np.bitwise_or, np.bitwise_and])
+@every("op", [np.bitwise_or, np.bitwise_and])
 def test_bits_across_partitions(op):
     bits = integers(5, 6, low=0, high=2**31, dtype=np.int32)
     result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits)
@@ -89,7 +89,7 @@ def test_tensor_scalar_reduce_with_a_unary_operator(op, expected):
     assert_allclose(total[:, 0], wanted.sum((1, 2)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("op", [nl.rsqrt, nl.power])
+@every("op", [nl.rsqrt, nl.power])
 def test_tensor_scalar_reduce_has_the_vector_engines_operators(op):
     with pytest.raises(NkiError, match="tensor_scalar_reduce runs on the Vector Engine"):
         on_tiles(
@@ -203,7 +203,7 @@ def test_negate():
     assert_array_equal(negated, -plain)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@every("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_a_sum_is_accumulated_in_float32_and_rounded_once(dtype):
     """4096 ones are 256 in bfloat16 and 2048 in float16 if each partial sum is rounded."""
     ones = np.ones((2, 4096), dtype)

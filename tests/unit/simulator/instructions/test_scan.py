@@ -79,7 +79,7 @@ def test_statistics_of_one_element():
     assert whole.tolist() == [[7, 0]] * 2
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.0])
+@every("probability", [0.0, 1.0])
 def test_dropout_of_nothing_and_of_everything(probability):
     result = on_tiles(lambda x: nisa.dropout(x, probability), A)
     assert_array_equal(result, A * (1 - probability))

@@ -60,7 +60,7 @@ def test_max8_over_several_axes_and_into_another_dtype():
     assert_array_equal(result, largest(data).astype(np.float16), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [nl.uint16, nl.uint32])
+@every("dtype", [nl.uint16, nl.uint32])
 def test_the_places_may_have_16_bits(dtype):
     places = on_tiles(
         lambda x: nisa.nc_find_index8(data=x, vals=nisa.max8(src=x), dtype=dtype), DATA
@@ -68,7 +68,7 @@ def test_the_places_may_have_16_bits(dtype):
     assert_array_equal(places, first_places(DATA, largest(DATA)).astype(dtype), strict=True)
 
 
-@pytest.mark.parametrize("data", [DATA, WITH_TIES], ids=["distinct", "ties"])
+@every("data", [DATA, WITH_TIES])
 def test_nc_match_replace8(data):
     def compute(x):
         places = nl.ndarray((5, 8), nl.uint32)
@@ -93,7 +93,7 @@ def test_the_16_largest_in_two_rounds():
     assert_array_equal(np.concatenate([first, second], 1), -np.sort(-WITH_TIES, axis=1)[:, :16])
 
 
-@pytest.mark.parametrize(("width", "count"), [(1, None), (4, None), (1, 20), (2, 7)])
+@every("width, count", [(1, None), (4, None), (1, 20), (2, 7)])
 def test_local_gather(width, count):
     source = normal(32, 40)
     index = integers(32, 2, low=0, high=30, dtype=np.uint16)
@@ -171,16 +171,7 @@ def test_segment_ids_are_integers_from_0(ids):
     assert f"at element {len(ids) - 1}" in caught.value.received
 
 
-@pytest.mark.parametrize("dtypes", [(np.float16, None), (np.int32, nl.int16)])
-def test_segment_ids_are_of_32_bits(dtypes):
-    with pytest.raises(NkiError, match=r"sequence_bounds takes .* of certain dtypes"):
-        on_tiles(
-            lambda x: nisa.sequence_bounds(segment_ids=x, dtype=dtypes[1]),
-            np.ones((1, 4), dtypes[0]),
-        )
-
-
-@pytest.mark.parametrize("columns", [12, 9])
+@every("columns", [12, 9])
 def test_a_masked_gather_cuts_the_indices_not_the_data(columns):
     """The mask is over the indices; what they name may lie anywhere in the partition."""
     data = normal(4, columns)
@@ -197,7 +188,7 @@ def test_a_masked_gather_cuts_the_indices_not_the_data(columns):
     assert_array_equal(on_tiles(compute, data, places), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@every("dtype", [np.float32, np.int32])
 def test_sequence_bounds(dtype):
     ids = np.array([[0, 1, 1, 2, 2, 2, 0, 3]], dtype)
     result = on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), ids)

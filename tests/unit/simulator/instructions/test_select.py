@@ -44,10 +44,8 @@ LOW = np.array([[0], [1], [2], [3], [7], [8]], np.float32)
 HIGH = np.array([[8], [3], [2], [7], [8], [9]], np.float32)
 
 
-@pytest.mark.parametrize("start", [0, 2])
-@pytest.mark.parametrize(
-    ("op0", "op1"), [(np.greater_equal, np.less), (np.greater, np.less_equal), (np.equal, np.less)]
-)
+@every("start", [0, 2])
+@every("op0, op1", [(np.greater_equal, np.less), (np.greater, np.less_equal), (np.equal, np.less)])
 def test_range_select(start, op0, op1):
     def compute(x, low, high):
         largest = nl.ndarray((6, 1), nl.float32)

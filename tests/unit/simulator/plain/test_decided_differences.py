@@ -21,9 +21,10 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from tests.every import every
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
-MODES = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+MODES = every("plain", [False, True])
 OUTSIDE = nl.mgrid[0:4, 0:6]
 COLUMNS = nl.arange(6)[None, :]
 MIDDLE = nl.ds(1, 2)
@@ -46,8 +47,8 @@ LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
 
 
 @MODES
-@pytest.mark.parametrize(
-    ("dtypes", "result", "expected"),
+@every(
+    "dtypes, result, expected",
     [
         (("int32", "int32"), "int32", [-(2**31), 6, 2**24 + 2]),
         (("int32", "uint32"), "int32", [-(2**31), 6, 2**24 + 2]),
@@ -96,8 +97,8 @@ def test_select_reduce_has_a_float_reduce_res(plain):
 
 
 @MODES
-@pytest.mark.parametrize(
-    ("error", "compute"),
+@every(
+    "error, compute",
     [
         (LimitError, lambda x: nisa.max8(src=x, mask=False)),
         (LimitError, lambda x: nisa.max8(src=x, mask=nl.mgrid[0:4, 0:6].x < 0)),
@@ -111,14 +112,13 @@ def test_a_mask_that_leaves_nothing_excuses_nothing(plain, error, compute):
 
 
 @MODES
-@pytest.mark.parametrize(
+@every(
     "search",
     [
         lambda x, mask: nisa.max8(src=x, mask=mask),
         lambda x, mask: nisa.nc_find_index8(data=x, vals=nl.copy(x[:, 0:8]), mask=mask),
         lambda x, mask: nisa.nc_match_replace8(data=x, vals=nl.copy(x[:, 0:8]), imm=0.0, mask=mask),
     ],
-    ids=["max8", "nc_find_index8", "nc_match_replace8"],
 )
 def test_a_mask_does_not_make_a_row_that_is_too_long_legal(plain, search):
     """The rule holds of what the mask leaves, too: see the masks that leave less than 8."""
@@ -130,7 +130,7 @@ def test_a_mask_does_not_make_a_row_that_is_too_long_legal(plain, search):
 
 
 @MODES
-@pytest.mark.parametrize("reduce_op", [nl.add, nl.subtract], ids=["add", "subtract"])
+@every("reduce_op", [nl.add, nl.subtract])
 def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(plain, reduce_op):
     """So that the tile can be stored: on a device it holds whatever was there."""
 
@@ -183,7 +183,7 @@ def test_dropout_draws_for_the_box_that_holds_its_mask(plain):
 
 
 @MODES
-@pytest.mark.parametrize("source", [np.float64, np.float32, np.int32])
+@every("source", [np.float64, np.float32, np.int32])
 def test_a_constant_of_tfloat32_is_rounded_by_the_host(plain, source):
     values = np.array([[1.0, -3.0, 1 / 3, 2049.0]]).astype(source)
 
@@ -278,7 +278,7 @@ def test_a_masked_dma_takes_a_view_of_its_destinations_shape(plain):
 
 
 @MODES
-@pytest.mark.parametrize("returned", ["unwritten", "on chip"])
+@every("returned", ["unwritten", "on chip"])
 def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(plain, returned):
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)  # made here
@@ -360,7 +360,7 @@ MADE_OUTSIDE = {
 
 
 @MODES
-@pytest.mark.parametrize("use", MADE_OUTSIDE)
+@every("use", MADE_OUTSIDE)
 def test_an_index_or_mask_made_outside_the_kernel(plain, use):
     compute, expected = MADE_OUTSIDE[use]
     assert_array_equal(run(compute, ROWS, plain=plain), expected)

@@ -28,7 +28,7 @@ def test_operands_broadcast_in_every_dimension(left, right):
     assert_array_equal(operator, a - b, strict=True)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5)])
+@every("shape", [(1, 1), (1, 5)])
 def test_one_partition_of_fewer_dimensions_broadcasts(shape):
     """It has no partitions that could meet the other's free dimensions."""
     small = normal(*shape, seed=2)
@@ -80,7 +80,7 @@ def test_a_number_on_either_side(name):
     assert_array_equal(left, numpys(np.float32(0.3), A))
 
 
-@pytest.mark.parametrize("name", ["add", "multiply"])
+@every("name", ["add", "multiply"])
 def test_the_result_rounds_once_into_the_dtype_given(name):
     a, b = A.astype(ml_dtypes.bfloat16), B.astype(np.float16)
     function, numpys = getattr(nl, name), getattr(np, name)

@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import KernelError, NotModelledError, launch
 from difftest.simulator.frontend.classic import language as nl
+from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
 HALVES = np.arange(-16, 16, dtype=np.float32).reshape(4, 8) / 4
 ANGLES = np.linspace(-20, 20, 128, dtype=np.float32).reshape(4, 32)
-modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+modes = every("plain", [False, True])
 
 
 def run(compute, *arrays, plain=False, grid=()):
@@ -24,7 +25,7 @@ def run(compute, *arrays, plain=False, grid=()):
 
 
 @modes
-@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+@every("name", ["floor", "ceil", "trunc"])
 def test_rounding_is_exact(name, plain):
     function = getattr(nl, name)
     assert_array_equal(run(function, HALVES, plain=plain), getattr(np, name)(HALVES))
@@ -33,7 +34,7 @@ def test_rounding_is_exact(name, plain):
 
 
 @modes
-@pytest.mark.parametrize("name", ["cos", "tan"])
+@every("name", ["cos", "tan"])
 def test_angles_of_any_size(name, plain):
     angles = ANGLES if name == "cos" else ANGLES[np.abs(np.cos(ANGLES)) > 0.1].reshape(1, -1)
     result = run(getattr(nl, name), angles, plain=plain)

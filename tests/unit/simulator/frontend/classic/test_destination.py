@@ -113,7 +113,7 @@ def test_the_destination(compute):
     assert_array_equal(on_tiles(compute, DATA), expected, strict=True)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_a_tile_whose_indices_call_something_is_reduced_into_once(plain):
     def kernel(x):
         total = nl.zeros((2, nl.par_dim(4), 5), nl.float32)
@@ -304,7 +304,7 @@ def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain)
     assert np.asarray(total, np.float64).any()
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_another_dtype_under_a_mask_leaves_the_rest_alone(plain):
     def kernel(x):
         total = nl.full((4, 5), 257.0, nl.float32)

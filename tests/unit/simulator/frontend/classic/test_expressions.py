@@ -120,7 +120,7 @@ def test_a_mask_broadcasts_to_its_instruction():
     assert caught.value.received == "mask of shape (4, 1), instruction of shape (5, 3)"
 
 
-@pytest.mark.parametrize("condition", [True, np.True_])
+@every("condition", [True, np.True_])
 def test_a_loops_condition_joins_a_mask(condition):
     mask = arange(4)[None, :] < 2
     assert isinstance(condition & mask, Mask)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import DtypeError, OutOfBoundsError, ShapeError, UnwrittenError, launch
+from difftest.simulator import DtypeError, OutOfBoundsError, UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.expressions import arange
@@ -17,6 +17,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.stored import stored
 
 TABLE = np.arange(60, dtype=np.float32).reshape(10, 6)
@@ -54,7 +55,7 @@ def test_what_leaves_the_tensor(rows):
         assert caught.value.limit == "[9, 5]"
 
 
-@pytest.mark.parametrize("form", ["tile + index", "index + tile"])
+@every("form", ["tile + index", "index + tile"])
 def test_an_offset_in_a_tile_plus_an_affine_part(form):
     start, rows = tile_of([[3]]), 2 * arange(3)[:, None]
     item = start + rows if form == "tile + index" else rows + start
@@ -86,12 +87,6 @@ def test_indices_are_integers():
         access.resolve(skip=False)
 
 
-def test_indices_that_were_never_written():
-    index = stored(np.zeros((2, 1), np.int32), Space.SBUF, written=False)
-    with pytest.raises(UnwrittenError):
-        stored(TABLE)[index, arange(6)[None, :]].resolve(skip=False)
-
-
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
     table.storage.mark_written(Pattern(0, (5, 6), (6, 1)))
@@ -115,12 +110,7 @@ def test_a_scatter_marks_what_it_writes():
     assert_array_equal(table.storage.written, expected.ravel())
 
 
-def test_indices_broadcast_or_do_not():
-    with pytest.raises(ShapeError, match="indices must have shapes that broadcast"):
-        stored(TABLE)[tile_of([[1], [2]]), arange(3)[:, None]]
-
-
-@pytest.mark.parametrize("direction", ["gather", "scatter"])
+@every("direction", ["gather", "scatter"])
 def test_a_part_that_leaves_its_tensor_is_not_indexed_by_a_tile(direction):
     """The part's own bounds hold before its indices do."""
 

@@ -333,7 +333,7 @@ LEFT = np.arange(K * M, dtype=np.float32).reshape(K, M) % 7
 RIGHT = np.arange(K * N, dtype=np.float32).reshape(K, N) % 5
 
 
-@pytest.mark.parametrize("function", ["nisa.nc_matmul", "nl.matmul"])
+@every("function", ["nisa.nc_matmul", "nl.matmul"])
 def test_a_products_mask_says_by_its_shape_which_axis_it_limits(function):
     depth, rows, columns = nl.arange(K)[:, None], nl.arange(M)[None, :], nl.arange(N)[None, :]
     of_three = (nl.arange(M)[None, :, None] >= 2) & (nl.arange(N)[None, None, :] < 3)
@@ -361,7 +361,7 @@ def test_a_products_mask_says_by_its_shape_which_axis_it_limits(function):
         assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_a_products_mask_is_a_box(plain):
     def kernel(left):
         x = nl.load(left)

@@ -91,7 +91,7 @@ HALVES = np.arange(K * 2 * M, dtype=np.float32).reshape(K, 2, M) % 5 / 4
 OTHERS = np.arange(K * 2 * N, dtype=np.float32).reshape(K, 2, N) % 3 / 4
 
 
-@pytest.mark.parametrize("spelled", ["mask", "brackets"])
+@every("spelled", ["mask", "brackets"])
 def test_masks_beside_a_perf_mode(spelled):
     def kernel(left, right):
         x, y = nl.load(left, dtype=nl.float8_e4m3), nl.load(right, dtype=nl.float8_e4m3)

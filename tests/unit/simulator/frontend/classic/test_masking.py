@@ -190,7 +190,7 @@ def test_a_mask_over_three_dimensions_with_a_column(mask, box, compute):
     assert_array_equal(on_tiles(into_zeros, CUBE, COLUMN), expected)
 
 
-@pytest.mark.parametrize("form", ["slice", "index"])
+@every("form", ["slice", "index"])
 def test_a_masked_load_of_one_dimension(form):
     p = arange(4)[:, None]
     data = DATA[:, 0].copy()
@@ -330,7 +330,7 @@ def test_a_row_that_leaves_its_tile_is_still_out_of_bounds_under_a_mask():
         on_tiles(lambda t: nl.copy(t[4], mask=arange(6)[None, :] < 4), DATA)
 
 
-@pytest.mark.parametrize("condition", [True, False])
+@every("condition", [True, False])
 def test_a_mask_may_be_a_loops_condition(condition):
     def kernel(tensor):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
@@ -419,7 +419,7 @@ def test_partitions_are_never_aligned_with_a_free_axis(plain):
     assert_array_equal(select.outputs[0], expected)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_a_window_that_a_mask_cuts_at_every_edge(plain):
     data = normal(4, 5, 6)
 

@@ -197,11 +197,11 @@ NOTED = {  # name: what runs, on which array, what it gives
     "a name of any call": (named, DATA, TALL + 1),
     "a perf_mode": (doubled, DATA, np.einsum("kli,klj->ij", EIGHTS, EIGHTS)),
 }
-modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+modes = every("plain", [False, True])
 
 
 @modes
-@pytest.mark.parametrize("name", NOTED)
+@every("name", NOTED)
 def test_what_was_seen_to_run_runs_with_a_warning(name, plain):
     compute, data, expected = NOTED[name]
 
@@ -267,7 +267,7 @@ def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
 
 
 @modes
-@pytest.mark.parametrize("value", [-1.0, 0.0])
+@every("value", [-1.0, 0.0])
 def test_a_value_outside_a_functions_range_is_a_note(value, plain):
     def kernel():
         return written(nl.log(nl.full((4, 4), value, nl.float32)))
@@ -351,7 +351,7 @@ def test_undocumented_hints_of_jit(hint):
         nki.jit(add_one, **{hint: True})
 
 
-@pytest.mark.parametrize("mode", ["jax", "torchxla"])
+@every("mode", ["jax", "torchxla"])
 def test_a_frameworks_mode_runs_on_numpys_arrays(mode):
     with pytest.warns(RuleWarning, match=mode):
         kernel = nki.jit(add_one, mode=mode)
@@ -381,7 +381,7 @@ def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():
     assert tile_size.pmax == 128
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_a_launch_lists_what_it_went_on_from(plain):
     def noted(x):
         out = nl.ndarray((8, 4), nl.float32, buffer=nl.shared_hbm)

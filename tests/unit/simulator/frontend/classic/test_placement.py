@@ -26,7 +26,7 @@ from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 
 DATA = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
-modes = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+modes = every("plain", [False, True])
 
 
 def stored(tile):
@@ -183,7 +183,7 @@ def mixed_too(x):
     return mixed(x)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@every("form", FORMS)
 def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
     monkeypatch.setattr(mixed_too, "__dict__", {})
     with warnings.catch_warnings():

@@ -39,7 +39,7 @@ def test_operators_of_floats(name):
         assert_array_equal(result, expected, strict=True)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+@every("dtype", [np.int32, np.uint8])
 def test_the_quotient_of_integers_is_a_fraction(dtype):
     """nl.divide is "similar to numpy.divide"; an instruction keeps its documented dtype."""
     m, n = M.astype(dtype), (N + 1).astype(dtype)
@@ -210,7 +210,7 @@ def test_a_destination_of_its_tensors_shape_in_another_order(put, expected, dtyp
     assert_array_equal(on_tiles(compute, values), expected(values), strict=True)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@every("dtype", [np.float32, np.float16])
 def test_a_tile_reversed_in_its_own_place(dtype):
     def compute(x):
         p, f = nl.mgrid[0:6, 0:8]
@@ -272,7 +272,7 @@ def test_a_value_of_a_lower_rank_repeats_along_the_free_axis_that_it_lacks():
     assert_array_equal(on_tiles(compute, A), np.stack([A[:2]] * 2, axis=1))
 
 
-@pytest.mark.parametrize("shape", [(1, 8), (6, 1)])
+@every("shape", [(1, 8), (6, 1)])
 def test_an_accumulator_keeps_its_shape(shape):
     """A larger tile is not added to a smaller one, neither in SBUF nor in PSUM."""
 
@@ -466,7 +466,7 @@ def test_numpys_functions_do_not_take_tiles():
             on_tiles(function, A)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_a_whole_grid_is_an_index(plain):
     """AWS's example of nisa.reciprocal indexes with ``nl.mgrid[...]`` itself, not its parts."""
 

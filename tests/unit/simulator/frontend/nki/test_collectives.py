@@ -76,7 +76,7 @@ def test_all_gather(groups, dim, buffer):
         np.testing.assert_array_equal(result, np.concatenate([DATA[n] for n in group], axis=dim))
 
 
-@pytest.mark.parametrize("groups", [ALL, PAIRS])
+@every("groups", [ALL, PAIRS])
 def test_reduce_scatter(groups):
     def call(srcs, dsts):
         ncc.reduce_scatter(srcs, dsts, ncc.ReplicaGroup(groups), 0, nl.add)
@@ -88,7 +88,7 @@ def test_reduce_scatter(groups):
         np.testing.assert_array_equal(result, sum(DATA[n] for n in group)[start : start + part])
 
 
-@pytest.mark.parametrize("groups", [ALL, PAIRS])
+@every("groups", [ALL, PAIRS])
 def test_all_to_all(groups):
     def call(srcs, dsts):
         ncc.all_to_all(srcs, dsts, ncc.ReplicaGroup(groups), 0)
@@ -238,7 +238,7 @@ def test_all_to_all_v():
         np.testing.assert_array_equal(rank.outputs[1][2], [counts[0][me], counts[1][me]])
 
 
-@pytest.mark.parametrize("groups", [ALL, PAIRS])
+@every("groups", [ALL, PAIRS])
 def test_collective_permute_implicit_passes_on_around_the_ring(groups):
     """Each step's data are those of the rank that is named for the step."""
 
@@ -268,7 +268,7 @@ def test_collective_permute_implicit_passes_on_around_the_ring(groups):
         assert sorted(names[0]) == sorted(group)
 
 
-@pytest.mark.parametrize("op", [nl.add, nl.maximum])
+@every("op", [nl.add, nl.maximum])
 def test_collective_permute_implicit_reduce_on_two_channels(op):
     @jit
     def kernel(a, b):
@@ -446,7 +446,7 @@ def test_a_kernel_launched_alone_has_no_other_ranks():
     assert "launch_ranks" in caught.value.remedy
 
 
-@pytest.mark.parametrize("args", [[], [DATA[0]]])
+@every("args", [[], [DATA[0]]])
 def test_launch_ranks_takes_arguments_for_each_rank(args):
     with pytest.raises(KernelError, match="a list of arguments for each rank"):
         launch_ranks(jit(reduced), args)

@@ -112,7 +112,7 @@ def counted(start):
     return turns, trace
 
 
-@pytest.mark.parametrize("start", [0, 1, 3])
+@every("start", [0, 1, 3])
 def test_a_while_loop_tests_before_each_turn(start):
     turns, trace = counted(start)
     assert len(turns) == start
@@ -267,7 +267,7 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
 # -- levels --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("bounds", "chosen"), [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
+@every("bounds, chosen", [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
 def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     def loop(body):
         for i in nl.dynamic_range(*bounds):
@@ -278,11 +278,6 @@ def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
         result = launch(jit(copied), (A, loop))
     np.testing.assert_array_equal(result.outputs[0], expected)
-
-
-def test_a_level_that_there_is_not():
-    with pytest.raises(KernelError, match="a level of NKI"):
-        launch(jit(lambda: None), level="0.8")
 
 
 def test_what_a_loops_body_does_has_its_own_lines():

@@ -167,7 +167,7 @@ def until_both():
         pass
 
 
-@pytest.mark.parametrize("kernel", [until_not, until_both])
+@every("kernel", [until_not, until_both])
 def test_another_test_of_a_register_is_refused(kernel):
     with pytest.raises(TypeError, match="not known while the kernel is built"):
         launch(jit(kernel))

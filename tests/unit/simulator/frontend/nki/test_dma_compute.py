@@ -13,6 +13,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.dma_sums import LostAdditionWarning
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, values
 
 TABLE, DATA = values(9, 4), values(3, 4, seed=1)
@@ -92,8 +93,8 @@ def test_the_sum_of_three_tensors_in_one_order():
     assert_array_equal(launch(kernel, parts).outputs[0], parts[0] + parts[1] + parts[2])
 
 
-@pytest.mark.parametrize(
-    ("kernel", "options", "text"),
+@every(
+    "kernel, options, text",
     [
         (scatter, {"scales": [1.0, 0.5]}, "scales of 1.0"),
         (gather, {"unique_indices": False}, "unique indices"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, TRN3, KernelError, LimitError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.timing.tensor_engine import matmul
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored
 
 DOUBLE_ROW = nisa.matmul_perf_mode.double_row
@@ -56,8 +56,8 @@ def test_its_cost_is_that_of_half_the_rows():
     assert (work.passes, work.rows, work.flops) == (1, 40, 2 * 256 * 16 * 40)
 
 
-@pytest.mark.parametrize(
-    ("position", "size", "machine"),
+@every(
+    "position, size, machine",
     [((32, 0), (64, 128), TRN2), ((0, 0), (96, 128), TRN2), ((0, 0), (32, 128), TRN1)],
 )
 def test_a_tile_of_the_pe_array_starts_at_a_multiple_of_its_size(position, size, machine):

@@ -222,7 +222,7 @@ def chosen(count, columns=1, seed=0):
     return numbers.reshape(-1, columns).astype(np.uint32)
 
 
-@pytest.mark.parametrize(("count", "columns"), [(16, 1), (128, 1), (256, 2)])
+@every("count, columns", [(16, 1), (128, 1), (256, 2)])
 def test_a_gather_is_transposed(count, columns):
     index = chosen(count, columns)
     out = np.zeros((12, count), np.float16)
@@ -255,7 +255,7 @@ def test_skipped_rows_leave_columns_as_they_were():
         launch(gathered((12, 16), [[12, 16], [1, 12]]), (WIDE, index, out))
 
 
-@pytest.mark.parametrize(("start", "moves"), [(280, True), (290, False)])
+@every("start, moves", [(280, True), (290, False)])
 def test_one_offset_of_a_transpose_may_be_skipped(start, moves):
     def kernel(x, one, out):
         tile = nl.full((12, 16), -1.0, nl.float16)
@@ -298,8 +298,8 @@ def test_what_no_hardware_gathers_and_transposes(changed, text):
         launch(kernel, (changed.get("x", WIDE), index), machine=changed.get("machine"))
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@every(
+    "options, text",
     [
         ({"oob_mode": SKIP}, "where src has a dynamic offset"),
         ({"dge_mode": nisa.dge_mode.swdge}, "unknown or hwdge where src has no offset"),
@@ -326,7 +326,7 @@ def test_a_direct_transpose_by_descriptors_of_the_runtime_warns():
     np.testing.assert_array_equal(output, WIDE[:16].T)
 
 
-@pytest.mark.parametrize("mode", [nisa.dge_mode.hwdge, nisa.dge_mode.none])
+@every("mode", [nisa.dge_mode.hwdge, nisa.dge_mode.none])
 def test_an_offset_for_each_row_needs_software_descriptors(mode):
     with pytest.raises(KernelError, match="descriptors"):
         launch(moved, (DATA, rows(1, 2), rows(3, 4), np.zeros_like(DATA)), {"dge_mode": mode})

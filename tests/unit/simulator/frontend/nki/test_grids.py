@@ -132,7 +132,7 @@ def test_tiles_of_a_tensor_on_chip_are_written_through():
 # -- allocation in tiles ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("buffer", ["sbuf", "shared_hbm"])
+@every("buffer", ["sbuf", "shared_hbm"])
 def test_a_tensor_of_more_than_128_rows_allocated_in_tiles(buffer):
     def kernel(src):
         held = nl.alloc_tiles(

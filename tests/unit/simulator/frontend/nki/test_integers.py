@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from difftest.simulator import TRN3, launch
 from difftest.simulator.frontend.nki import isa as nisa
@@ -40,7 +39,7 @@ def test_tensor_tensor_and_the_function_are_exact(name):
         np.testing.assert_array_equal(result, MEANING[name](BIG, OTHER), strict=True)
 
 
-@pytest.mark.parametrize("name", ["abs_max", "abs_min"])
+@every("name", ["abs_max", "abs_min"])
 def test_the_larger_magnitude_of_integers_is_exact(name):
     def compute(x, y):
         out = nl.ndarray(x.shape, nl.int32)
@@ -65,7 +64,7 @@ def test_unsigned_and_signed_integers_meet():
     np.testing.assert_array_equal(result, high)
 
 
-@pytest.mark.parametrize("why", ["the Vector Engine is named", "the result is no 32-bit integer"])
+@every("why", ["the Vector Engine is named", "the result is no 32-bit integer"])
 def test_otherwise_integers_go_through_float32(why):
     named = why.startswith("the Vector")
 

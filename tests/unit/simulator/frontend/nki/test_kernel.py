@@ -48,7 +48,7 @@ def test_each_form_of_jit_makes_a_kernel(decorated):
     np.testing.assert_array_equal(decorated(A), A * 2)
 
 
-@pytest.mark.parametrize(
+@every(
     "run",
     [
         simulate(jit(scaled)),
@@ -164,7 +164,7 @@ def test_fields_of_an_object_are_taken_in_their_order_or_by_name():
         Options(1.0, factor=2.0)
 
 
-@pytest.mark.parametrize("decorate", [lambda cls: cls, dataclasses.dataclass])
+@every("decorate", [lambda cls: cls, dataclasses.dataclass])
 def test_a_default_without_an_annotation_makes_a_field(decorate):
     @decorate
     class Part(nl.NKIObject):
@@ -182,15 +182,6 @@ def test_a_default_without_an_annotation_makes_a_field(decorate):
     assert Part(step=1).start is None
 
 
-def test_sbuf_is_not_returned():
-    def kernel(a):
-        return nl.load(a)
-
-    with pytest.raises(KernelError, match="a kernel returns tensors in HBM") as error:
-        simulate(kernel)(A)
-    assert "buffer=nl.shared_hbm" in str(error.value)
-
-
 def test_private_hbm_is_returned_with_a_warning():
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.hbm)
@@ -206,7 +197,7 @@ def test_a_grid_larger_than_a_logical_core_is_refused():
         jit(scaled)[4]
 
 
-@pytest.mark.parametrize(("target", "machine"), [("trn1", TRN1), ("gen3", TRN2), ("", TRN2)])
+@every("target, machine", [("trn1", TRN1), ("gen3", TRN2), ("", TRN2)])
 def test_the_environment_names_the_machine(monkeypatch, target, machine):
     monkeypatch.setenv(TARGET_VARIABLE, target)
     assert jit(scaled).machine is machine
@@ -334,7 +325,7 @@ def test_a_trace_has_the_kernels_lines_and_loops():
     assert result.trace.events[0].stack[0].text == "tile = nl.load(a[i])"
 
 
-@pytest.mark.parametrize(("cores", "buffer"), [(1, nl.hbm), (2, nl.shared_hbm)])
+@every("cores, buffer", [(1, nl.hbm), (2, nl.shared_hbm)])
 def test_arguments_lie_in_hbm_or_where_two_programs_share_them(cores, buffer):
     """As AWS's page of its simulator has it (nki_simulator.rst, v2.32.0)."""
     seen = []

@@ -120,7 +120,7 @@ def test_a_read_only_array_is_read_and_not_written():
         simulate(add_one)(array)
 
 
-@pytest.mark.parametrize("make", [np.asfortranarray, lambda a: np.repeat(a, 2, 1)[:, ::2]])
+@every("make", [np.asfortranarray, lambda a: np.repeat(a, 2, 1)[:, ::2]])
 def test_an_array_of_any_strides_is_written_in_place(make):
     array = make(A.copy())
     simulate(add_one)(array)
@@ -196,7 +196,7 @@ def test_the_same_array_for_two_parameters_gives_the_last_one_its_writes():
     assert (array == 2).all()
 
 
-@pytest.mark.parametrize("first", [True, False])
+@every("first", [True, False])
 def test_a_parameter_that_is_only_read_takes_no_writes_back(first):
     """The same array for two parameters, of which the kernel writes one."""
 

@@ -2,7 +2,6 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.simulator import (
     TRN1,
@@ -123,8 +122,8 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
     assert text in raised(kind, compute, NONE)
 
 
-@pytest.mark.parametrize("grid", [(), (2,)])
-@pytest.mark.parametrize(("start", "shared"), [(64, 0), (60, 1), (0, 16)])
+@every("grid", [(), (2,)])
+@every("start, shared", [(64, 0), (60, 1), (0, 16)])
 def test_tensors_in_hbm_that_overlap_share_what_they_hold(grid, start, shared):
     def kernel(data):
         first, second = (
@@ -142,7 +141,7 @@ def test_tensors_in_hbm_that_overlap_share_what_they_hold(grid, start, shared):
     np.testing.assert_array_equal(result.reshape(-1), expected)
 
 
-@pytest.mark.parametrize(("machine", "sbuf"), [(TRN1, 192), (TRN2, 224)])
+@every("machine, sbuf", [(TRN1, 192), (TRN2, 224)])
 def test_tile_sizes_are_the_machines(machine, sbuf):
     def compute():
         size = nl.tile_size
@@ -224,7 +223,7 @@ def test_functions_of_one_tile(name):
     np.testing.assert_allclose(result, UNARY[name](A.astype(np.float64)), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(("name", "function"), [("sin", np.sin), ("cos", np.cos)])
+@every("name, function", [("sin", np.sin), ("cos", np.cos)])
 def test_angles_of_any_size(name, function):
     angles = np.linspace(-20, 20, 64, dtype=np.float32).reshape(4, 16)
     expected = function(angles.astype(np.float64))

@@ -46,7 +46,7 @@ def swapped(a):
     return out
 
 
-@pytest.mark.parametrize(
+@every(
     "run",
     [
         swapped[2],
@@ -89,7 +89,7 @@ def exchanged(a, engine=dma_engine.dma):
     return out
 
 
-@pytest.mark.parametrize("engine", list(dma_engine))
+@every("engine", list(dma_engine))
 def test_sendrecv_exchanges_what_was_there_when_it_was_called(engine):
     np.testing.assert_array_equal(exchanged[2](A, engine), A[::-1])
 
@@ -182,8 +182,8 @@ def two_pipes():
     nisa.sendrecv(tile, tile, 1 - me, 1 - me, pipe_id=me)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "parts"),
+@every(
+    "kernel, parts",
     [
         (uneven, ["program 0 has ended; program 1 waits in nisa.core_barrier of"]),
         (two_barriers, ["program 0 waits in", "program 1 waits in"]),
@@ -201,7 +201,7 @@ def test_a_deadlock_names_who_waits_where(kernel, parts):
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("guilty", [0, 1])
+@every("guilty", [0, 1])
 def test_one_programs_error_ends_the_launch_and_leaves_nothing_behind(guilty):
     unwound = []
 
@@ -288,19 +288,28 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
     assert caught.value.location.file == __file__
 
 
-@every("size", [256])
 @every("dtype", [nl.float32, nl.bfloat16, nl.int8])
-def test_the_most_that_gpsimd_moves(dtype, size):
-    launch(jit(lambda: exchange(dtype, size, **GPSIMD))[2])
+def test_the_most_that_gpsimd_moves(dtype):
+    @jit
+    def kernel():
+        me = nl.program_id(0)
+        other = nl.zeros((2, 256), dtype)
+        exchange(dtype, 256, src=nl.full((2, 256), me + 1, dtype), dst=other, **GPSIMD)
+        out = nl.ndarray((4, 256), dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out[2 * me : 2 * me + 2], other)
+        return out
+
+    received = np.asarray(kernel[2]()).astype(np.float32)
+    np.testing.assert_array_equal(received, np.repeat([[2], [2], [1], [1]], 256, axis=1))
 
 
-@pytest.mark.parametrize("call", [barrier, exchange])
+@every("call", [barrier, exchange])
 def test_one_program_alone_meets_nobody(call):
     with pytest.raises(KernelError, match="is for two programs side by side"):
         launch(jit(call))
 
 
-@pytest.mark.parametrize("call", [barrier, exchange])
+@every("call", [barrier, exchange])
 def test_the_first_generation_has_no_such_instruction(call):
     with pytest.raises(KernelError, match="NeuronCore-v3 and newer"):
         launch(jit(call)[2], machine=TRN1)
@@ -324,7 +333,7 @@ def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
     assert stores == [(0,), (1,), (0,), (1,)]
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@every("late", [0, 1])
 def test_who_has_more_to_do_before_writes_later(late):
     def kernel():
         me = nl.program_id(0)
@@ -342,7 +351,7 @@ def kernel_output(kernel):
     return launch(kernel, grid=(2,)).outputs[0].item()
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@every("late", [0, 1])
 def test_after_a_barrier_the_programs_are_equally_far(late):
     """Who came late has done more, but it is the next instruction of both that counts."""
 
@@ -376,7 +385,7 @@ def test_programs_that_share_nothing_but_arguments_run_one_after_the_other():
     assert [e.program for e in events] == [(0,)] * 3 + [(1,)] * 3 + [(0,), (1,)]
 
 
-@pytest.mark.parametrize("rows", [1, 2])
+@every("rows", [1, 2])
 def test_sendrecv_sends_what_was_written_of_a_tile(rows):
     """A tile that is written in part arrives so (router_topk of aws-neuron/nki-library)."""
 

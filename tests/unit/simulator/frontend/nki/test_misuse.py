@@ -364,13 +364,3 @@ def test_while_with_a_register_is_a_loop_that_has_ended():
         )
     with pytest.raises(NkiError, match=r"level 0\.7"):
         launch(kernel, [np.array([[1]], np.int32)], level="0.7")
-
-
-def test_only_a_while_that_tests_the_register_alone_is_a_loop():
-    def kernel():
-        reg = nisa.register_alloc(1)
-        while not reg:
-            pass
-
-    with pytest.raises(NkiError, match="not known while the kernel is built"):
-        simulate(kernel)()

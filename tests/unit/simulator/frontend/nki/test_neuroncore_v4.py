@@ -75,7 +75,7 @@ def test_activate2_reduces_by_magnitude():
 # -- the machine -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["trn3", "gen4"])
+@every("target", ["trn3", "gen4"])
 def test_the_environment_names_trn3(monkeypatch, target):
     seen = []
 
@@ -147,15 +147,6 @@ def test_mx_operands_from_the_host_and_from_the_vector_engine():
         "pif,pjf->ij", left.astype(np.float32), right.astype(np.float32).reshape(128, 10, 4)
     )
     assert_array_equal(result, 2 * 2 * product)
-
-
-def test_mx_needs_neuroncore_v4():
-    def compute():
-        packed, scale = (nl.ndarray((32, 4), kind) for kind in (nl.float8_e4m3fn_x4, nl.uint8))
-        nisa.quantize_mx(packed, tile((32, 16), nl.bfloat16), scale)
-        return tile((1, 1))
-
-    assert "quantize_mx needs NeuronCore-v4" in raised(KernelError, compute)
 
 
 def test_an_mx_tensor_is_not_computed_in():

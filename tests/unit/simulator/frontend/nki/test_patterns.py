@@ -163,7 +163,7 @@ GATHERS = {
 }
 
 
-@pytest.mark.parametrize("name", GATHERS)
+@every("name", GATHERS)
 def test_a_gather(name):
     result = dma(GATHERS[name], (4, 32))()
     np.testing.assert_array_equal(result, DATA[ROWS[:, 0]])
@@ -347,14 +347,3 @@ def test_its_use_is_an_error_at_the_line_of_the_pattern(use):
     text = raised(OutOfBoundsError, compute, DATA)
     assert "elements 8 to 32 of a partition" in text
     assert "# the line" in text
-
-
-def test_its_use_is_an_error_where_a_part_was_never_written():
-    def compute(x):
-        part = nl.ndarray((16, 32), nl.float32)
-        nisa.tensor_copy(part[:, 0:8], x[:, 0:8])
-        t = nl.ndarray((16, 4), nl.float32)
-        nisa.tensor_copy(t, part.ap(BEYOND, offset=8))
-        return t
-
-    assert "elements 8 to 32 of a partition" in raised(OutOfBoundsError, compute, DATA)

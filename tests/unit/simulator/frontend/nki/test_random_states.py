@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN3, DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, tile
 
 VECTOR = nisa.engine.vector
@@ -34,7 +34,7 @@ def test_a_seed_repeats_its_numbers_and_another_one_does_not():
     assert (on_nki_tiles(seeded, seeds[1])[0] != first).any()
 
 
-@pytest.mark.parametrize(("engine", "words"), [(nisa.engine.gpsimd, 6), (VECTOR, 24)])
+@every("engine, words", [(nisa.engine.gpsimd, 6), (VECTOR, 24)])
 def test_a_state_that_was_read_and_is_set_repeats_what_followed(engine, words):
     def compute():
         numbers()
@@ -54,8 +54,8 @@ def words_of(count, dtype=nl.uint32):
     return tile((4, count), dtype)
 
 
-@pytest.mark.parametrize(
-    ("compute", "machine", "error", "text"),
+@every(
+    "compute, machine, error, text",
     [
         (lambda: nisa.rand_set_state(words_of(6)), TRN1, KernelError, "from NeuronCore-v3 on"),
         (lambda: nisa.rand_set_state(words_of(24), VECTOR), None, KernelError, "NeuronCore-v4"),

@@ -11,6 +11,7 @@ from difftest.simulator import NotModelledError, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.searches import TopKWarning
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 
@@ -36,7 +37,7 @@ def kernel(k, n, written=True, **options):
     return run
 
 
-@pytest.mark.parametrize("k", [16, 32])
+@every("k", [16, 32])
 def test_each_sixteen_partitions_are_one_problem(k):
     x = shuffled(3, 6)
     values, numbers = launch(kernel(k, 90), [x], level="0.7").outputs
@@ -86,7 +87,7 @@ def test_of_equal_elements_the_first_are_taken():
     assert sorted(numbers[:, 0]) == list(range(16))
 
 
-@pytest.mark.parametrize("level", [None, "0.6"])
+@every("level", [None, "0.6"])
 def test_levels_whose_page_says_otherwise_warn(level):
     with pytest.warns(TopKWarning, match="down 16 partitions"):
         launch(kernel(16, 32), [shuffled(1, 2)], level=level)
