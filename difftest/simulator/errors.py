@@ -79,7 +79,8 @@ class HelperLine(Location):
         return (self.called_at, *self.called_at.calls)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, called at {self.called_at}"
+        called = [f", called at {line.file}:{line.line}" for line in self.calls]
+        return f"{super().__str__()}{''.join(called)}"
 
 
 _PLACES: dict[tuple[Location, ...], Location] = {}

@@ -32,7 +32,7 @@ def added(terms: Sequence[Array], dtype: DType) -> Array:
     for term in terms[1:]:
         total = total + as_float(term)
     if dtype in WIDE_INTEGERS:
-        rounded_sum(total, np.sum([term.astype(FLOAT64) for term in terms], axis=0))
+        rounded_sum(total, np.add.reduce([term.astype(FLOAT64) for term in terms]))
     return total
 
 

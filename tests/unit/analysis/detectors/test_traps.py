@@ -134,7 +134,7 @@ def test_a_finding_in_a_helper_names_the_call_and_is_allowed_there():
     with pytest.raises(ShapeError) as raised:
         launch(kernel, [normal(128, 320), normal(128, 64)])
     assert [call.line - first for call in raised.value.location.calls] == [8]
-    assert f"called at {__file__}:{first + 8}: helper(" in str(raised.value)
+    assert f"called at {__file__}:{first + 8}" in str(raised.value)
     (finding,) = findings_in(kernel, [A, normal(128, 64)])
     assert finding.location.text == "total[...] = nl.add(total, tile)"
     assert [call.line - first for call in finding.location.calls] == [3]

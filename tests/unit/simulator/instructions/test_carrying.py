@@ -186,7 +186,9 @@ def test_the_error_says_whence_it_came():
 
     text = raised(UnwrittenError, compute, A)
     assert "they came from [0:6, 0:4] of tensor 3 [6, 4] float32 in sbuf, made at " in text
-    assert "part = today_nl.ndarray(x.shape, x.dtype), read by tensor_copy at " in text
+    line = compute.__code__.co_firstlineno + 2
+    assert f"part = today_nl.ndarray(x.shape, x.dtype), called at {__file__}:{line}" in text
+    assert f", read by tensor_copy at {__file__}:{line}: today.tensor_copy(copied" in text
     assert "# the line" in text
 
 
