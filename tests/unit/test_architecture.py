@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.every import every
 from tests.unit.imports import imports
 
@@ -279,7 +277,7 @@ def test_the_wheel_needs_nothing_of_the_source_tree():
     assert imports_of_tree(ROOT) == []
 
 
-@pytest.mark.parametrize("package", ["difftest/harness", "difftest/backends", "difftest/timing"])
+@every("package", ["difftest/harness", "difftest/backends", "difftest/timing"])
 def test_no_modules_import_each_other(package):
     assert circles(ROOT, package) == []
 
@@ -292,8 +290,8 @@ def planted(root: Path, file: str, source: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    ("rule", "file", "source", "name"),
+@every(
+    "rule, file, source, name",
     [
         (
             CONFORMANCE,
@@ -406,8 +404,8 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
     assert found.endswith(f" imports {name}")
 
 
-@pytest.mark.parametrize(
-    ("rule", "file", "source"),
+@every(
+    "rule, file, source",
     [
         (REFERENCE, "reference/a.py", "import numpy.typing, math\nfrom . import windows"),
         (
@@ -435,13 +433,13 @@ def test_what_is_allowed_passes(tmp_path, rule, file, source):
     assert rule.violations(planted(tmp_path, file, source)) == []
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.files)
+@every("rule", RULES)
 def test_a_rule_over_no_file_fails(tmp_path, rule):
     assert rule.violations(tmp_path) == [f"no file matches {rule.files}: the rule holds nothing"]
 
 
-@pytest.mark.parametrize(
-    ("file", "source", "message"),
+@every(
+    "file, source, message",
     [
         ("tile.py", "from difftest.simulator.launch import launch", "launch.launch, a later layer"),
         ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a later layer"),
@@ -466,8 +464,8 @@ def test_a_simulator_without_files_fails(tmp_path):
     assert ways_back(tmp_path) == ["no file matches difftest/simulator: the rule holds nothing"]
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
+@every(
+    "source, name",
     [
         ("def f():\n    from reference.conv2d import conv2d", "reference.conv2d.conv2d"),
         ("import kernels", "kernels"),
@@ -486,8 +484,8 @@ def test_a_package_without_files_fails(tmp_path):
     assert imports_of_tree(tmp_path) == ["no file matches difftest: the rule holds nothing"]
 
 
-@pytest.mark.parametrize("importing", ["from a.case import Case", "from a import case"])
-@pytest.mark.parametrize("way", ["{}", "if TYPE_CHECKING:\n    {}"])
+@every("importing", ["from a.case import Case", "from a import case"])
+@every("way", ["{}", "if TYPE_CHECKING:\n    {}"])
 def test_a_planted_circle_is_found(tmp_path, importing, way):
     planted(tmp_path, "a/case.py", way.format("import a.spec"))
     (tmp_path / "a/spec.py").write_text("import a.strategies")

@@ -162,15 +162,14 @@ def on_memset(accumulate):
 
 
 @pytest.mark.filterwarnings(ADDS)
-@pytest.mark.parametrize(
-    ("accumulate", "machine", "found"),
+@every(
+    "accumulate, machine, found",
     [
         (lambda step: True, None, [("psum-foreign", "warning")]),
         (lambda step: True, TRN3, []),
         (lambda step: step > 0, None, []),
         (lambda step: None, None, []),
     ],
-    ids=["on-zeros", "on-zeros-of-trn3", "overwritten", "left-out"],
 )
 def test_a_matmul_that_adds_to_what_no_matmul_wrote(accumulate, machine, found):
     assert found_in(on_memset(accumulate), [X], machine=machine) == found

@@ -79,8 +79,8 @@ def test_it_reaches_an_output(name, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:nl.where got a comparison of indices")
-@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
-@pytest.mark.parametrize("name", HARMLESS)
+@every("dtype", DTYPES)
+@every("name", HARMLESS)
 def test_it_does_not(name, dtype):
     assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
 

@@ -24,6 +24,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.kernel import jit, simulate_kernel
 from difftest.simulator.frontend.on_device import baremetal_with, profile_with
+from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -152,7 +153,7 @@ def test_files_of_a_device_are_never_replaced(folder, way):
     assert files() == ["file.neff"]
 
 
-@pytest.mark.parametrize("way", ["benchmark", "baremetal"])
+@every("way", ["benchmark", "baremetal"])
 def test_a_note_that_is_an_error_leaves_nothing_behind(way):
     kernel = WAYS[way](predict)(add_one, save_neff_name="file.neff")
     with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
@@ -187,14 +188,14 @@ def test_no_warning_where_no_file_is_asked_for(recwarn):
     assert (files(), list(recwarn)) == ([], [])
 
 
-@pytest.mark.parametrize("way", ["benchmark", "baremetal"])
+@every("way", ["benchmark", "baremetal"])
 def test_a_path_is_a_path(way):
     kernel = WAYS[way](predict)(add_one, save_trace_name=3)
     with pytest.raises(KernelError, match="got a int as save_trace_name"):
         kernel(DATA)
 
 
-@pytest.mark.parametrize("way", ["benchmark", "baremetal"])
+@every("way", ["benchmark", "baremetal"])
 def test_a_file_that_cannot_be_written(way):
     kernel = WAYS[way](predict)(add_one, save_neff_name="nowhere/file.neff")
     with pytest.warns(RuleWarning), pytest.raises(KernelError, match="No such file") as caught:
@@ -243,14 +244,14 @@ def rows_of_programs(x):
     return out
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_simulate_kernel_and_jit_take_the_kernel_under_a_decorator(way):
     decorated = WAYS[way](predict)(rows_of_programs)
     assert_array_equal(simulate_kernel(decorated[2], DATA), [DATA, DATA])
     assert jit(decorated).function is rows_of_programs
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_hints_of_how_often_and_where_it_runs(way):
     for hint in ("num_execs", "device_count"):
         with pytest.warns(RuleWarning, match=hint):

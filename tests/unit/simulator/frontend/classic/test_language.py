@@ -11,6 +11,7 @@ import pytest
 from difftest.simulator import NotModelledError
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.unit.simulator.frontend.classic.documented_names import DOCUMENTED
 
 NOT_MODELLED = {
@@ -22,38 +23,36 @@ NOT_MODELLED = {
 }
 
 
-@pytest.fixture
-def module(request):
+@every("name", DOCUMENTED)
+def test_every_documented_name_is_there_or_says_that_it_is_not(name):
     with embedded():
-        yield importlib.import_module(f"neuronxcc.{request.param}")
+        module = importlib.import_module(f"neuronxcc.{name}")
+        for documented in sorted(set(DOCUMENTED[name]) - NOT_MODELLED[name]):
+            assert getattr(module, documented) is not None
+        for documented in sorted(NOT_MODELLED[name]):
+            with pytest.raises(NotModelledError) as caught:
+                getattr(module, documented)()
+            assert caught.value.happened == (
+                f"{name}.{documented} is not modelled by the embedded simulator"
+            )
 
 
-@pytest.mark.parametrize("module", DOCUMENTED, indirect=True)
-def test_every_documented_name_is_there_or_says_that_it_is_not(module, request):
-    name = request.node.callspec.params["module"]
-    for documented in sorted(set(DOCUMENTED[name]) - NOT_MODELLED[name]):
-        assert getattr(module, documented) is not None
-    for documented in sorted(NOT_MODELLED[name]):
-        with pytest.raises(NotModelledError) as caught:
-            getattr(module, documented)()
-        assert caught.value.happened == (
-            f"{name}.{documented} is not modelled by the embedded simulator"
-        )
+@every("name", DOCUMENTED)
+def test_a_name_that_nobody_documents_is_an_attribute_error(name):
+    with embedded():
+        module = importlib.import_module(f"neuronxcc.{name}")
+        with pytest.raises(AttributeError, match="no_such_name"):
+            _ = module.no_such_name
+        assert not hasattr(module, "no_such_name"), name
 
 
-@pytest.mark.parametrize("module", DOCUMENTED, indirect=True)
-def test_a_name_that_nobody_documents_is_an_attribute_error(module, request):
-    name = request.node.callspec.params["module"]
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = module.no_such_name
-    assert not hasattr(module, "no_such_name"), name
-
-
-@pytest.mark.parametrize("module", ["nki.language", "nki.isa", "nki.compiler"], indirect=True)
-def test_all_lists_what_a_star_import_gives(module):
-    assert len(set(module.__all__)) == len(module.__all__)
-    for name in module.__all__:
-        assert getattr(module, name) is not None
+@every("name", ["nki.language", "nki.isa", "nki.compiler"])
+def test_all_lists_what_a_star_import_gives(name):
+    with embedded():
+        module = importlib.import_module(f"neuronxcc.{name}")
+        assert len(set(module.__all__)) == len(module.__all__)
+        for one in module.__all__:
+            assert getattr(module, one) is not None
 
 
 def test_dtypes_are_the_documented_objects():

@@ -143,9 +143,9 @@ def loaded(x):
 
 
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize(
-    ("kernel", "text"),
+@every("plain", [False, True])
+@every(
+    "kernel, text",
     [
         (of_one_row, "both rows|one of the two rows"),
         (of_a_triangle, "is a box"),
@@ -154,7 +154,6 @@ def loaded(x):
         (of_another_function, "tile as x"),
         (loaded, "takes src|tile as src"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_a_masked_operand_is_not(kernel, text, plain):
     with pytest.raises(NkiError) as caught:

@@ -408,7 +408,7 @@ def scratch(x):
 
 
 @pytest.mark.filterwarnings("ignore:nl.where got a comparison")
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@every("plain", [False, True])
 def test_partitions_are_never_aligned_with_a_free_axis(plain):
     for compute in ACROSS.values():
         with pytest.raises(ShapeError, match=r"(dimensions than its tile|3 dimensions got a tile)"):
