@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -54,9 +53,7 @@ if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 _CALLS: dict[Machine, dict[Any, Any]] = {}
-_CURRENT: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
-_running = _CURRENT.get
-_frame = sys._getframe
+RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
 
 
 def current() -> Core:
@@ -66,7 +63,7 @@ def current() -> Core:
     ------
     KernelError : an NKI function was called outside a kernel.
     """
-    core = _CURRENT.get(None)
+    core = RUNNING.get(None)
     if core is None:
         raise KernelError(
             "NKI functions run inside a kernel",
@@ -80,7 +77,7 @@ def current() -> Core:
 
 def is_running() -> bool:
     """Whether a kernel is running now."""
-    return _CURRENT.get(None) is not None
+    return RUNNING.get(None) is not None
 
 
 class PlainMode(Protocol):
@@ -90,45 +87,6 @@ class PlainMode(Protocol):
         self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
-
-
-InPlainMode = Callable[["PlainMode", tuple[Any, ...], dict[str, Any]], Any]
-Refit = Callable[
-    [TypeError, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]
-]
-
-
-def entering(
-    function: Callable[..., Any],
-    in_plain_mode: InPlainMode | None = None,
-    refit: Refit | None = None,
-) -> Callable[..., Any]:
-    """``function`` as kernels call it: the launch knows meanwhile which frame called it.
-
-    Looking for the kernel's line from within would make an object of each frame on the way, for
-    each instruction. In a launch in plain mode the call is ``in_plain_mode(mode, args, kwargs)``.
-    ``refit`` gives other arguments for those that do not fit, or raises.
-    """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        core = _running(None)
-        if core is None:
-            return function(*args, **kwargs)
-        outer = core.caller
-        core.caller = _frame(1)
-        try:
-            if core.plain is not None and in_plain_mode is not None:
-                return in_plain_mode(core.plain, args, kwargs)
-            return function(*args, **kwargs)
-        except TypeError as error:
-            if refit is None or type(error) is not TypeError:
-                raise
-            args, kwargs = refit(error, args, kwargs)
-            return call(*args, **kwargs)
-        finally:
-            core.caller = outer
-
-    return call
 
 
 class Rank(NamedTuple):
@@ -220,7 +178,7 @@ class Core:
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
         """Make this the launch that :func:`current` finds."""
-        token = _CURRENT.set(self)
+        token = RUNNING.set(self)
         try:
             # The engines know no floating-point exceptions; NumPy tells of them at no cost.
             with np.errstate(
@@ -228,7 +186,7 @@ class Core:
             ):
                 yield self
         finally:
-            _CURRENT.reset(token)
+            RUNNING.reset(token)
 
     def _raise_alarm(self, kind: str, flag: int) -> None:
         self.alarm = True

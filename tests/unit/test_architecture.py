@@ -156,6 +156,7 @@ LAYERS = (
     "baton",
     "recording",
     "core",
+    "entering",
     "indexing",
     "views",
     "tile",

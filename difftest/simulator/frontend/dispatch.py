@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.core import PlainMode, entering
+from difftest.simulator.core import PlainMode
+from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, SignatureError
 from difftest.simulator.frontend.arguments import HINTS, undocumented_argument
 from difftest.simulator.strictness import note

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from difftest.simulator.core import entering
 from difftest.simulator.dtypes import BOOL, as_dtype
+from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing

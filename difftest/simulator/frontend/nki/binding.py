@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from difftest.simulator.core import PlainMode, entering
+from difftest.simulator.core import PlainMode
+from difftest.simulator.entering import entering
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
