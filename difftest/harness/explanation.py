@@ -65,12 +65,10 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
     for index, value in enumerate(reference.values):
         dtype = reference.dtype_of(index)
         largest = float(float_info(dtype).max) if is_float(dtype) else math.inf
-        over = int((np.abs(value) > largest).sum())
-        if over:
+        if (np.abs(value) > largest).any():
             return (
                 f"the data do it: the inputs are finite, and the reference is beyond {dtype}'s "
-                f"{largest:.2g} in {over} of {value.size} elements; give the inputs data= whose "
-                "results it holds"
+                f"{largest:.2g}; give the inputs data= whose results it holds"
             )
     return ""
 
