@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
@@ -299,7 +298,12 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 
 def _samples(spec: KernelSpec) -> list[Case]:
-    """The same few cases each time."""
+    """The same few cases each time.
+
+    Raises
+    ------
+    SpecError : the spec is wrong; so it is said before a case is tried.
+    """
     samples: list[Case] = []
 
     @settings(
@@ -314,9 +318,12 @@ def _samples(spec: KernelSpec) -> list[Case]:
     def collect(case: Case) -> None:
         samples.append(case)
 
-    # What goes wrong here goes wrong where cases are drawn to be run, and is said there.
-    with contextlib.suppress(ValueError, ArithmeticError, HypothesisException):
+    try:
         collect()
+    except SpecError:
+        raise
+    except (ValueError, ArithmeticError, HypothesisException):
+        pass  # what goes wrong here does so where cases are drawn to be run, and is said there
     return samples
 
 
