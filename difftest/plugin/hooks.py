@@ -175,7 +175,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Count what a kernel test compares; a test that compares nothing fails."""
+    """Count what a kernel test compares; a test that compares nothing fails.
+
+    Its reference has one BLAS thread as its kernel has: more of them take as long, and all cores.
+    """
     from difftest.plugin.session import PROPERTY, SESSION, is_drawn, reproduction_of
 
     session = item.config.stash[SESSION]
@@ -190,11 +193,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     )
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.run_report import CASE
+    from difftest.simulator.threads import one_thread
 
     finished = False
     runner.start(reproduction_of(item, session.request))
     try:
-        result = yield
+        with one_thread():
+            result = yield
         finished = True
         runner.check_hazards()
     except HazardFailure as failure:
@@ -228,18 +233,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the backends in a JUnit report; a worker takes one core, another process shows how far.
-
-    ``-q`` and ``-v`` show what pytest shows.
-    """
-    from difftest.plugin.session import SESSION, share_the_cores
+    """Name the backends in a JUnit report; say how far kernel tests are where there are dots."""
+    from difftest.plugin.session import SESSION
 
     config = session.config
     runner = config.stash[SESSION].runner
     if runner is not None:
-        if hasattr(config, "workerinput"):
-            share_the_cores(config)
-        elif config.get_verbosity() == 0:
+        if config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
             from difftest.plugin.progress import Progress
 
             config.pluginmanager.register(Progress(config), "difftest progress")

@@ -133,18 +133,6 @@ def make_importable(config: pytest.Config) -> None:
         config.add_cleanup(modules.uninstall)
 
 
-def share_the_cores(config: pytest.Config) -> None:
-    """In a worker of pytest-xdist, which fill the cores, references have one BLAS thread too.
-
-    The config's cleanup undoes it.
-    """
-    from difftest.simulator.threads import one_thread
-
-    done = ExitStack()
-    done.enter_context(one_thread())
-    config.add_cleanup(done.close)
-
-
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends import select_backends
     from difftest.backends.base import BackendMissingError

@@ -2,7 +2,10 @@
 
 from argparse import Namespace
 
+from threadpoolctl import threadpool_limits
+
 from difftest.plugin.options import in_even_shares
+from tests.plugin.conftest import REFERENCE
 from tests.plugin.test_running import MORE, counts
 
 
@@ -35,29 +38,37 @@ def test_a_usage_error_comes_before_any_worker_starts(project):
 
 
 SHOWN = """
-import numpy, threadpoolctl
-
-threadpoolctl.threadpool_limits(2, "blas")
-
 def pytest_report_header(config):
     return f"shares: {config.option.dist}"
 """
-THREADS = """
-from threadpoolctl import threadpool_info
-
-def test_threads():
-    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
-"""
 
 
-def test_workers_take_from_each_other_have_one_blas_thread_and_say_how_far_they_are(project):
+def test_workers_take_from_each_other_and_say_how_far_they_are(project):
     project.add_test(more=MORE)
-    project.pytester.makepyfile(test_threads=THREADS)  # references run in this process too
     project.pytester.makeconftest(SHOWN)
     result = project.run_apart("--simulate", "-n", "2")
-    result.assert_outcomes(passed=5)
+    result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["shares: worksteal"])
-    result.stdout.re_match_lines([r"\.?test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
+    result.stdout.re_match_lines([r"\.*test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
+
+
+COUNTING = REFERENCE.replace(
+    "def add(a, b):\n",
+    """
+from threadpoolctl import threadpool_info
+
+def add(a, b):
+    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
+""",
+)
+
+
+def test_a_reference_has_one_blas_thread_too(project):
+    """On two cores two threads take as long as one, and twice the processor time."""
+    project.add_test()
+    project.pytester.makepyfile(reference_add=COUNTING)
+    with threadpool_limits(2, "blas"):
+        project.run("--simulate").assert_outcomes(passed=1)
 
 
 WRONG = """
