@@ -314,7 +314,6 @@ def psum(*shape):
 @every(
     "copy",
     [
-        lambda t: nisa.dma_copy(dst=t, src=psum(10, 6)),
         lambda t: nisa.dma_copy(dst=psum(10, 6), src=t),
         lambda t: nisa.dma_transpose(psum(10, 6)),
     ],
