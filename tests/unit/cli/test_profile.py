@@ -177,12 +177,15 @@ def run_in(folder, *arguments, **environment):
     own = ("kernels", "mine", "own", "deep", "test_own", "other")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(sys, "path", list(sys.path))
+        before = list(sys.path)
+        patch.setattr(sys, "path", list(before))
         hidden = {
             name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] in own
         }
         try:
-            return CliRunner(env=environment).invoke(main, ["profile", *arguments])
+            result = CliRunner(env=environment).invoke(main, ["profile", *arguments])
+            assert sys.path[-len(before) :] == before
+            return result
         finally:
             for name in [name for name in sys.modules if name.split(".")[0] in own]:
                 del sys.modules[name]
