@@ -188,7 +188,7 @@ def scatter_add(a, rows):
     line, column = nl.mgrid[0:8, 0:16]
     nl.store(out, nl.zeros((32, 16), a.dtype, buffer=nl.sbuf))
     at, tile = nl.load(rows), nl.load(a)
-    nl.atomic_rmw(out[at[line, 0], column], value=tile, op=np.add)
+    nisa.dma_copy(dst=out[at[line, 0], column], src=tile, dst_rmw_op=np.add)
     return out
 
 
