@@ -36,7 +36,7 @@ def test_layers_need_several_of_everything():
 
 
 def test_the_ladders_layers_need_a_second_tile():
-    assert needs_of(drawn(SPECS["test_conv2d_row_tiles"], 150)).tiles > 1
+    assert needs_of(drawn(SPECS["test_conv2d_row_tiles"], 300)).tiles > 1
 
 
 @pytest.mark.parametrize(

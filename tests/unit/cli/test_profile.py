@@ -354,7 +354,7 @@ def test_what_is_wrong_with_a_kernel_is_one_error_of_the_kernel(tmp_path):
             (),
             f"{file}:15: return nl.ndaray(a.shape, a.dtype)\n  remedy:   did you mean",
         ),
-        ("Kernel", (), "a kernel is a Python function"),
+        ("Kernel", (), "has no function Kernel; its Kernel is of type type"),
     ):
         result = run(f"{file}:{name}", "--shape", "4,4", *options)
         assert isinstance(result.exception, SystemExit), name

@@ -18,7 +18,7 @@ from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.promotion import scalar_dtype
-from difftest.simulator.instructions.record import HBM
+from difftest.simulator.instructions.record import DMA_SPACES, HBM
 from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -145,7 +145,7 @@ def dma_copy(
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
         )
-    src = copied_from_psum(src, "dma_copy", "src")
+    src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES)
     gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
     if not gathers and not scatters:
         issue(instructions.dma_copy, (src,), (rmw, dge), dst=dst, mask=mask)

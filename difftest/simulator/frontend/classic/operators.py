@@ -171,11 +171,16 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     return (longer, right) if short is left else (left, longer)
 
 
-def copied_from_psum(tile: Any, where: str, name: str) -> Any:
-    """An operand in PSUM copied to SBUF, as the compiler does for an author who did not."""
+def copied_from_psum(
+    tile: Any, where: str, name: str, spaces: tuple[Space, ...] = SBUF_ONLY
+) -> Any:
+    """An operand in PSUM copied to SBUF, as the compiler does for an author who did not.
+
+    ``spaces`` are the memories that AWS's page names.
+    """
     if not isinstance(tile, Tile) or tile.space is not Space.PSUM:
         return tile
-    note(wrong_buffer(tile, name, where, SBUF_ONLY))
+    note(wrong_buffer(tile, name, where, spaces))
     return copy_to_sbuf(tile)
 
 
