@@ -342,3 +342,8 @@ def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why
 def test_a_kernel_is_not_its_own_reference():
     with pytest.raises(SpecError, match="reference: received add_reference, the kernel itself"):
         add_spec(add_reference)
+
+
+def test_a_spec_is_frozen():
+    with pytest.raises(AttributeError):
+        add_spec().reference = add_reference

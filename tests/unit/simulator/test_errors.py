@@ -213,3 +213,8 @@ def test_the_package_raises_no_bare_errors_but_for_its_own_misuse():
                 if name in ("ValueError", "TypeError", "IndexError", "RuntimeError", "KeyError"):
                     bare.append((file.name, name))
     assert set(bare) == {("record.py", "ValueError"), ("install.py", "RuntimeError")}
+
+
+def test_no_error_is_made_without_its_headline():
+    with pytest.raises(TypeError, match="happened"):
+        KernelError("the rule", received="it")

@@ -155,3 +155,8 @@ def test_a_function_that_simulates_can_be_benchmarked(nki, double, predictor):
     bench = nki.benchmark(warmup=5, iters=20)(wrapper)
     assert (bench(X, factor=4.0) == 4.0).all()
     assert len(predictor.calls[0][0]) > 0
+
+
+def test_no_result_before_a_call(nki, double):
+    with pytest.raises(AttributeError):
+        nki.benchmark(double).benchmark_result  # noqa: B018 - the access is the test
