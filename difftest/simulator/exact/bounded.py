@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.simulator.dtypes import (
+    BOOL,
     FLOAT8_E4M3FN,
     FLOAT32,
     FLOATS,
@@ -103,16 +104,19 @@ class Bounded:
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""
-        error = self.error
-        if error is not None:
-            if error.shape != self.value.shape:
-                error = np.broadcast_to(error, self.value.shape)
-            error = change(error)
+        error = None if self.error is None else change(spread(self))
         return Bounded(change(self.value), error, self.dtype, self.sums, self.adds, self.partial)
 
     def part(self, index: Any) -> Bounded:
         """Some of the numbers."""
         return self.shaped(lambda array: array[index])
+
+
+def spread(x: Bounded) -> Any:
+    """The bound of each element."""
+    if x.error is None or x.error.shape == x.value.shape:
+        return x.error
+    return np.broadcast_to(x.error, x.value.shape)
 
 
 def number(value: Any) -> Bounded:
@@ -168,6 +172,41 @@ def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
     return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
+
+
+def added_at(before: Bounded, made: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
+    """What an addition to each place leaves there; a place named twice is added to twice.
+
+    ``growth`` is the relative error of a number of roundings, as :func:`gamma` has it.
+    """
+    value, sizes = before.value.copy(), np.abs(before.value)
+    error, times = np.zeros(value.shape), np.zeros(value.shape)
+    if before.error is not None:
+        error[...] = before.error
+    np.add.at(value, places, made.value)
+    np.add.at(sizes, places, np.abs(made.value))
+    np.add.at(times, places, 1.0)
+    if made.error is not None:
+        np.add.at(error, places, made.error)
+    most = int(times.max(initial=0.0))
+    if before.error is None and made.error is None and most == 1:
+        return rounded(value[places], None, before, made, adds=True)
+    error = error + growth(most, value.size) * (sizes + error)
+    sums = max(before.sums, made.sums) + most - 1
+    again = before.partial or made.partial or most > 1
+    return Bounded(value[places], error[places], FLOAT32, sums, adds=True, partial=again)
+
+
+def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
+    """The sum of both, in the shape of the first; where that is ``missing`` the second alone."""
+    added = added.shaped(lambda array: array.reshape(held.value.shape))
+    total = add(held, added)
+    if missing is None:
+        return total
+    fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, total))
+    value = np.where(missing, added.value, total.value)
+    error = np.where(missing, fresh, other)
+    return Bounded(value, error, FLOAT32, total.sums, total.adds, total.partial)
 
 
 def subtract(left: Bounded, right: Bounded) -> Bounded:
@@ -290,6 +329,24 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     else:
         error = (np.abs(value) + error) * rounding.unit + (error + rounding.tiny)
     return Bounded(value, defined(value, error), dtype, x.sums, x.adds)
+
+
+def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
+    """Rounded numbers that become integers or bools; None where all are sure to become these."""
+    value, low, high = (_whole(end, dtype) for end in (x.value, *ends(x)))
+    if dtype == BOOL:
+        error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
+    else:
+        error = np.maximum(high - value, value - low)
+    return Bounded(value, error, dtype) if error.any() else None
+
+
+def _whole(value: Float64, dtype: DType) -> Float64:
+    if dtype == BOOL:
+        return np.asarray(value != 0, dtype=np.float64)
+    info = np.iinfo(dtype)
+    whole: Float64 = np.clip(np.rint(value), info.min, info.max)
+    return whole
 
 
 def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded:

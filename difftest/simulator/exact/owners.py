@@ -7,8 +7,6 @@ rounded there last, or one that says that the machine's own bits are exact.
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from difftest.simulator.addresses import PlacedMemory, PlacedStorage
@@ -17,10 +15,10 @@ from difftest.simulator.memory import Storage
 from difftest.simulator.overlaps import OverlappingStorage
 from difftest.simulator.tile import Tile
 
-_BYTE = np.dtype(np.uint8)
-_BEFORE, _MACHINE, _GONE = 0, 1, 255
-"""Of bytes that nothing wrote since tensors share them; whose bits are exact; whose tensor with
-rounded values no longer is."""
+_BYTE, _OWNER = np.dtype(np.uint8), np.dtype(np.uint32)
+_BEFORE, _MACHINE, _FIRST = 0, 1, 2
+"""Of bytes that nothing wrote since tensors share them; whose bits are exact; of the tensor with
+the id 0 that wrote something rounded there."""
 
 
 def is_shared(storage: Storage) -> bool:
@@ -51,21 +49,14 @@ class Owners:
 
     def __init__(self) -> None:
         self._maps: dict[PlacedMemory, Array] = {}
-        self._numbers: WeakKeyDictionary[PlacedStorage, int] = WeakKeyDictionary()
-        self._free: list[int] = []
 
-    def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool | None:
-        """Note what was written to a tensor that shares its bytes; None if it shares none.
-
-        False if there are more such tensors than numbers.
-        """
+    def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
+        """Note what was written to a tensor that shares its bytes; whether it shares any."""
         storage = tile.storage
         if type(storage) is not PlacedStorage or not storage.shared:
-            return None
-        number = self._number(storage) if rounded else _MACHINE
-        if number is None:
             return False
         owners = self._bytes(storage, tile)
+        number = _FIRST + storage.allocation.id if rounded else _MACHINE
         if where is None:
             owners[...] = number
         else:
@@ -91,8 +82,7 @@ class Owners:
         owners = self._bytes(storage, tile)
         held = storage.exact is not None
         before = owners == _BEFORE
-        number = self._numbers.get(storage, _GONE)
-        own = (before & held) | ((owners == number) & (number != _GONE))
+        own = (before & held) | (owners == _FIRST + storage.allocation.id)
         clean = (owners == _MACHINE) | (before & (not held and not self._may_hide(storage)))
         whole: Array = own.all(axis=-1)
         if (whole | clean.all(axis=-1)).all():
@@ -110,27 +100,13 @@ class Owners:
         )
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
-        """The numbers of a tile's bytes, along a new last axis: a view."""
+        """Of each byte of a tile, along a new last axis, who wrote it: a view."""
         memory = storage.memory
+        assert memory.bytes is not None, "it is made when tensors share for the first time"
         if memory not in self._maps:
-            assert memory.bytes is not None, "it is made when tensors share for the first time"
-            self._maps[memory] = np.zeros_like(memory.bytes)
+            self._maps[memory] = np.zeros(memory.bytes.shape, _OWNER)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        return storage.placed(self._maps[memory], pattern, _BYTE, tile.partition_axis)
-
-    def _number(self, storage: PlacedStorage) -> int | None:
-        if storage not in self._numbers:
-            self._free = self._free or self._left_over()
-            if not self._free:
-                return None
-            self._numbers[storage] = self._free.pop()
-        return self._numbers[storage]
-
-    def _left_over(self) -> list[int]:
-        """Numbers of no tensor that is left; bytes that still have them are nobody's any more."""
-        free = sorted(set(range(_MACHINE + 1, _GONE)) - set(self._numbers.values()))
-        new = np.arange(256, dtype=np.uint8)
-        new[free] = _GONE
-        for owners in self._maps.values():
-            owners[...] = new[owners]
-        return free
+        like = storage.placed(memory.bytes, pattern, _BYTE, tile.partition_axis)
+        first = like.ctypes.data - memory.bytes.ctypes.data
+        steps = [step * _OWNER.itemsize for step in like.strides]
+        return np.ndarray(like.shape, _OWNER, self._maps[memory], first * _OWNER.itemsize, steps)

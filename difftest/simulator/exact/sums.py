@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BOOL, FLOAT32
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
 from difftest.simulator.exact.elementwise import (
     alu,
     chosen_from,
@@ -20,7 +20,7 @@ from difftest.simulator.exact.elementwise import (
     scaled,
     with_scalar,
 )
-from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
+from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
@@ -29,13 +29,6 @@ from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
-
-
-def spread(x: Bounded) -> Any:
-    """The bound of each element."""
-    if x.error is None or x.error.shape == x.value.shape:
-        return x.error
-    return np.broadcast_to(x.error, x.value.shape)
 
 
 def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
@@ -256,42 +249,28 @@ def _sizes_product(left: Float64, right: Float64) -> Any:
     return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
 
 
-@move("nc_matmul")
+@rule("nc_matmul")
 def nc_matmul(
-    run: Shadow, call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Any
-) -> Settle:
-    """``stationary.T @ moving``, added to what ``dst`` holds if it accumulates."""
+    run: Shadow, call: Call, stationary: Bounded, moving: Bounded, dst: Tile | None = None
+) -> Bounded:
+    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    rows = 2 if call["perf_mode"] == "double_row" else 1
     left, right = (
-        run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
+        side.shaped(lambda array: array.reshape(rows * array.shape[0], -1))
         for side in (stationary, moving)
     )
-    if call["perf_mode"] == "double_row":
-        left, right = (_double_rows(side) for side in (left, right))
-    shape = dst.shape
-    made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
-    made = put_or_add(run, dst, made, adds=call["accumulate"])
-    return lambda: run.put(dst, made, where)
+    return accumulated(run, call, matrix_product(run, left, right), dst)
 
 
-def put_or_add(run: Shadow, dst: Tile, made: Bounded, *, adds: bool | None) -> Bounded:
-    """What a product leaves in PSUM; None adds where a matmul was the last to write."""
-    if adds is None:
-        return _partly(run, dst, made)
-    return run.sum_of(dst, made) if adds else made
-
-
-def _double_rows(side: Bounded) -> Bounded:
-    """Two rows of the contraction from each partition."""
-    return side.shaped(lambda array: array.reshape(2 * array.shape[0], -1))
-
-
-def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
-    """Added where a matmul was the last to write, and put elsewhere."""
-    products = dst.storage.products
-    started = None if products is None else pattern_view(products, dst.pattern, BOOL)
-    if started is None or not started.any():
-        return made
-    return run.sum_of(dst, made, np.logical_not(started))
+def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None) -> Bounded:
+    """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
+    missing = None
+    if dst is not None and call["accumulate"] is None:
+        products = dst.storage.products
+        missing = None if products is None else ~pattern_view(products, dst.pattern, BOOL)
+        if missing is None or missing.all():
+            return made
+    return made if dst is None else added_or_put(run.stored(dst), made, missing)
 
 
 # -- scans and moments -----------------------------------------------------------------------------
