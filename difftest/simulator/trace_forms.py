@@ -186,7 +186,7 @@ Check = Callable[[Tables, str, dict[str, Any], dict[str, Any]], Any]
 """Of the fields of a record that is read at some place, and of what stands there."""
 
 
-def record(make: Callable[..., Any], check: Check | None = None, **forms: Form) -> Form:
+def record(make: Callable[..., Any], check: Check | None = None, /, **forms: Form) -> Form:
     """An object with a member for each of these fields; ``check`` looks at all of them."""
     needed = [name for name, form in forms.items() if form.default is _NEEDED]
     defaults = {name: form.default for name, form in forms.items() if name not in needed}
