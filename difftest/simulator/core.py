@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from difftest.simulator.exact.shadow import Shadow
     from difftest.simulator.tile import Tile
 
-_CALLS: dict[Machine, dict[Any, Any]] = {}
 RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
 
 
@@ -104,8 +103,8 @@ class Core:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""
-        self.calls: dict[Any, Any] = _CALLS.setdefault(machine, {})
-        """The signatures of instructions that were checked, for the gate alone."""
+        self.calls: dict[Any, Any] = {}
+        """The signatures of instructions that this launch has checked, for the gate alone."""
         self.grid = grid
         self.program: Shape = (0,) * len(grid)
         self.record = record
@@ -198,6 +197,7 @@ class Core:
         """
         core = Core(self.machine, self.grid, record=self.record, tile=self.tile)
         core.trace, core.moved, core.random = self.trace, self.moved, self.random
+        core.calls = self.calls
         core.drawn = self.drawn
         core._shared = self._shared
         shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
@@ -22,7 +23,6 @@ from difftest.simulator.instructions.record import (
     Role,
     Takes,
 )
-from difftest.simulator.machine import Machine
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine
 
@@ -35,7 +35,7 @@ _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
 def check(
-    machine: Machine,
+    core: Core,
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...],
@@ -60,7 +60,7 @@ def check(
             destinations[role.name] = _describe(instruction, role, tile)
     call = Call(
         instruction,
-        machine,
+        core.machine,
         described,
         dict(zip(instruction.options, options, strict=True)),
         destinations,
@@ -69,7 +69,8 @@ def check(
     call.into_existing = dst is not None and named
     _check_vectors(call)
     call.engine = instruction.engine(call, engine)
-    for rule in instruction.rules:
+    call.dialect = core.trace.dialect
+    for rule in (*instruction.rules, *instruction.only.get(call.dialect, ())):
         rule(call)
     call.result = instruction.result(call)
     _check_result(call)

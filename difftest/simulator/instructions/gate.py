@@ -334,9 +334,7 @@ def prepare(
     calls = core.calls
     call: Call | None = calls.get(key)
     if call is None:
-        call = check(
-            core.machine, instruction, operands, options, dst, others, dtype, engine, named
-        )
+        call = check(core, instruction, operands, options, dst, others, dtype, engine, named)
         call.watches = watches_of(call)
         call.counts = counts(call)
         if len(calls) >= _KEPT:

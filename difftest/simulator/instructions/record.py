@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,7 @@ class Call:
         "attributes",
         "counts",
         "destinations",
+        "dialect",
         "dtype",
         "engine",
         "instruction",
@@ -167,6 +169,8 @@ class Call:
         self.result: Result = Result((), np.dtype(np.float32))
         self.attributes = Attributes()
         """What the trace records of it besides its operands."""
+        self.dialect = ""
+        """The dialect that the kernel is written in: "classic" or "nki"."""
         self.into_existing = False
         """Whether the kernel names a ``dst``, as calls of today's dialect do."""
         self.reads_dst = False
@@ -247,6 +251,7 @@ class Instruction:
     operands, options : what it takes, in order.
     destinations : where it writes, ``dst`` first.
     rules : what must hold of a call, in the order in which it is checked.
+    only : rules of one dialect alone, by its name ("classic", "nki"); checked after the others.
     engine : chooses among the engines by the operands, where that is a rule of its own.
     result : what it makes of a call that keeps the rules.
     meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
@@ -280,6 +285,7 @@ class Instruction:
     options: tuple[str, ...]
     destinations: tuple[Role, ...]
     rules: tuple[Rule, ...]
+    only: Mapping[str, tuple[Rule, ...]]
     engine: Callable[[Call, Engine], Engine]
     result: Callable[[Call], Result]
     meaning: Callable[..., Any]
@@ -339,6 +345,7 @@ def instruction(
     options: tuple[str, ...] = (),
     destinations: tuple[Role, ...] = (DST,),
     rules: tuple[Rule, ...] = (),
+    only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({}),
     engine: Callable[[Call, Engine], Engine] = choose_engine,
     facts: Callable[[Call], dict[str, Any]] = lambda call: {},
     notes: Callable[..., dict[str, Any]] | None = None,
@@ -368,6 +375,7 @@ def instruction(
             options=options,
             destinations=destinations,
             rules=rules,
+            only=only,
             engine=engine,
             result=result,
             meaning=meaning,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN2, KernelError, LimitError, launch
+from difftest.simulator import TRN2, KernelError, LimitError, OutOfBoundsError, launch
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, TFLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
@@ -162,3 +162,19 @@ def test_an_event_without_a_trace_has_still_its_number():
 
     assert [e.number for e in launch(kernel).trace] == [0, 1, 2]
     assert all(event.engine is Engine.VECTOR for event in launch(kernel).trace)
+
+
+def test_an_error_names_the_tensors_of_its_own_launch():
+    """Signatures that a launch has checked are its own: labels of its tensors hang on them."""
+
+    def kernel(name, index):
+        table = nl.ndarray((128, 4), nl.float32, buffer=nl.sbuf, name=name)
+        table[...] = 1.0
+        places = nl.full((128, 1), index, nl.uint32)
+        out = nl.ndarray((128, 1), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.gather_flattened(table, places))
+        return out
+
+    launch(kernel, ("first_table", 3))
+    with pytest.raises(OutOfBoundsError, match="second_table"):
+        launch(kernel, ("second_table", 4))

@@ -61,9 +61,9 @@ class Use:
             operands = tuple(_made(self.operands[role.name]) for role in record.operands)
             dst, *others = (_made(one) for one in (self.dst, *self.others))
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
-            machine, engine = current().machine, self.engine
+            core, engine = current(), self.engine
             calls.append(
-                check(machine, record, operands, self.options, dst, tuple(others), dtype, engine)
+                check(core, record, operands, self.options, dst, tuple(others), dtype, engine)
             )
 
         launch(kernel, machine=self.machine)
