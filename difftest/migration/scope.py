@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS
+from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids, items_of
 from difftest.migration.terms import ONE, ZERO, Term
@@ -236,7 +236,7 @@ class Scope:
         return (x[1] if is_turned else x[0], y[1])
 
     def _new(self, name: str, call: ast.Call, given: dict[str, ast.expr]) -> KnownTile:
-        arguments = dict(zip(MAKERS[name], call.args, strict=False)) | given
+        arguments = dict(zip(positional(name), call.args, strict=False)) | given
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
         shape = _sizes(arguments["shape"]) if "shape" in arguments else None
