@@ -59,10 +59,6 @@ class KernelRun:
         Parameters
         ----------
         ranks : how many run it side by side; the trace is that of the first.
-
-        Raises
-        ------
-        click.ClickException : there is no such kernel, or it refuses its arguments.
         """
         if ranks > 1 and self.case:
             raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
@@ -72,12 +68,7 @@ class KernelRun:
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
-        """What ``use`` makes of the kernel and of its arguments.
-
-        Raises
-        ------
-        click.ClickException : there is no such kernel, or no such case of the test.
-        """
+        """What ``use`` makes of the kernel and of its arguments."""
         if bool(self.shapes) == bool(self.case):
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
         grid = parse_grid(self.grid)
