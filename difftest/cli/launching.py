@@ -15,7 +15,6 @@ import numpy as np
 from difftest.backends.detection import CLASSIC
 from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.embedded import forget_caller, is_defect
-from difftest.cli.loading import load_kernel
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
 from difftest.simulator import (
@@ -30,7 +29,6 @@ from difftest.simulator import (
 )
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.grid import nc
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
@@ -171,20 +169,8 @@ def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
         raise click.BadParameter(str(error)) from None
 
 
-def with_kernel(
-    name: str,
-    arrays: Sequence[Any],
-    keywords: Mapping[str, Any],
-    grid: tuple[int, ...],
-    use: Callable[[Any, KernelArguments], Result],
-) -> Result:
-    """What ``use`` makes of the kernel named, and of what to call it with."""
-    with embedded():
-        return use(load_kernel(name), KernelArguments(arrays, keywords, grid))
-
-
 def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
-    """The same for the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
+    """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
     from difftest.cli.collecting import with_spec  # pytest and Hypothesis: for tests alone
     from difftest.harness.explicit import CaseError, case_from_json
     from difftest.harness.spec import call_of_case
@@ -213,7 +199,7 @@ def launched(
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
-        target = machine if machine else _own_machine(kernel)
+        target = machine or getattr(kernel, "machine", TRN2)
         if ranks > 1:
             result = _on_ranks(kernel, given, target, level, ranks)
         else:
@@ -264,13 +250,6 @@ def _on_ranks(
         arrays.append([rng.permuted(one, axis=None) for one in given.arrays])
     gridded = target[given.grid] if given.grid else target
     return launch_ranks(gridded, arrays, given.keywords, machine=machine, level=level)[0]
-
-
-def _own_machine(kernel: Any) -> Machine:
-    """The machine that the kernel names (``platform_target``), else trn2."""
-    machine = getattr(kernel, "machine", TRN2)
-    assert isinstance(machine, Machine)
-    return machine
 
 
 def machine_named(name: str | None) -> Machine | None:
