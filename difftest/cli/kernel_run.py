@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from difftest.choices import LEVELS
 from difftest.cli.launching import (
     KernelArguments,
     Result,
@@ -29,7 +30,6 @@ from difftest.cli.loading import load_kernel
 from difftest.host.output import check_output
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.nki.levels import LEVELS
 
 STDOUT = Path("-")
 

@@ -199,7 +199,8 @@ def launched(
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
-        target = machine or getattr(kernel, "machine", TRN2)
+        own: Machine = getattr(kernel, "machine", TRN2)
+        target = machine or own
         if ranks > 1:
             result = _on_ranks(kernel, given, target, level, ranks)
         else:

@@ -85,8 +85,8 @@ class InstructionWriter(OperandWriter):
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """The arguments of a call by name."""
         parameters = positional(self.names.meant(call.func) or "")
-        starred = [one for one in call.args if isinstance(one, ast.Starred)]
-        starred += [one for one in call.keywords if one.arg is None]
+        starred = any(isinstance(one, ast.Starred) for one in call.args)
+        starred = starred or any(one.arg is None for one in call.keywords)
         if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
         given = dict(zip(parameters, call.args, strict=False))

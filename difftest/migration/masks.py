@@ -107,6 +107,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
     if axis.step != ONE:
         raise NotMechanicalError(*MASK)
     end = bound.offset - index.offset
-    ends = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
-    uppers, lowers = (ends, {}) if kind in (ast.Lt, ast.LtE) else ({}, ends)
-    return MaskBox(index.ndim, {place: axis.size}, uppers, lowers)
+    ends: dict[int, tuple[Term, ...]] = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    if kind in (ast.Lt, ast.LtE):
+        return MaskBox(index.ndim, {place: axis.size}, ends, {})
+    return MaskBox(index.ndim, {place: axis.size}, {}, ends)

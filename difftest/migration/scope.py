@@ -275,9 +275,10 @@ def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
 
 def _sizes(node: ast.expr | None) -> Shape | None:
     """The sizes of a written shape."""
-    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [ast.Starred()]
-    starred = any(isinstance(one, ast.Starred) for one in items)
-    return None if starred else tuple(map(Term.of, items))
+    if not isinstance(node, (ast.Tuple, ast.List)):
+        return None
+    starred = any(isinstance(one, ast.Starred) for one in node.elts)
+    return None if starred else tuple(map(Term.of, node.elts))
 
 
 def axes_of(node: ast.expr | None) -> list[int] | None:
