@@ -163,9 +163,32 @@ class Tile:
 
     # -- data --------------------------------------------------------------------------------
 
+    strided: ClassVar[bool] = True
+    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
+    chooses some of that."""
+
+    def take(self, region: Array) -> Array:
+        """Of what the pattern names what the tile names: of data, or of anything kept of them."""
+        return region
+
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+        if where is None:
+            region[...] = values
+        else:
+            np.copyto(region, values, where=where, casting="unsafe")
+
+    def gather(self, plane: Array) -> Array:
+        """The tile's part of a flat plane that has something for each element of the tensor."""
+        return self.take(pattern_view(plane, self.pattern, plane.dtype))
+
+    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """:meth:`give` to the tile's part of a plane."""
+        self.give(pattern_view(plane, self.pattern, plane.dtype), values, where)
+
     def elements(self) -> Array:
         """The elements in memory, as they are held there."""
-        return self.storage.elements(self.pattern, self.dtype, self.partition_axis)
+        return self.take(self.storage.elements(self.pattern, self.dtype, self.partition_axis))
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -225,7 +248,7 @@ class Tile:
         missing = self.unwritten()
         if missing is None:
             return None
-        found = missing & pattern_view(storage.lost, self.pattern, BOOL)
+        found = missing & self.gather(storage.lost)
         return found if found.any() else None
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
@@ -246,6 +269,8 @@ class Tile:
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
+        if not self.strided:
+            array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array

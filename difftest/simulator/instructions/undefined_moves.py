@@ -27,7 +27,7 @@ def undefined_in(tile: Tile) -> Array | None:
     storage = tile.storage
     missing = tile.unwritten() if storage.masked else None
     if storage.undefined is not None and tile.dtype is storage.dtype:
-        own = pattern_view(storage.undefined, tile.pattern, BOOL)
+        own = tile.gather(storage.undefined)
         if own.any():
             missing = own if missing is None else own | missing
     return missing
