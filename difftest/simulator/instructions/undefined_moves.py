@@ -74,8 +74,7 @@ def resolved(
     OutOfBoundsError : an index is out of bounds, and those are not skipped.
     """
     try:
-        access.located = access.resolve(skip=skip, where=where)
-        return access.located
+        return access.resolve(skip=skip, where=where)
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:

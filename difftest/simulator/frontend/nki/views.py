@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.loops import LoopRange
@@ -34,11 +32,17 @@ class Views:
 
     __slots__ = ()
 
-    pattern: Pattern
-    shape: Shape
-    dtype: np.dtype[Any]
-    in_hbm: bool
-    buffer: MemoryRegion
+    if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
+        pattern: Pattern
+        shape: Shape
+
+        dtype: Any
+
+        @property
+        def in_hbm(self) -> bool: ...
+
+        @property
+        def buffer(self) -> MemoryRegion: ...
 
     @property
     def offset(self) -> int:
@@ -84,7 +88,7 @@ class Views:
 
     # -- indexing ----------------------------------------------------------------------------------
 
-    def __getitem__(self: Self, key: Any) -> Any:
+    def __getitem__(self: Self, key: Any) -> Self:
         """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
 
         In HBM a dimension may be left with no element.
@@ -97,7 +101,7 @@ class Views:
             return self
         pattern = _indexed(self, key if isinstance(key, tuple) else (key,))
         if 0 in pattern.shape:
-            return EmptyView(pattern.shape, self.dtype, self.buffer)
+            return cast(Self, EmptyView(pattern.shape, self.dtype, self.buffer))
         return self._view(pattern)
 
     @public
