@@ -23,6 +23,7 @@ from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
+from difftest.simulator.views import completed
 
 Self = TypeVar("Self", bound="Views")
 
@@ -317,9 +318,7 @@ def _said(view: Views) -> str:
 def _sizes(shape: Any, total: int, what: str) -> Shape:
     """A shape as a kernel gives it, with what -1 stands for."""
     given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    sizes = tuple([as_integer(size, f"{what} to") for size in given])
-    rest = math.prod(size for size in sizes if size != -1)
-    return tuple([total // max(rest, 1) if size == -1 else size for size in sizes])
+    return completed(tuple([as_integer(size, f"{what} to") for size in given]), total)
 
 
 def _groups(pattern: Any) -> list[tuple[str, ...]]:
