@@ -107,7 +107,7 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
 def _same_place(src, dst):
     """Whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
-        same = src.owner.storage is dst.owner.storage and src.layout == dst.layout
+        same = src.owner.storage is dst.owner.storage and src.pattern == dst.pattern
         return same and np.array_equal(src.offsets(), dst.offsets())
     if isinstance(src, Tile) and isinstance(dst, Tile):
         return src.storage is dst.storage and src.pattern == dst.pattern

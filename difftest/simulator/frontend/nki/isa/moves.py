@@ -131,7 +131,7 @@ class KeptView(DynamicView):
 
 def keep(view):
     """The view for the DMA engines."""
-    return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
+    return KeptView(view.owner, view.pattern, view.index, view.rows, whole=view.whole)
 
 
 def _by_rows(side):
