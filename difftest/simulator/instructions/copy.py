@@ -65,10 +65,21 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     return as_float(values)
 
 
+def _no_scalar_engine_of_v2(call: Call) -> None:
+    if call.engine is Engine.SCALAR and call.machine.nc_version == 2:
+        raise KernelError(
+            "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
+            "nisa.activation with op=nl.copy instead.",
+            happened="tensor_copy was to run on the Scalar Engine of NeuronCore-v2",
+            received=f"engine.scalar on {call.machine.name}",
+        )
+
+
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src"),),
     rules=(no_gpsimd_in_psum,),
+    only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
     carries=carrying.in_place,
     fit=Fit.ELEMENTS,

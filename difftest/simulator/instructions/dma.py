@@ -21,10 +21,18 @@ from difftest.simulator.dtypes import (
     WIDE_INTEGERS,
     Array,
     from_bits,
+    name_of,
     round_to,
     to_bits,
 )
-from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NotModelledError,
+    ShapeError,
+)
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
@@ -43,7 +51,7 @@ from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Seen
+from difftest.simulator.trace import Engine, Seen, Space
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -103,6 +111,18 @@ def _hardware_descriptors(call: Call) -> None:
         )
 
 
+def _hardware_casts_nothing(call: Call) -> None:
+    """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
+    src, dst = call["src"], call.destinations["dst"]
+    if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
+        raise DtypeError(
+            f"{call.name} with dge_mode.hwdge does not cast",
+            happened=f"{call.name} with dge_mode.hwdge got two dtypes",
+            received=f"src {src!r}, dst {dst!r}",
+            remedy="give both one dtype, or leave dge_mode out",
+        )
+
+
 def _adds(call: Call) -> None:
     """A DMA that computes on the way adds."""
     rmw = call["dst_rmw_op"]
@@ -131,6 +151,7 @@ def _dge(call: Call) -> dict[str, Any]:
     options=("dst_rmw_op", "dge_mode"),
     destinations=(DST,),
     rules=(_same_size, _adds, _hardware_descriptors),
+    only={"nki": (_hardware_casts_nothing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
@@ -282,6 +303,52 @@ def _permutation(call: Call) -> None:
         )
 
 
+def _hardware_transposes(call: Call) -> None:
+    """What the hardware DGE transposes (stub of dma_transpose, v2.32.0)."""
+    if call["dge_mode"] != "hwdge":
+        return
+    src: Descriptor = call["src"]
+    shape, rank = src.shape, len(src.shape)
+    most, few = call.machine.partitions, call.machine.dge_rows
+    halves = [few >> k for k in range(few.bit_length())]
+    wrong = None
+    if src.dtype.itemsize != 2:
+        wrong = "src's dtype has 2 bytes"
+    elif shape[-1] > most:
+        wrong = f"src.shape[-1] is at most {most}"
+    elif rank == 2 and shape[0] != few:
+        wrong = f"src.shape[0] is {few} for two dimensions"
+    elif rank > 2 and (shape[0] not in halves or shape[0] * shape[-2] % few):
+        wrong = (
+            f"src.shape[0] is one of {', '.join(map(str, reversed(halves)))}, and "
+            f"src.shape[0] * src.shape[-2] a multiple of {few}"
+        )
+    if wrong:
+        raise KernelError(
+            f"dma_transpose with dge_mode.hwdge: {wrong}",
+            happened="dma_transpose with dge_mode.hwdge got a src that it does not take",
+            received=f"src = {src!r}",
+            remedy="leave dge_mode out",
+        )
+
+
+def _into_sbuf_as_it_is(call: Call) -> None:
+    src, dst = call["src"], call.destinations["dst"]
+    if dst.space is not Space.SBUF:
+        raise BufferError(
+            "dma_transpose writes dst in sbuf",
+            happened=f"dma_transpose got dst in {dst.space.value}",
+            received=f"dst = {dst!r}",
+            limit="sbuf",
+        )
+    if src.dtype != dst.dtype:
+        raise DtypeError(
+            "dma_transpose does not cast",
+            happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"src {src!r}, dst {dst!r}",
+        )
+
+
 def _of_the_source(call: Call) -> Walk:
     """A mask ranges over the source."""
     shape: Shape = call["src"].shape
@@ -306,6 +373,7 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     options=("axes", "dge_mode", "oob_mode"),
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
+    only={"nki": (_into_sbuf_as_it_is, _hardware_transposes)},
     result=_turned,
     facts=_dge,
     in_place=True,
