@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array, from_bits
-from difftest.simulator.errors import Location
-from difftest.simulator.exact.bounded import Bounded, Float64, spread
+from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.instructions.writing import fit
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
-
-
-class Held(NamedTuple):
-    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
-
-    value: Float64
-    error: Float64
-    sums: Array | None
-    """For each element the roundings of the sum that it holds; None where there are none."""
-    line: Location | None = None
-    """The kernel's line that rounded that sum last."""
-    product: Location | None = None
-    """The kernel's line that last rounded a product of tiles that it holds."""
-    partial: bool = False
-    """As :attr:`Bounded.partial`, of what was written last."""
 
 
 def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
@@ -48,13 +31,11 @@ def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> He
         exact = Held(filled, np.zeros(filled.shape), None)
     if sums and exact.sums is None:
         exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
-    chosen: Any = True
-    if where is not None:
-        chosen = where.reshape(tile.shape) if where.size == tile.size else where
+    if where is not None and where.size == tile.size:
+        where = where.reshape(tile.shape)
     for plane, part in zip(exact[:3], parts, strict=True):
         if plane is not None:
-            view = pattern_view(plane, tile.pattern, plane.dtype)
-            np.copyto(view, part, where=chosen, casting="unsafe")
+            tile.scatter(plane, part, where)
     return exact
 
 

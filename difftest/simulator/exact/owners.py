@@ -55,13 +55,12 @@ class Owners:
         storage = tile.storage
         if type(storage) is not PlacedStorage or not storage.shared:
             return False
-        owners = self._bytes(storage, tile)
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
-        if where is None:
-            owners[...] = number
-        else:
+        chosen = None
+        if where is not None:
             chosen = where.reshape(tile.shape) if where.size == tile.size else where
-            owners[np.broadcast_to(chosen, tile.shape)] = number
+            chosen = np.broadcast_to(chosen, tile.shape)[..., None]
+        tile.give(self._bytes(storage, tile), number, chosen)
         return True
 
     def own(self, tile: Tile) -> Array | str | None:
@@ -79,7 +78,7 @@ class Owners:
             return "tensors share the bytes of an address"
         if not storage.shared:
             return None
-        owners = self._bytes(storage, tile)
+        owners = tile.take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
         own = (before & held) | (owners == _FIRST + storage.allocation.id)

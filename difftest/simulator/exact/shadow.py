@@ -46,7 +46,6 @@ from difftest.simulator.exact.masks import left_by_mask
 from difftest.simulator.exact.owners import Owners, may_share
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -212,9 +211,8 @@ class Shadow:
     ) -> tuple[Bounded, Array]:
         """The numbers that indices name, and which of them are there."""
         self.sure(*map(self.take, access.index_tiles))
-        arrays, inside = access.resolve(skip=skip, where=where)
-        places = tuple(np.where(inside, array, 0) for array in arrays)
-        return self.stored(access.base).part(places), inside
+        _, inside = access.resolve(skip=skip, where=where)
+        return self.stored(access.base).shaped(access.take), inside
 
     def _scattered(
         self, call: Call, dst: IndirectTile, made: Bounded, where: Any, there: Array | None
@@ -315,11 +313,11 @@ class Shadow:
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
-        value = pattern_view(exact.value, tile.pattern, exact.value.dtype)
-        error: Any = pattern_view(exact.error, tile.pattern, exact.error.dtype)
+        value = tile.gather(exact.value)
+        error: Any = tile.gather(exact.error)
         sums = 0
         if exact.sums is not None:
-            sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
+            sums = int(tile.gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not error.any():
@@ -361,10 +359,6 @@ class Shadow:
         )
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), made, where)
-
-    def put_at(self, base: Tile, places: tuple[Any, ...], made: Bounded | None) -> None:
-        """As :meth:`put`, of the elements that indices name."""
-        self.put(*_spread_out(base, made, places))
 
     def written(self, made: Bounded, dtype: DType) -> Bounded | None:
         """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""

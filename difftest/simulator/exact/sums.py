@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, FLOAT32
+from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
 from difftest.simulator.exact.elementwise import (
@@ -25,7 +25,6 @@ from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
@@ -267,7 +266,7 @@ def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None) -> Bou
     missing = None
     if dst is not None and call["accumulate"] is None:
         products = dst.storage.products
-        missing = None if products is None else ~pattern_view(products, dst.pattern, BOOL)
+        missing = None if products is None else ~dst.gather(products)
         if missing is None or missing.all():
             return made
     return made if dst is None else added_or_put(run.stored(dst), made, missing)
