@@ -14,14 +14,7 @@ from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions import topk as snakes
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
-
-
-def _unsure(run: Shadow, condition: Bounded) -> Any:
-    doubtful = doubtful_truth(condition)
-    if doubtful is None or not doubtful.any():
-        return None
-    run.doubt("a rounded value decides", lost=False)
-    return doubtful
+from difftest.simulator.instructions.values import rows
 
 
 @rule("affine_select")
@@ -76,21 +69,21 @@ def select_reduce(
 @rule("where")
 def where(run: Shadow, call: Call, condition: Bounded, x: Any, y: Any) -> Bounded:
     """One side or the other by a condition, which may be a rounded value."""
-    sides = run.operand(x), run.operand(y)
-    return chosen_from(condition.value != 0, _unsure(run, condition), *sides)
+    doubtful = doubtful_truth(condition)
+    if doubtful is not None and not doubtful.any():
+        doubtful = None
+    if doubtful is not None:
+        run.doubt("a rounded value decides", lost=False)
+    return chosen_from(condition.value != 0, doubtful, run.operand(x), run.operand(y))
 
 
 # -- searches --------------------------------------------------------------------------------------
 
 
-def _lines(x: Bounded) -> Bounded:
-    return x.shaped(lambda array: array.reshape(array.shape[0], -1))
-
-
 @rule("max8")
 def max8(run: Shadow, call: Call, src: Bounded) -> Bounded:
     """The k-th largest of all ends is an end of the k-th largest."""
-    lines = _lines(src)
+    lines = src.shaped(rows)
     value, low, high = (
         -np.sort(-numbers, axis=1)[:, :8] for numbers in (lines.value, *ends(lines))
     )
@@ -109,7 +102,7 @@ def nonzero_with_count(run: Shadow, call: Call, src: Bounded) -> None:
 @rule("topk")
 def topk(run: Shadow, call: Call, src: Bounded) -> Masked:
     """Of rounded values the machine may take others; those that it takes keep their errors."""
-    lines = _lines(src).shaped(lambda array: snakes.snakes(call, array)[:, : call["n"]])
+    lines = src.shaped(rows).shaped(lambda array: snakes.snakes(call, array)[:, : call["n"]])
     if src.error is not None:
         run.doubt("places of rounded values are looked up", lost=False)
     chosen = snakes.largest(call, lines.value)

@@ -37,15 +37,13 @@ from difftest.simulator.exact.bounded import (
     into_integers,
     number,
 )
-from difftest.simulator.exact.chains import NO_CHAIN, chain_of
-from difftest.simulator.exact.contract import Contract
-from difftest.simulator.exact.doubts import Doubt
+from difftest.simulator.exact.contract import NO_CHAIN, Contract, chain_of
 from difftest.simulator.exact.held import holding, raw_values
 from difftest.simulator.exact.losses import Losses
-from difftest.simulator.exact.masks import left_by_mask
 from difftest.simulator.exact.owners import Owners, may_share
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -78,6 +76,22 @@ def rule(*names: str, copies: bool = False, of_tiles: bool = False) -> Callable[
         return function
 
     return register
+
+
+class Doubt(NamedTuple):
+    """Where the exact run says less than it seems, or nothing.
+
+    Attributes
+    ----------
+    reason : what happened, as a clause.
+    location : the kernel's line.
+    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
+        over, and values are right for it.
+    """
+
+    reason: str
+    location: Location | None
+    lost: bool
 
 
 class Pending(NamedTuple):
@@ -163,7 +177,7 @@ class Shadow:
             self._chain = chain_of((*operands, dst) if call.reads_dst else operands, multiplies)
         if reach is Reach.AXES:
             assert unboxed is not None
-            values[0] = left_by_mask(call, values[0], unboxed.inner)
+            values[0] = _left_by_mask(call, values[0], unboxed.inner)
         compute = RULES[call.name]
         made = compute(self, call, *values)
         first, *rest = made if type(made) is tuple else (made,)
@@ -433,3 +447,14 @@ def _spread_out(base: Tile, made: Bounded | None, places: tuple[Any, ...]) -> Pe
         return full
 
     return Pending(base, made.shaped(among_all), where)
+
+
+def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
+    """The operand of a reduction which does not notice what a mask leaves out of it."""
+    if call["op"].name == "subtract":
+        assert call.instruction.reduced is not None
+        axes = call.instruction.reduced(call)
+        return data.shaped(lambda array: first_to_front(array, inner, axes))
+    value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
+    error = None if data.error is None else np.where(inner, data.error, 0.0)
+    return Bounded(value, error, data.dtype, data.sums, data.adds)

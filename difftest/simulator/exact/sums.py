@@ -25,9 +25,15 @@ from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
+from difftest.simulator.instructions.values import rows
 from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
+
+
+def _lines(x: Bounded) -> Bounded:
+    """The free axes as one."""
+    return x.shaped(rows)
 
 
 def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
@@ -163,7 +169,7 @@ def held_before(
 
 def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
     """What the registers hold once ``values`` are reduced into them."""
-    lines = values.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(values)
     is_fresh = name == "add" and held.error is None and not held.value.any()
     together = lines if is_fresh else _beside([held, lines])
     if name in ("abs_max", "abs_min"):
@@ -253,9 +259,9 @@ def nc_matmul(
     run: Shadow, call: Call, stationary: Bounded, moving: Bounded, dst: Tile | None = None
 ) -> Bounded:
     """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
-    rows = 2 if call["perf_mode"] == "double_row" else 1
+    depth = 2 if call["perf_mode"] == "double_row" else 1
     left, right = (
-        side.shaped(lambda array: array.reshape(rows * array.shape[0], -1))
+        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
         for side in (stationary, moving)
     )
     return accumulated(run, call, matrix_product(run, left, right), dst)
@@ -280,26 +286,22 @@ def tensor_tensor_scan(
     run: Shadow, call: Call, data0: Bounded, data1: Bounded, initial: Any
 ) -> Bounded:
     """A recurrence along the free axis, step by step."""
-
-    def lines(array: Any) -> Any:
-        return array.reshape(array.shape[0], -1)
-
-    here, others = data0.shaped(lines), data1.shaped(lines)
+    here, others = _lines(data0), _lines(data1)
+    partitions = len(here.value)
     start = column(run.operand(initial), 2)
-    partitions, length = here.value.shape
-    state = start.shaped(lambda array: np.broadcast_to(array, (partitions, 1))[:, 0])
-    value, error = np.empty((partitions, length)), np.zeros((partitions, length))
-    for i in range(length):
-        now, other = here.part((slice(None), i)), others.part((slice(None), i))
+    state = start.shaped(lambda array: np.broadcast_to(array, (partitions, 1)))
+    states = []
+    for now, other in zip(_columns(here), _columns(others), strict=True):
         left, right = (state, now) if call["reverse0"] else (now, state)
         partial = alu(run, call["op0"], left, right)
         left, right = (other, partial) if call["reverse1"] else (partial, other)
         state = alu(run, call["op1"], left, right)
-        value[:, i] = state.value
-        error[:, i] = 0.0 if state.error is None else state.error
-    bound = error if error.any() else None
-    made = Bounded(value, bound, FLOAT32)
-    return made.shaped(lambda array: array.reshape(call.result.shape))
+        states.append(state)
+    return _beside(states).shaped(lambda array: array.reshape(call.result.shape))
+
+
+def _columns(lines: Bounded) -> list[Bounded]:
+    return [lines.part((slice(None), slice(k, k + 1))) for k in range(lines.value.shape[1])]
 
 
 def _moments(run: Shadow, values: Bounded) -> list[Bounded]:
@@ -320,13 +322,14 @@ def _beside(parts: list[Bounded]) -> Bounded:
     if all(part.error is None for part in parts):
         return Bounded(value, None, FLOAT32)
     errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in parts]
-    return Bounded(value, np.concatenate(errors, axis=1), FLOAT32)
+    error = np.concatenate(errors, axis=1)
+    return Bounded(value, error if error.any() else None, FLOAT32)
 
 
 @rule("bn_stats")
 def bn_stats(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """Count, mean and variance * count of even, then of odd elements."""
-    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(data)
     halves = [lines.part((slice(None), slice(k, None, 2))) for k in (0, 1)]
     return _beside([part for half in halves for part in _moments(run, half)])
 
@@ -334,7 +337,7 @@ def bn_stats(run: Shadow, call: Call, data: Bounded) -> Bounded:
 @rule("bn_aggr")
 def bn_aggr(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """Mean and variance from the tuples of bn_stats."""
-    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(data)
     count, mean, spreads = (lines.part((slice(None), slice(k, None, 3))) for k in range(3))
     everything = total(run, count, (1,), keepdims=True)
     weighted = total(run, bounded.multiply(count, mean), (1,), keepdims=True)
@@ -350,14 +353,12 @@ def tensor_scalar_cumulative(
     run: Shadow, call: Call, src: Bounded, imm0: Any, imm1: Any
 ) -> Bounded:
     """``reg = (src <op0> imm0) <op1> reg`` step by step."""
-    lines = with_scalar(run, call["op0"], src, imm0, reverse=False)
-    lines = lines.shaped(lambda array: array.reshape(array.shape[0], -1))
-    partitions, length = lines.value.shape
-    name = call["op1"].name
-    held = held_before(run, "vector", partitions, name, call["reduce_cmd"], imm1)
+    lines = _lines(with_scalar(run, call["op0"], src, imm0, reverse=False))
+    command, name = call["reduce_cmd"], call["op1"].name
+    held = held_before(run, "vector", len(lines.value), name, command, imm1)
     states = []
-    for i in range(length):
-        held = alu(run, call["op1"], lines.part((slice(None), slice(i, i + 1))), held)
+    for one in _columns(lines):
+        held = alu(run, call["op1"], one, held)
         states.append(held)
     run.accumulators["vector"] = held
     return _beside(states).shaped(lambda array: array.reshape(call.result.shape))
