@@ -42,8 +42,7 @@ FAILURE_PROBABILITY = 1e-9
 """That a probabilistic bound fails somewhere in one sum of arrays, at most."""
 
 
-@dataclass(frozen=True)
-class Rounding:
+class Rounding(NamedTuple):
     """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``.
 
     ``largest`` is the largest number of the dtype.
@@ -70,38 +69,24 @@ LARGEST_SUM = 1 / UNIT
 """Sums of integers up to here are exact in float32, in any order."""
 
 
+@dataclass(slots=True, eq=False)
 class Bounded:
-    """Values that a machine meets to within a bound.
+    """Values that a machine meets to within a bound."""
 
-    Attributes
-    ----------
-    value : float64.
-    error : of the value's shape, or one that broadcasts to it; None where the machine is exact.
-    dtype : the dtype into which it was rounded last, whose values it can take without a rounding.
-    sums : how many roundings into a dtype narrower than float32 the longest chain of additions has
-        behind it.
-    adds : whether the last operation was an addition.
-    partial : whether it is a sum that was rounded into a narrow dtype, and since then was only
-        added to, moved or rounded again.
-    """
-
-    __slots__ = ("adds", "dtype", "error", "partial", "sums", "value")
-
-    def __init__(
-        self,
-        value: Float64,
-        error: Float64 | None = None,
-        dtype: DType | None = None,
-        sums: int = 0,
-        adds: bool = False,
-        partial: bool = False,
-    ) -> None:
-        self.value: Any = value
-        self.error: Any = error
-        self.dtype = dtype
-        self.sums = sums
-        self.adds = adds
-        self.partial = partial
+    value: Any
+    """Float64."""
+    error: Any = None
+    """Of the value's shape, or one that broadcasts to it; None where the machine is exact."""
+    dtype: DType | None = None
+    """The dtype into which it was rounded last, whose values it can take without a rounding."""
+    sums: int = 0
+    """How many roundings into a dtype narrower than float32 the longest chain of additions has
+    behind it."""
+    adds: bool = False
+    """Whether the last operation was an addition."""
+    partial: bool = False
+    """Whether it is a sum that was rounded into a narrow dtype, and since then was only added to,
+    moved or rounded again."""
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""

@@ -42,6 +42,7 @@ from difftest.simulator.exact.held import holding, raw_values
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.owners import Owners, may_share
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.tile import Tile
@@ -179,7 +180,11 @@ class Shadow:
             assert unboxed is not None
             values[0] = _left_by_mask(call, values[0], unboxed.inner)
         compute = RULES[call.name]
-        made = compute(self, call, *values)
+        if any(type(op) is AluOp and op.bitvec for op in call.options.values()):
+            self.sure(*[one for one in values if isinstance(one, Bounded)])
+            made = None  # patterns of bits, which no machine rounds
+        else:
+            made = compute(self, call, *values)
         first, *rest = made if type(made) is tuple else (made,)
         if isinstance(dst, IndirectTile):
             self._pending.append(self._scattered(call, dst, first, where, there))

@@ -53,11 +53,8 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
-def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded | None:
-    """A reduction; None of bit patterns, which are exact."""
-    if op.bitvec:
-        run.sure(x)
-        return None
+def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
+    """A reduction."""
     if op.name == "add":
         return total(run, x, axes, keepdims=keepdims)
     if op.name in ("maximum", "minimum"):
@@ -112,17 +109,15 @@ def _difference(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bound
 
 
 @rule("tensor_reduce")
-def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """A reduction along free axes."""
     made = reduced(run, call["op"], data, call["axis"], keepdims=False)
-    if made is None:
-        return None
     made = made.shaped(lambda array: array.reshape(call.result.shape))
     return bounded.negative(made) if call["negate"] else made
 
 
 @rule("tensor_partition_reduce")
-def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """A reduction across partitions."""
     return reduced(run, call["op"], data, (0,), keepdims=True)
 
@@ -175,9 +170,7 @@ def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
     if name in ("abs_max", "abs_min"):
         return _by_magnitude(run, together, largest=name == "abs_max")
     op = ALU_OPS["add" if name == "subtract" else name]
-    made = reduced(run, op, together, (1,), keepdims=True)
-    assert made is not None
-    return made
+    return reduced(run, op, together, (1,), keepdims=True)
 
 
 def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
