@@ -17,8 +17,8 @@ from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand
-from difftest.simulator.frontend.nki.language.rounding import down, quotient, toward_zero, up
 from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.frontend.nki.language.rounding import down, quotient, toward_zero, up
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, to_one_size
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
