@@ -161,16 +161,22 @@ def _dge(call: Call) -> dict[str, Any]:
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read(where, unwritten=True)
-    rmw = call.options["dst_rmw_op"]
-    if rmw is None:
+    _put(call, dst, src, src.read(where, unwritten=True), where)
+
+
+def _put(
+    call: Call, dst: Tile, src: Tile | IndirectTile, values: Array, where: Array | None
+) -> None:
+    """Store elements of ``src`` in ``dst``, or add them to what is there."""
+    values = values.reshape(dst.shape)
+    if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
     else:
-        new = _plain(values, src).reshape(dst.shape)
-        total = round_to(added((_plain(dst.read(where), dst), new), dst.dtype), dst.dtype)
+        held = _plain(dst.read(where), dst)
+        total = round_to(added((held, _plain(values, src)), dst.dtype), dst.dtype)
         moved = to_bits(total, dst.dtype) if dst.holds_bits else total
     check_destination(dst)
-    store(dst, moved if moved.shape == dst.shape else moved.reshape(dst.shape), where)
+    store(dst, moved, where)
 
 
 @instruction(
@@ -188,23 +194,9 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 )
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
-    check_destination(dst)
-    arrays, inside = resolved(src, skip=_skips(call), where=where)
-    src.check_written(arrays, inside)
+    values, inside = _gathered(call, src, where)
     shaped = inside.reshape(dst.shape)
-    found = src.elements()[tuple(a[inside] for a in arrays)]
-    if call["dst_rmw_op"] is None:
-        picked = _cast(found, src, dst)
-    else:
-        terms = _plain(dst.read(), dst)[shaped], _plain(found, src)
-        total = round_to(added(terms, dst.dtype), dst.dtype)
-        picked = to_bits(total, dst.dtype) if dst.holds_bits else total
-    if shaped.all():
-        store(dst, picked.reshape(dst.shape))
-        return
-    moved = np.empty(dst.shape, picked.dtype)
-    moved[shaped] = picked
-    store(dst, moved, shaped)
+    _put(call, dst, src, values, None if shaped.all() else shaped)
 
 
 def _skips(call: Call) -> bool:
@@ -220,14 +212,11 @@ def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
     return outside if outside.any() else None
 
 
-def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
+def _gathered(call: Call, src: IndirectTile, where: Array | None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
-    arrays, inside = resolved(src, skip=skip, where=where)
-    src.check_written(arrays, inside)
-    held = src.elements()
-    values = np.zeros(src.shape, held.dtype)
-    values[inside] = held[tuple(a[inside] for a in arrays)]
-    return values, inside
+    _, inside = resolved(src, skip=_skips(call), where=where)
+    src.check_written()
+    return src.elements(), inside
 
 
 @instruction(
@@ -250,27 +239,26 @@ def dma_scatter(
 
     The source's rows may be named by others; an element that either side skips is not moved.
     """
-    base = dst.base
-    check_destination(base)
+    check_destination(dst.base)
     arrays, inside = resolved(dst, skip=_skips(call), where=where)
     if isinstance(src, IndirectTile):
-        gathered, there = _gathered(src, skip=_skips(call), where=where)
+        values, there = _gathered(call, src, where)
         inside = inside & there.reshape(dst.shape)
-        values = gathered.reshape(dst.shape)[inside]
+        dst.located = arrays, inside
     else:
-        values = src.read(inside).reshape(dst.shape)[inside]
-    place = tuple(a[inside] for a in arrays)
-    view = dst.elements()
-    adds = call["dst_rmw_op"] is not None
+        values = src.read(inside)
+    values = values.reshape(dst.shape)[inside]
+    place = tuple(array[inside] for array in arrays)
+    view = dst.base.elements()
     skipped = _skipped(call, inside, where)
     if skipped is not None:
         see(current(), Seen.INDEX_SKIPPED, "dst", skipped)
-    if not adds:
+    if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
         view[place] = moved
         see_lost(current(), dst, view[place], moved)
     else:
-        dst.check_written(arrays, inside)
+        dst.check_written()
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
         if dst.dtype in WIDE_INTEGERS:
@@ -279,7 +267,7 @@ def dma_scatter(
             rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
         view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
-    dst.mark_written(arrays, inside)
+    dst.mark_written()
 
 
 # -- dma_transpose ---------------------------------------------------------------------------------
@@ -402,7 +390,7 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = _gathered(src, skip=_skips(call))
+        values, inside = _gathered(call, src, None)
         if _skips(call):
             see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
         there = inside.reshape(shape).transpose(axes)
