@@ -1,4 +1,5 @@
 """What the DMA engines move: ``nl.load``, ``nl.store`` and kin, ``nisa.dma_copy``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import as_member, dge_mode, no_extras, oob_mode
+from difftest.simulator.frontend.arguments import as_member, dge_mode, oob_mode
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import copied_from_psum, copy_to_sbuf, on_chip
-from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import Shape, as_integers
+from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import dma as instructions
 from difftest.simulator.instructions.alu import alu_op
@@ -29,23 +30,20 @@ _LOAD = (None, "unknown")
 """The options of a DMA that computes nothing, and leaves its descriptors to the compiler."""
 
 
-def load(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
+@LANGUAGE.by_hand
+def load(src: Any, *, mask: object = None, dtype: object = None) -> Any:
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
-    no_extras("nl.load", kwargs)
     if isinstance(src, IndirectTile):
         need_tile(src.base, "src", "nl.load", HBM)
-        gathered: Tensor = issue(
-            instructions.dma_gather, (src,), (None, "error", "unknown"), dtype=dtype, mask=mask
-        )
-        return gathered
+        options = (None, "error", "unknown")
+        return issue(instructions.dma_gather, (src,), options, dtype=dtype, mask=mask)
     source = need_tile(src, "src", "nl.load", HBM)
-    tile: Tensor = issue(instructions.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
-    return tile
+    return issue(instructions.dma_copy, (source,), _LOAD, dtype=dtype, mask=mask)
 
 
-def store(dst: Any, value: Any, *, mask: object = None, **kwargs: object) -> None:
+@LANGUAGE.by_hand
+def store(dst: Any, value: Any, *, mask: object = None) -> None:
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
-    no_extras("nl.store", kwargs)
     if isinstance(dst, IndirectTile):
         need_tile(dst.base, "dst", "nl.store", HBM)
         value = _storable(value, loaded_shape(dst.shape))
@@ -87,32 +85,28 @@ def _repeat(tile: Tile, shape: Shape) -> Tile:
     return tile.as_tile().reshape(spread).broadcast_to(shape)
 
 
-def load_transpose2d(
-    src: Any, *, mask: object = None, dtype: object = None, **kwargs: object
-) -> Tensor:
+@LANGUAGE.issues(instructions.dma_transpose, axes=None, dge_mode="unknown", oob_mode="error")
+def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
-    no_extras("nl.load_transpose2d", kwargs)
     if isinstance(src, IndirectTile):
         raise KernelError(
             "nl.load_transpose2d takes no tile of indices",
             happened="nl.load_transpose2d got a tensor indexed with a tile",
             received=f"{src!r}",
         )
-    source = need_tile(src, "src", "nl.load_transpose2d", HBM)
-    if source.ndim != 2:
+    src = need_tile(src, "src", "nl.load_transpose2d", HBM)
+    if src.ndim != 2:
         raise ShapeError(
             "nl.load_transpose2d takes two dimensions",
-            happened=f"nl.load_transpose2d got a tensor of {source.ndim} dimensions",
-            received=f"{source!r}",
+            happened=f"nl.load_transpose2d got a tensor of {src.ndim} dimensions",
+            received=f"{src!r}",
         )
-    options = (None, "unknown", "error")
-    tile: Tensor = issue(instructions.dma_transpose, (source,), options, dtype=dtype, mask=mask)
-    return tile
+    return locals()
 
 
-def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwargs: object) -> None:
+@LANGUAGE.by_hand
+def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None) -> None:
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
-    no_extras("nl.atomic_rmw", kwargs)
     if not isinstance(dst, IndirectTile):
         raise KernelError(
             "nl.atomic_rmw takes a destination indexed by a tile",
@@ -127,6 +121,7 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None, **kwarg
     core.amend(before, op=options[0].name)
 
 
+@ISA.by_hand
 def dma_copy(
     *,
     dst: Any,
@@ -164,19 +159,7 @@ def dma_copy(
         issue(instructions.dma_gather, (src,), (None, outside, dge), dst=dst, mask=mask)
 
 
-def dma_transpose(
-    src: Any,
-    *,
-    axes: Any = None,
-    mask: object = None,
-    dtype: object = None,
-    dge_mode: dge_mode = dge_mode.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.dma_transpose, oob_mode="error")
+def dma_transpose(src, *, axes=None, mask=None, dtype=None, dge_mode=dge_mode.unknown):
     """``src`` in SBUF with its axes permuted by the DMA engines."""
-    no_extras("nisa.dma_transpose", kwargs)
-    order = None if axes is None else as_integers(axes, "axes")
-    dge = _DGE_NAMES[as_member(_DgeMode, dge_mode, "a DMA")]
-    options = (order, dge, "error")
-    result: Tensor = issue(instructions.dma_transpose, (src,), options, dtype=dtype, mask=mask)
-    return result
+    return locals()

@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.machine import TRN2, Machine
@@ -295,6 +296,7 @@ class TileSize:
 tile_size = TileSize()
 
 
+@ISA.by_hand
 def get_nc_version() -> nc_version:
     """The NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)
