@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.arguments import (
@@ -31,7 +31,6 @@ from difftest.simulator.instructions.operands import need_number
 from difftest.simulator.instructions.record import Instruction, Takes
 from difftest.simulator.trace import Engine
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Converter = Callable[[Any, str], Any]
 """Makes a record's option of an argument; the second word is for errors."""
 _OF_CALL: dict[str, Converter] = {
@@ -57,7 +56,7 @@ class Functions(dict[str, Callable[..., Any]]):
         super().__init__()
         self.short = short
 
-    def by_hand(self, function: Function) -> Function:
+    def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a function that is more than a record's call."""
         self[function.__name__] = function
         return function

@@ -31,9 +31,7 @@ _exp, _rsqrt = activate("exp"), activate("rsqrt")
 
 
 @LANGUAGE.by_hand
-def mean(
-    x: Any, axis: Any, *, dtype: object = None, mask: object = None, keepdims: bool = False
-) -> Any:
+def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
     """The mean along free axes: a float32 sum, scaled and rounded once."""
     data = on_chip(x, "nl.mean")
     total = reduce("nl.mean", "add", data, axis, FLOAT32, mask, keepdims)
@@ -43,7 +41,7 @@ def mean(
 
 
 @LANGUAGE.by_hand
-def var(x: Any, axis: Any, *, dtype: object = None, mask: object = None) -> Any:
+def var(x, axis, *, dtype=None, mask=None):
     """The variance along free axes, in float32."""
     data = on_chip(x, "nl.var")
     centred = binary("subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True))
@@ -52,14 +50,7 @@ def var(x: Any, axis: Any, *, dtype: object = None, mask: object = None) -> Any:
 
 
 @LANGUAGE.by_hand
-def softmax(
-    x: Any,
-    axis: Any,
-    *,
-    dtype: object = None,
-    compute_dtype: object = None,
-    mask: object = None,
-) -> Any:
+def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
     """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
     data = on_chip(x, "nl.softmax")
     result = dtype if dtype is not None else compute_dtype
@@ -72,17 +63,7 @@ def softmax(
 
 
 @LANGUAGE.by_hand
-def rms_norm(
-    x: Any,
-    w: Any,
-    axis: Any,
-    n: Any,
-    epsilon: float = 1e-06,
-    *,
-    dtype: object = None,
-    compute_dtype: object = None,
-    mask: object = None,
-) -> Any:
+def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
@@ -114,15 +95,8 @@ def dropout(x, rate, *, dtype=None, mask=None):
 
 @LANGUAGE.by_hand
 def all_reduce(
-    x: Any,
-    op: object,
-    program_axes: Any,
-    *,
-    dtype: object = None,
-    mask: object = None,
-    parallel_reduce: bool = True,
-    asynchronous: bool = False,
-) -> Any:
+    x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
+):
     """A reduction over the instances of a grid: of one instance, the tile itself."""
     del parallel_reduce, asynchronous
     data, operator = on_chip(x, "nl.all_reduce"), alu_op(op, "nl.all_reduce")
@@ -142,7 +116,7 @@ def all_reduce(
 
 
 @LANGUAGE.by_hand
-def static_cast(input_data: Any, dtype: object) -> Any:
+def static_cast(input_data, dtype):
     """A number, or an array of the host, in another dtype."""
     wanted = as_dtype(dtype, "nl.static_cast")
     if isinstance(input_data, Tile):

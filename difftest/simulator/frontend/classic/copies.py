@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.operators import on_chip
@@ -87,7 +85,7 @@ def copy(src, *, mask=None, dtype=None):
 
 
 @LANGUAGE.by_hand
-def broadcast_to(src: Any, *, shape: Any) -> Any:
+def broadcast_to(src, *, shape):
     """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
@@ -95,7 +93,7 @@ def broadcast_to(src: Any, *, shape: Any) -> Any:
 
 
 @LANGUAGE.by_hand
-def expand_dims(data: Any, axis: Any) -> Any:
+def expand_dims(data, axis):
     """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
     tile = on_chip(data, "nl.expand_dims", "data")
     axes = as_integers(axis, "nl.expand_dims' axis")

@@ -30,7 +30,7 @@ MOST_ROWS = 2**15
 
 
 @LANGUAGE.by_hand
-def ndarray(shape: Any, dtype: object, *, buffer: object = None, name: str = "") -> Tensor:
+def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
     space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
     sizes, axis = as_shape(shape, "nl.ndarray")
@@ -51,9 +51,7 @@ def ndarray(shape: Any, dtype: object, *, buffer: object = None, name: str = "")
 
 
 @LANGUAGE.by_hand
-def full(
-    shape: Any, fill_value: Any, dtype: object, *, buffer: object = None, name: str = ""
-) -> Tensor:
+def full(shape, fill_value, dtype, *, buffer=None, name=""):
     """A new on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name)
@@ -74,33 +72,33 @@ def full(
 
 
 @LANGUAGE.by_hand
-def zeros(shape: Any, dtype: object, *, buffer: object = None, name: str = "") -> Tensor:
+def zeros(shape, dtype, *, buffer=None, name=""):
     """A new on-chip tensor of zeros."""
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
 
 @LANGUAGE.by_hand
-def ones(shape: Any, dtype: object, *, buffer: object = None, name: str = "") -> Tensor:
+def ones(shape, dtype, *, buffer=None, name=""):
     """A new on-chip tensor of ones."""
     return full(shape, 1, dtype, buffer=buffer, name=name)
 
 
 @LANGUAGE.by_hand
-def empty_like(a: Tile, dtype: object = None, *, buffer: object = None, name: str = "") -> Tensor:
+def empty_like(a, dtype=None, *, buffer=None, name=""):
     """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
     like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
     return ndarray(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
 
 @LANGUAGE.by_hand
-def zeros_like(a: Tile, dtype: object = None, *, buffer: object = None, name: str = "") -> Tensor:
+def zeros_like(a, dtype=None, *, buffer=None, name=""):
     """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
     like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
     return zeros(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
 
 @LANGUAGE.by_hand
-def shared_constant(constant: Any, dtype: object = None) -> Tensor:
+def shared_constant(constant, dtype=None):
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     array = np.array(constant)
     if not array.size:
@@ -124,7 +122,7 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @LANGUAGE.by_hand
-def shared_identity_matrix(n: int, dtype: object = np.uint8) -> Tensor:
+def shared_identity_matrix(n, dtype=np.uint8):
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
     if size < 1:

@@ -56,13 +56,13 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
 
 
 @LANGUAGE.by_hand
-def load(src: Any, *, mask: object = None, dtype: object = None) -> Any:
+def load(src, *, mask=None, dtype=None):
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
     return _move(_in_hbm(src, "src", "nl.load"), None, dtype=dtype, mask=mask)
 
 
 @LANGUAGE.by_hand
-def store(dst: Any, value: Any, *, mask: object = None) -> None:
+def store(dst, value, *, mask=None):
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
     shape = loaded_shape(_in_hbm(dst, "dst", "nl.store").shape)
     _move(_storable(value, shape), dst, mask=mask)
@@ -111,7 +111,7 @@ def load_transpose2d(src, *, mask=None, dtype=None):
 
 
 @LANGUAGE.by_hand
-def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None) -> None:
+def atomic_rmw(dst, value, op, *, mask=None):
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     if not isinstance(dst, IndirectTile):
         raise KernelError(
@@ -128,14 +128,9 @@ def atomic_rmw(dst: Any, value: Any, op: object, *, mask: object = None) -> None
 
 @ISA.by_hand
 def dma_copy(
-    *,
-    dst: Any,
-    src: Any,
-    mask: object = None,
-    dst_rmw_op: object = None,
-    oob_mode: oob_mode = oob_mode.error,
-    dge_mode: dge_mode = dge_mode.unknown,
-) -> None:
+    *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
+    dge_mode=dge_mode.unknown,
+):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
     dge = as_member(_DgeMode, dge_mode, "a DMA").name

@@ -1,4 +1,5 @@
 """``nl.device_print``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from difftest.simulator.tile import Tile
 
 
 @LANGUAGE.by_hand
-def device_print(prefix: str, x: Any, *, mask: object = None) -> None:
+def device_print(prefix, x, *, mask=None):
     """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
     chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
     if chosen is False:

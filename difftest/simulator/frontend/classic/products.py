@@ -34,17 +34,9 @@ DOUBLE_ROW = "double_row_gen3"
 
 @ISA.by_hand
 def nc_matmul(
-    stationary: Any,
-    moving: Any,
-    *,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
-    is_transpose: bool = False,
-    tile_position: Any = (),
-    tile_size: Any = (),
-    mask: object = None,
-    **kwargs: object,
-) -> Any:
+    stationary, moving, *, is_stationary_onezero=False, is_moving_onezero=False,
+    is_transpose=False, tile_position=(), tile_size=(), mask=None, **kwargs,
+):  # fmt: skip
     """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
@@ -107,7 +99,7 @@ def _of_pairs(chosen: Array | None) -> Array | None:
 
 
 @LANGUAGE.by_hand
-def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: object = None) -> Any:
+def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
     x, left = _unmasked(x)
     y, right = _unmasked(y)
@@ -131,7 +123,7 @@ def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
 
 
 @LANGUAGE.by_hand
-def transpose(x: Any, *, dtype: object = None, mask: object = None) -> Any:
+def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
     data = on_chip(x, "nl.transpose")
     if len(data.tile_shape()) != 2:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.core import current
@@ -29,7 +27,7 @@ def rand(shape, dtype=FLOAT32):
 
 
 @LANGUAGE.by_hand
-def random_seed(seed: Any, *, mask: object = None) -> None:
+def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):
         return

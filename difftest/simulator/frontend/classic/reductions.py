@@ -82,16 +82,14 @@ for _name, _operator in (
 
 
 @LANGUAGE.by_hand
-def all(x: Any, axis: Any, *, dtype: object = bool, mask: object = None) -> Any:
+def all(x, axis, *, dtype=bool, mask=None):
     """Whether all elements along free axes are true, as bool."""
     wanted = BOOL if dtype is bool or dtype is None else dtype
     return reduce("nl.all", "logical_and", x, axis, wanted, mask, False)
 
 
 @LANGUAGE.by_hand
-def loop_reduce(
-    x: Any, op: object, loop_indices: Any, *, dtype: object = None, mask: object = None
-) -> Any:
+def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
