@@ -8,8 +8,7 @@ reads it (see :mod:`difftest.simulator.fuse`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ from difftest.simulator.tile import Tile, unwritten_error
 from difftest.simulator.trace import Engine
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """What a matmul was issued with: where a tile in PSUM has its values from."""
 
     stationary: Tile
