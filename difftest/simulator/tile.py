@@ -24,7 +24,7 @@ from difftest.simulator.errors import (
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.memory import Storage, pattern_view, poison
+from difftest.simulator.memory import DEFINED, LEFT, LOST, NEVER, Storage, poison
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
@@ -132,6 +132,8 @@ class Tile:
         their indices, or a part that repeats.
         """
         storage = self.storage
+        if self.pattern is storage.whole and self.dtype is storage.dtype:
+            return True
         size = storage.size
         if self.dtype is not storage.dtype:
             size = size * storage.dtype.itemsize // self.dtype.itemsize
@@ -174,24 +176,44 @@ class Tile:
         if self.axes is not None:
             raise indexing.out_of_bounds(self, self.axes)
 
+    def codes(self) -> Array | None:
+        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
+        return self.storage.codes(self.pattern, self.dtype, self.partition_axis)
+
     def unwritten(self) -> Array | None:
         """Which of its elements (bool, of its shape) were never written; None if all were."""
-        return self.storage.unwritten_in(
-            self.pattern, dtype=self.dtype, partition_axis=self.partition_axis
+        return self._at_least(LEFT)
+
+    def lost(self) -> Array | None:
+        """Which of its elements an instruction made of what nothing wrote; None if none."""
+        return self._at_least(LOST)
+
+    def unreadable(self) -> Array | None:
+        """Which of its elements are an error for whoever reads them; None if none are."""
+        return self._at_least(NEVER)
+
+    def _at_least(self, code: int) -> Array | None:
+        codes = self.codes()
+        if codes is None:
+            return None
+        chosen: Array = codes >= code
+        return chosen if chosen.any() else None
+
+    def mark(self, code: int, where: Array | None = None) -> None:
+        """Note what is known of its elements, or of those that ``where`` chooses."""
+        self.storage.mark(
+            self.pattern, code, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
 
     def mark_written(self, where: Array | None = None) -> None:
         """Note that its elements, or those that ``where`` chooses, have been written."""
-        if self.storage.unwritten:
-            self.storage.mark_written(
-                self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
-            )
+        self.mark(DEFINED, where)
 
     def origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
         storage = self.storage
-        if storage.origin is not None:
-            return storage.origin
+        if storage.gaps is not None and storage.gaps.origin is not None:
+            return storage.gaps.origin
         low, high = storage.unwritten_box()
         return Origin(storage.allocation, low, high, event, kernel_location())
 
@@ -201,32 +223,14 @@ class Tile:
         They look so from now on: what was computed there is of no use, and differs by the mode.
         ``origin`` says whence that came, for the error of whoever reads them.
         """
-        storage = self.storage
-        elements = storage.elements(self.pattern, self.dtype, self.partition_axis)
-        elements[where] = poison((), elements.dtype)
-        storage.forget_written(
-            self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
-        )
-        storage.origin, storage.lost_at = origin, kernel_location()
-        if storage.lost is None:
-            storage.lost = np.zeros(storage.size, BOOL)
-        if self.dtype is storage.dtype:
-            pattern_view(storage.lost, self.pattern, BOOL)[where] = True
+        if not where.any():
             return
-        parts = np.zeros(storage.size * storage.dtype.itemsize, BOOL)
-        pattern_view(parts, self.pattern.finer(self.itemsize), BOOL)[where] = True
-        storage.lost |= parts.reshape(storage.size, -1).any(axis=1)
-
-    def lost(self) -> Array | None:
-        """Which of its elements an instruction made of what nothing wrote; None if none."""
-        storage = self.storage
-        if storage.lost is None or self.dtype is not storage.dtype:
-            return None
-        missing = self.unwritten()
-        if missing is None:
-            return None
-        found = missing & pattern_view(storage.lost, self.pattern, BOOL)
-        return found if found.any() else None
+        elements = self.elements()
+        elements[where] = poison((), elements.dtype)
+        self.mark(LEFT if self.storage.masked else LOST, where)
+        gaps = self.storage.gaps
+        assert gaps is not None
+        gaps.origin, gaps.lost_at = origin, kernel_location()
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
@@ -237,11 +241,11 @@ class Tile:
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
-        if storage.unwritten and not storage.masked and not unwritten:
-            missing = self.unwritten()
+        if storage.gaps is not None and not unwritten:
+            missing = self.unreadable()
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
-            if missing is not None and (where is None or missing.any()):
+            if missing is not None and missing.any():
                 doubt(unwritten_error(self, missing))
                 storage.poison()
         dtype = self.dtype
@@ -439,7 +443,7 @@ class Tile:
         storage = self.storage
         if dtype == storage.dtype:
             return storage.dtype
-        storage.hold_bits(dtype.itemsize)
+        storage.hold_bits()
         storage.allocation.viewed = True
         return dtype
 
@@ -459,8 +463,8 @@ class Tile:
 def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> UnwrittenError:
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage = tile.storage
-    origin, made = storage.origin, storage.allocation.location
+    storage, gaps = tile.storage, tile.storage.gaps
+    origin, made = gaps and gaps.origin, storage.allocation.location
     rule = "an instruction reads only what was written before"
     happened = "an instruction read what nothing had written"
     so_far = "never"
@@ -485,7 +489,7 @@ def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> Un
         f"written, the first at {list(first)}"
         + ("" if made is None else f"; it was made at {made}")
         + ("" if origin is None else f"; they came from {origin}"),
-        location=storage.lost_at if returned else None,
+        location=gaps.lost_at if returned and gaps else None,
         remedy=remedy,
     )
 

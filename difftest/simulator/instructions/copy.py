@@ -42,7 +42,7 @@ from difftest.simulator.instructions.rules import (
     one_dtype,
     same_elements,
 )
-from difftest.simulator.instructions.undefined_moves import resolved
+from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile

@@ -38,7 +38,7 @@ from difftest.simulator.instructions.record import (
     Walk,
     instruction,
 )
-from difftest.simulator.instructions.undefined_moves import resolved
+from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
@@ -258,7 +258,8 @@ def dma_scatter(
             rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
         view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
-    dst.mark_written(arrays, inside)
+    if not adds:
+        dst.mark_written(arrays, inside)
 
 
 # -- dma_transpose ---------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     gone = np.zeros(chosen.shape, dtype=np.bool_)
     firsts = range(0, shape[0], call.machine.gpsimd_core_partitions)
     for p in firsts:
-        if src[p : p + 1].unwritten() is not None and not src.storage.masked:
+        if src[p : p + 1].unreadable() is not None:
             gone[p] = True
             continue
         found = np.flatnonzero(rows(src[p : p + 1].engine_values())[0])

@@ -19,7 +19,6 @@ def check_destination(dst: Tile) -> None:
         dst.check_bounds()
     if not dst.storage.mutable:
         raise immutable(dst)
-    dst.storage.is_destination = True
 
 
 def write(dst: Tile, values: Array, where: Array | None = None) -> None:
@@ -76,8 +75,8 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         np.copyto(view, values, where=where, casting="unsafe")
     if storage.products is not None:
         storage.forget_products(pattern, where)
-    if storage.unwritten:
-        storage.mark_written(pattern, where, dtype=dst.dtype, partition_axis=dst.partition_axis)
+    if storage.gaps is not None:
+        dst.mark_written(where)
     if repeated:
         _settle_repeated(dst, values, where)
 

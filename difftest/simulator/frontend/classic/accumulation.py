@@ -95,7 +95,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     call = gate.prepare(
         core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
     )
-    gone = None if added.storage.masked else added.unwritten()
+    gone = added.unreadable()
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))
     product, where = added.engine_values(unwritten=True), written(added)
@@ -121,9 +121,8 @@ def _lose(target: Tile, added: Tile, before: Array | None, gone: Array | None) -
         lost = gone if before is None else gone | before
     if lost is None or target.storage.masked:
         return
-    origin = target.storage.origin or added.storage.origin
-    assert origin is not None
-    target.forget_written(lost, origin)
+    first = target if before is not None else added
+    target.forget_written(lost, first.origin("added"))
 
 
 def _begin(target: Tile, product: Array, missing: Array, where: Array | None) -> None:

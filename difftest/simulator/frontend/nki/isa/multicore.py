@@ -168,7 +168,7 @@ def _values_of(src: Any) -> tuple[Array, Array | None]:
     ------
     UnwrittenError : nothing of it was written.
     """
-    missing = None if src.storage.masked else src.unwritten()
+    missing = src.unreadable()
     some = missing is not None and not missing.all()
     return src.engine_values(unwritten=some).copy(), missing
 
