@@ -95,7 +95,7 @@ class Memory:
             return
         piece = pieces[0] if pieces else None
         if piece is None or len(pieces) > 1 or alone or not piece.area.covers(area):
-            areas = [area, *(one.area for one in (*alone, *pieces))]
+            areas = [area, *(one.area for one in alone), *(one.area for one in pieces)]
             low = [min(ends) for ends in zip(*areas, strict=True)]
             high = [max(ends) for ends in zip(*areas, strict=True)]
             piece = Piece(Area(low[0], high[1], low[2], high[3]))
@@ -131,6 +131,10 @@ class PlacedStorage(Storage):
         while self._piece.merged is not None:
             self._piece: Piece = self._piece.merged
         return self._piece
+
+    def may_hide(self) -> bool:
+        """Whether others had exact values other than the machine's where it begins to share."""
+        return any(area.overlaps(self.area) for area in self.memory.rounded)
 
     def held(self) -> tuple[Array, Array]:
         """Its bytes and their codes, a row for each partition, while it shares none."""

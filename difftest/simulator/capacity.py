@@ -1,9 +1,9 @@
 """Whether a kernel's tensors fit PSUM together: the part of the question that ends a launch.
 
-Only if all tensors together exceed PSUM are the exact live ranges (first write to last use, which is
-what the compiler's allocator sees) laid side by side. Those that the kernel placed itself count once
-for each byte that any of them takes. Beyond PSUM there is nowhere for an accumulation to go: an
-error.
+Only if all tensors together exceed PSUM are the exact live ranges (first write to last use, which
+is what the compiler's allocator sees) laid side by side. Those that the kernel placed itself count
+once for each byte that any of them takes. Beyond PSUM there is nowhere for an accumulation to go:
+an error.
 
 That is necessary, not sufficient: it sums bytes. Where tensors could lie, and whether they fit
 SBUF, beyond which a compiler may spill to HBM, is read off the trace
@@ -77,9 +77,7 @@ def check_psum(machine: Machine, allocations: Iterable[Allocation]) -> None:
             raise _too_much(machine, needed, allocation, list(live.values()))
 
 
-def _too_much(
-    machine: Machine, total: int, last: Allocation, live: list[Allocation]
-) -> LimitError:
+def _too_much(machine: Machine, total: int, last: Allocation, live: list[Allocation]) -> LimitError:
     partitions = machine.partitions
     filled = total // partitions
     sizes = {one.id: occupied_bytes(one, machine.start_partition_step) for one in live}

@@ -90,7 +90,7 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
-            tuple(one for one, tensor in self.arguments.written if tensor.storage.allocation.writes),
+            tuple(one for one, tensor in self.arguments.written if tensor.storage.is_destination),
         )
 
     def everything(self) -> tuple[Array, ...]:

@@ -151,8 +151,7 @@ class Storage:
         self.programs = 1
         """How many programs of a grid see it."""
         self.products: Array | None = None
-        """Where in PSUM the last write was a matmul's, if anyone keeps count; see
-        :meth:`forget_products`."""
+        """Where in PSUM the last write was a matmul's, if anyone keeps count."""
 
     @property
     def space(self) -> Space:
@@ -161,6 +160,16 @@ class Storage:
     @property
     def size(self) -> int:
         return self.whole.size
+
+    @property
+    def is_destination(self) -> bool:
+        """Whether an instruction was to write to it, whatever the values."""
+        return self.allocation.writes > 0
+
+    @property
+    def bytes(self) -> int:
+        """How many it has."""
+        return self.whole.size * self.dtype.itemsize
 
     @property
     def partition_step(self) -> int:
@@ -238,15 +247,14 @@ class Storage:
         partition_axis: int | None = 0,
     ) -> None:
         """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
-        gaps, dtype = self.gaps, dtype or self.dtype
-        if gaps is None and code == DEFINED:
+        if self.gaps is None and code == DEFINED:
             return
+        dtype = dtype or self.dtype
         repeated = pattern.repeats()
-        size = self.size * self.dtype.itemsize
-        if code == DEFINED and where is None and not repeated and not self.shared:
-            if pattern.size * dtype.itemsize == size:
-                self.gaps = None
-                return
+        whole = where is None and not repeated and not self.shared
+        if code == DEFINED and whole and pattern.size * dtype.itemsize == self.bytes:
+            self.gaps = None
+            return
         gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype, partition_axis)
         # What is named twice is counted once: in the tensor, not in the pattern.
@@ -265,19 +273,6 @@ class Storage:
         """Note a write of all of it, by something else than a matmul."""
         self.products = None
         self.gaps = None
-
-    def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
-        """Note that something else than a matmul writes these elements."""
-        if self.products is None:
-            return
-        region = pattern_view(self.products, pattern, BOOL)
-        region[() if where is None else np.broadcast_to(where, pattern.shape)] = False
-
-    def note_product(self, pattern: Pattern) -> None:
-        """Note that a matmul writes these elements."""
-        if self.products is None:
-            self.products = np.zeros(self.size, dtype=np.bool_)
-        pattern_view(self.products, pattern, BOOL)[...] = True
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""

@@ -24,7 +24,7 @@ from difftest.simulator.errors import (
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.memory import DEFINED, LEFT, LOST, NEVER, Storage, poison
+from difftest.simulator.memory import DEFINED, LEFT, LOST, NEVER, Storage, pattern_view, poison
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
@@ -165,9 +165,32 @@ class Tile:
 
     # -- data --------------------------------------------------------------------------------
 
+    strided: ClassVar[bool] = True
+    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
+    chooses some of that."""
+
+    def take(self, region: Array) -> Array:
+        """Of what the pattern names what the tile names: of data, or of anything kept of them."""
+        return region
+
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+        if where is None:
+            region[...] = values
+        else:
+            np.copyto(region, values, where=where, casting="unsafe")
+
+    def gather(self, plane: Array) -> Array:
+        """The tile's part of a flat plane that has something for each element of the tensor."""
+        return self.take(pattern_view(plane, self.pattern, plane.dtype))
+
+    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """:meth:`give` to the tile's part of a plane."""
+        self.give(pattern_view(plane, self.pattern, plane.dtype), values, where)
+
     def elements(self) -> Array:
         """The elements in memory, as they are held there."""
-        return self.storage.elements(self.pattern, self.dtype, self.partition_axis)
+        return self.take(self.storage.elements(self.pattern, self.dtype, self.partition_axis))
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -178,7 +201,8 @@ class Tile:
 
     def codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
-        return self.storage.codes(self.pattern, self.dtype, self.partition_axis)
+        codes = self.storage.codes(self.pattern, self.dtype, self.partition_axis)
+        return None if codes is None else self.take(codes)
 
     def unwritten(self) -> Array | None:
         """Which of its elements (bool, of its shape) were never written; None if all were."""
@@ -201,6 +225,10 @@ class Tile:
 
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
+        if not self.strided:
+            chosen = np.zeros(self.pattern.shape, BOOL)
+            self.give(chosen, True, where)
+            where = chosen
         self.storage.mark(
             self.pattern, code, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
@@ -225,8 +253,8 @@ class Tile:
         """
         if not where.any():
             return
-        elements = self.elements()
-        elements[where] = poison((), elements.dtype)
+        held = self.storage.elements(self.pattern, self.dtype, self.partition_axis)
+        self.give(held, poison((), held.dtype), where)
         self.mark(LEFT if self.storage.masked else LOST, where)
         gaps = self.storage.gaps
         assert gaps is not None
@@ -250,6 +278,8 @@ class Tile:
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
+        if not self.strided:
+            array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
@@ -417,17 +447,11 @@ class Tile:
         pattern = views.reinterpreted(self, dtype)
         return self.derive(pattern, self.partition_axis, self._held_as(dtype))
 
-    def with_pattern(
-        self: T, shape: Shape, strides: Shape, offset: int = 0, dtype: DType | None = None
-    ) -> T:
+    def with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
         """A pattern made by hand on the whole tensor, whatever part of it this tile is.
 
-        Parameters
-        ----------
-        shape, strides : the count and the step of each axis; a step of 0 repeats. On chip the
-            first axis walks the partitions.
-        offset : the first element, from the beginning of the tensor.
-        dtype : in whose elements steps and offset are; None for the tensor's own.
+        Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
+        axis walks the partitions.
 
         Raises
         ------
@@ -435,8 +459,8 @@ class Tile:
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype
-        pattern = views.by_hand(self, Pattern(offset, shape, strides), wanted)
-        return type(self)(storage, pattern, 0, self._held_as(wanted))
+        named = views.by_hand(self, pattern, wanted)
+        return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:
         """``dtype``, once memory holds what elements of that dtype can be read from."""

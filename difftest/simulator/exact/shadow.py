@@ -41,7 +41,7 @@ from difftest.simulator.exact.contract import Contract
 from difftest.simulator.exact.doubts import Doubt
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.masks import left_by_mask
-from difftest.simulator.exact.owners import Owners, is_shared
+from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.writing import fit
@@ -273,11 +273,11 @@ class Shadow:
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
-        value = pattern_view(exact.value, tile.pattern, _FLOAT64)
-        error: Any = pattern_view(exact.error, tile.pattern, _FLOAT64)
+        value = tile.gather(exact.value)
+        error: Any = tile.gather(exact.error)
         sums = 0
         if exact.sums is not None:
-            sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
+            sums = int(tile.gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not error.any():
@@ -354,21 +354,19 @@ class Shadow:
         if sums and exact.sums is None:
             counts = np.zeros(exact.value.shape, np.uint8)
             exact = storage.exact = exact._replace(sums=counts)
-        chosen: Any = True
-        if where is not None:
-            chosen = where.reshape(tile.shape) if where.size == tile.size else where
-        pattern = tile.pattern
-        np.copyto(pattern_view(exact.value, pattern, _FLOAT64), value, where=chosen)
-        np.copyto(pattern_view(exact.error, pattern, _FLOAT64), error, where=chosen)
+        chosen = where
+        if where is not None and where.size == tile.size:
+            chosen = where.reshape(tile.shape)
+        tile.scatter(exact.value, value, chosen)
+        tile.scatter(exact.error, error, chosen)
         if exact.sums is not None:
-            counts = pattern_view(exact.sums, pattern, exact.sums.dtype)
-            np.copyto(counts, np.uint8(sums), where=chosen)
+            tile.scatter(exact.sums, sums, chosen)
 
     def put_at(self, base: Tile, places: tuple[Any, ...], made: Bounded | None) -> None:
         """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
         storage = base.storage
         clean = made is None or (made.error is None and not made.sums)
-        if is_shared(storage):
+        if storage.shared:
             self.doubt("tensors share the bytes of an address", lost=True)
         if clean and storage.exact is None:
             return

@@ -4,9 +4,9 @@ Kernels compute on whole tiles of which they fill and use a part, so reading suc
 harm as long as nobody uses what follows from them. What does, the record says
 (:mod:`difftest.simulator.instructions.carrying`).
 
-- *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel that
-  returns it, an index, a register; and so does an instruction of whose result nothing is left, or
-  that reads a tile of which nothing was written. Into a tensor of which a mask left elements out
+- *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel
+  that returns it, an index, a register; and so does an instruction of whose result nothing is left,
+  or that reads a tile of which nothing was written. Into a tensor of which a mask left elements out
   nothing is carried.
 - *Left out by a mask*: it holds poison here, and on a device whatever lay there. An arithmetic
   result depends on it if one of its terms does. Of everything else it is told by computing the
@@ -38,7 +38,7 @@ from difftest.simulator.instructions.carrying import (
 )
 from difftest.simulator.instructions.observing import see, see_rounded
 from difftest.simulator.instructions.record import Call, Masked, Unboxed
-from difftest.simulator.memory import LEFT, NEVER, UNSURE, pattern_view, poison
+from difftest.simulator.memory import LEFT, UNSURE, poison
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt, unheard
 from difftest.simulator.tile import Tile, unwritten_error
@@ -170,7 +170,7 @@ class Gapped:
         old = dst.lost() if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             products = dst.storage.products  # it adds where a matmul wrote alone
-            old = old & (False if products is None else pattern_view(products, dst.pattern, BOOL))
+            old = old & (False if products is None else dst.gather(products))
         if old is not None and old.any():
             old = old.reshape(call.result.shape)
             if self.lost is None:
@@ -234,12 +234,9 @@ class Gapped:
             self.unsure = self._by_rule(left)
             return
         call = self.call
-        decides = any(
-            getattr(op, "bitvec", False) or op in _LOGIC for op in call.options.values()
-        )
-        ruled = call.instruction.carries not in (None, by_row) or call.instruction.reduced
-        ruled = ruled and call.instruction.carries is not by_row
-        if call.name in INDICES or (ruled and not decides and -1 not in self.left):
+        carries, options = call.instruction.carries, call.options.values()
+        decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
+        if call.name in INDICES or not (decides or carries in (None, by_row) or -1 in self.left):
             self.unsure = self._by_rule(self.left)
         else:
             self.unsure = self._by_other_poison(first)
@@ -364,8 +361,8 @@ def _make_unsure(core: Core, dst: Tile, unsure: Array, origin: Origin) -> None:
         values = dst.values(unwritten=True)
         shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
         hidden = unsure & ~shown
-        seen = (hidden, values) if hidden.any() else (unsure, None)
-        see(core, Seen.UNDEFINED_STORED, "dst", *seen, origin)
+        seen = hidden if hidden.any() else unsure
+        see(core, Seen.UNDEFINED_STORED, "dst", seen, values if seen is hidden else None, origin)
     dst.mark(UNSURE, unsure)
     gaps = dst.storage.gaps
     assert gaps is not None
@@ -386,9 +383,9 @@ def check_returned(tile: Tile) -> None:
 
 def add_product(target: Tile, product: Tile) -> None:
     """A product that is added to a tile in PSUM takes along what it depends on."""
-    missing, gaps = left_out(product), product.storage.gaps
-    if missing is not None and gaps is not None:
-        target.mark(UNSURE, missing.reshape(target.shape))
+    codes, gaps = product.codes(), product.storage.gaps
+    if codes is not None and gaps is not None and (codes == UNSURE).any():
+        target.mark(UNSURE, (codes == UNSURE).reshape(target.shape))
         if target.storage.gaps is not None:
             target.storage.gaps.origin = gaps.origin
 

@@ -26,6 +26,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -38,7 +39,6 @@ from difftest.simulator.instructions.record import (
     Walk,
     instruction,
 )
-from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape

@@ -9,7 +9,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
-    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E4M3FN,
     FLOAT8_E5M2,
@@ -36,7 +35,6 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -258,7 +256,7 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     storage = dst.storage
     assert storage.products is not None
-    started = pattern_view(storage.products, dst.pattern, BOOL)
+    started = dst.gather(storage.products)
     product = product.reshape(dst.shape)
     held = dst.elements()  # of which only what a matmul wrote is taken
     if dst.holds_bits:
@@ -271,7 +269,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     held = dst.values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
+    if where is None and dst.dtype == FLOAT32 and dst.strided and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)

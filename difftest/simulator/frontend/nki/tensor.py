@@ -1,40 +1,32 @@
 """``nl.NkiTensor``: a view of a tensor's storage, as kernels of today's dialect handle it.
 
 Every view shares its storage, and none is a copy. Attributes and methods are those of the stub
-``nki.language.NkiTensor`` at v2.32.0; what a method does to shape and strides is in
-:mod:`difftest.simulator.frontend.nki.views`, ``ap`` in
-:mod:`difftest.simulator.frontend.nki.patterns`.
+``nki.language.NkiTensor`` at v2.32.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.core import current
-from difftest.simulator.dtypes import BOOL, as_nki_dtype
+from difftest.simulator.dtypes import Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki import indirection, patterns, views
+from difftest.simulator.frontend.nki import indirection, patterns
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
-from difftest.simulator.frontend.nki.empty import EmptyView
 from difftest.simulator.frontend.nki.objects import NKIObject
-from difftest.simulator.frontend.nki.views import Layout
-from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import is_integer
+from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES
-from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Allocation
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -43,7 +35,7 @@ class TruthWarning(UserWarning):
     """A tensor decides in Python, which knows that it exists and not its values."""
 
 
-class NkiTensor(Tile, NKIObject):
+class NkiTensor(Views, Tile, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
 
     Attributes
@@ -77,36 +69,19 @@ class NkiTensor(Tile, NKIObject):
         return self
 
     @public
-    def is_contiguous(self) -> bool:
-        """Whether the elements are adjacent in row-major order; on chip in each partition."""
-        return views.contiguous(self._layout())
-
-    def get_pattern(self) -> list[list[int]]:
-        """The access pattern as ``[[stride, count], ...]``."""
-        return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
-
-    @public
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: no."""
         return False
 
-    def _layout(self) -> Layout:
-        return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
-
-    def _view(self: Self, layout: Layout) -> Self:
-        self.check_bounds()
-        pattern = Pattern(layout.offset, layout.shape, layout.strides)
+    def _view(self: Self, pattern: Pattern) -> Self:
+        if self.axes is not None:
+            self.check_bounds()
         return type(self)(self.storage, pattern, 0, self.dtype)
 
-    # -- indexing --------------------------------------------------------------------------------
+    def _select_by(self, dim: int, index: Any) -> DynamicView:
+        return select_one(self, dim, index)
 
-    def __getitem__(self: Self, key: Any) -> Self:
-        if key is Ellipsis:
-            return self
-        layout = views.index(self._layout(), key)
-        if 0 in layout.shape:
-            return cast(Self, EmptyView(layout.shape, self.dtype, self.buffer))
-        return self._view(layout)
+    # -- values ----------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
@@ -143,66 +118,9 @@ class NkiTensor(Tile, NKIObject):
     # -- views -----------------------------------------------------------------------------------
 
     @public
-    def slice(self: Self, dim: int, start: int, end: int, step: int = 1) -> Self:
-        """``start:end:step`` of one dimension."""
-        return self._view(views.cut(self._layout(), dim, start, end, step))
-
-    @public
-    def select(self, dim: int, index: Any) -> Any:
-        """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
-        if isinstance(index, DeviceValue) or not is_integer(index):
-            return select_one(self, dim, index)
-        return self._view(views.pick(self._layout(), dim, index))
-
-    @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
         """A row for each element of ``vector_offset`` [P, 1] in SBUF; ``dim`` 0, HBM only."""
         return select_rows(self, dim, vector_offset)
-
-    @public
-    def permute(self: Self, dims: Sequence[int]) -> Self:
-        """The dimensions in another order; on chip the first stays."""
-        return self._view(views.permute(self._layout(), dims))
-
-    @public
-    def broadcast(self: Self, dim: int, size: int) -> Self:
-        """A dimension of size 1 repeated ``size`` times (stride 0)."""
-        return self._view(views.broadcast(self._layout(), dim, size))
-
-    @public
-    def expand_dim(self: Self, dim: int) -> Self:
-        """A new dimension of size 1."""
-        return self._view(views.expand(self._layout(), dim))
-
-    @public
-    def squeeze_dim(self: Self, dim: int) -> Self:
-        """Without a dimension of size 1."""
-        return self._view(views.squeeze(self._layout(), dim))
-
-    @public
-    def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
-        """One dimension as several; one of ``shape`` may be -1."""
-        return self._view(views.split(self._layout(), dim, shape))
-
-    @public
-    def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
-        """Adjacent dimensions, both ends included, as one."""
-        return self._view(views.flatten(self._layout(), start_dim, end_dim))
-
-    @public
-    def reshape(self: Self, shape: Any) -> Self:
-        """The same elements in another shape."""
-        return self._view(views.reshape(self._layout(), shape))
-
-    @public
-    def rearrange(
-        self: Self,
-        src_pattern: Sequence[Any],
-        dst_pattern: Sequence[Any],
-        fixed_sizes: Mapping[str, int] | None = None,
-    ) -> Self:
-        """Dimensions split, permuted and merged by name, as in einops."""
-        return self._view(views.rearrange(self._layout(), src_pattern, dst_pattern, fixed_sizes))
 
     @public
     def view(self: Self, dtype: object) -> Self:
@@ -220,8 +138,8 @@ class NkiTensor(Tile, NKIObject):
         """``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
 
         To be read or written by the instructions of
-        :data:`difftest.simulator.frontend.nki.indirection.TAKES`, on NeuronCore-v4. The index, and
-        what is read, are those of now.
+        :data:`difftest.simulator.frontend.nki.indirection.TAKES`, on NeuronCore-v4. The index is
+        that of now.
         """
         count = indirection.check_index(self, index, num_elem)
         return IndirectTensor.of(self, index, count)
@@ -317,16 +235,14 @@ class ComparedTensor(NkiTensor):
         return bool(np.all(self.engine_values() != 0))
 
 
-_PLANES = ("products", "undefined", "lost")
-"""What a storage knows of each element besides whether it was written."""
-_MARKS = ("masked", "origin", "undefined_from", "lost_at")
-"""What it knows of them together."""
-
-
 class IndirectTensor(NkiTensor):
-    """A view by tensor indirection [P, N]: a tile of its own, which :meth:`scatter` writes back."""
+    """A view by tensor indirection [P, N]: of each partition the elements that an index names.
+
+    Its pattern names whole partitions, as ``owner`` has them.
+    """
 
     __slots__ = ("group", "index", "owner", "places")
+    strided = False
 
     owner: NkiTensor
     index: Tile
@@ -339,37 +255,11 @@ class IndirectTensor(NkiTensor):
     def of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
         """The view; ``group`` 0 for what the index tells."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
-        group = group or indirection.group_of(index, count)
-        places = indirection.offsets(owner, index, count, group)
-        allocation = flat.storage.allocation
-        made = Allocation(
-            allocation.id,
-            allocation.space,
-            (flat.shape[0], count),
-            flat.dtype,
-            0,
-            allocation.location,
-            allocation.name,
-        )
-        held = flat.elements()
-        storage = Storage(made, np.ascontiguousarray(held[:, places]), unwritten=0, mutable=False)
-        storage.holds_bits, storage.kept = flat.storage.holds_bits, held.dtype
-        missing = flat.unwritten()
-        if missing is not None:
-            storage.forget_written(storage.whole, missing[:, places])
-        view = cls.whole(storage)
-        view.owner, view.index, view.places, view.group = flat, index, places, group
-        for name in _MARKS:
-            setattr(storage, name, getattr(flat.storage, name))
-        for name in _PLANES:
-            plane = getattr(flat.storage, name)
-            if plane is not None:
-                part = pattern_view(plane, flat.pattern, BOOL)[:, places]
-                setattr(storage, name, part.reshape(-1))
-        shadow = current().shadow
-        exact = None if shadow is None else shadow.held(flat)
-        if shadow is not None and exact is not None:
-            shadow.put_at(view, (slice(None),), exact.part((slice(None), places)))
+        view = cls(flat.storage, flat.pattern, 0, flat.dtype)
+        view.shape = (flat.shape[0], count)
+        view.owner, view.index = flat, index
+        view.group = group or indirection.group_of(index, count)
+        view.places = indirection.offsets(owner, index, count, view.group)
         return view
 
     def grouped(self) -> IndirectTensor:
@@ -377,40 +267,27 @@ class IndirectTensor(NkiTensor):
         count = len(self.places)
         return IndirectTensor.of(self.owner, self.index, count, indirection.TENSOR_GROUP)
 
-    def scatter(self) -> None:
-        """Let the tensor hold what the view holds, and what is known of each element.
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
 
-        What no instruction wrote is what the view has taken from there.
-        """
-        owner, storage = self.owner, self.storage
-        kept = owner.storage
-        places = (slice(None), self.places)
-        owner.elements()[places] = self.elements()
-        missing = self.unwritten()
-        chosen, lost = np.zeros(owner.shape, BOOL), np.zeros(owner.shape, BOOL)
-        chosen[places] = True
-        lost[places] = False if missing is None else missing
-        kept.mark_written(owner.pattern, chosen & ~lost)
-        kept.forget_written(owner.pattern, lost)
-        for name in _MARKS:
-            setattr(kept, name, getattr(storage, name))
-        for name in _PLANES:
-            plane = getattr(storage, name)
-            if plane is None and getattr(kept, name) is None:
-                continue
-            if getattr(kept, name) is None:
-                setattr(kept, name, np.zeros(kept.size, BOOL))
-            part = False if plane is None else plane.reshape(self.shape)
-            pattern_view(getattr(kept, name), owner.pattern, BOOL)[places] = part
-        shadow = current().shadow
-        if shadow is not None:
-            shadow.put_at(owner, places, shadow.held(self))
+    def take(self, region: Array) -> Array:
+        return region[:, self.places]
 
-    def note_product(self) -> None:
-        """Note that a matmul wrote the elements that the view names."""
-        for place in self.places:
-            column = self.owner[:, int(place) : int(place) + 1]
-            self.owner.storage.note_product(column.pattern)
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        taken = self.take(region)
+        super().give(taken, values, where)
+        region[:, self.places] = taken
+
+    def is_whole(self) -> bool:
+        """It has an order of its own."""
+        return False
+
+    def signature(self) -> tuple[object, ...]:
+        return (*super().signature(), self.shape)
+
+    def _span(self) -> tuple[int, int]:
+        return 0, self.shape[1] * self.itemsize - 1
 
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: yes."""
@@ -419,8 +296,10 @@ class IndirectTensor(NkiTensor):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise _no_view(self, "an assignment")
 
-    def _view(self: Self, layout: Layout) -> Self:
+    def derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_view(self, "a view")
+
+    _view = ap = with_pattern = derive
 
 
 def _no_view(tensor: NkiTensor, what: str) -> KernelError:

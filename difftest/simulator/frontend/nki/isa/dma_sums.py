@@ -125,7 +125,7 @@ def _indirect(
 def _same_place(src: Any, dst: Any) -> bool:
     """Whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
-        same = src.owner.storage is dst.owner.storage and src.layout == dst.layout
+        same = src.owner.storage is dst.owner.storage and src.pattern == dst.pattern
         return same and np.array_equal(src.offsets(), dst.offsets())
     if isinstance(src, Tile) and isinstance(dst, Tile):
         return src.storage is dst.storage and src.pattern == dst.pattern

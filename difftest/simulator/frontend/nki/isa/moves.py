@@ -218,7 +218,7 @@ class KeptView(DynamicView):
 
 def keep(view: DynamicView) -> KeptView:
     """The view for the DMA engines."""
-    return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
+    return KeptView(view.owner, view.pattern, view.index, view.rows, whole=view.whole)
 
 
 def _by_rows(side: Any) -> bool:
