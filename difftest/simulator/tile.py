@@ -20,14 +20,23 @@ from difftest.simulator.errors import (
     KernelError,
     NkiError,
     ShapeError,
-    UnwrittenError,
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.memory import DEFINED, LEFT, LOST, NEVER, Storage, pattern_view, poison
+from difftest.simulator.memory import (
+    DEFINED,
+    LEFT,
+    LOST,
+    NEVER,
+    UNSURE,
+    Storage,
+    pattern_view,
+    poison,
+)
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
+from difftest.simulator.unwritten import unwritten_error
 from difftest.simulator.walk import Axis
 
 T = TypeVar("T", bound="Tile")
@@ -204,24 +213,18 @@ class Tile:
         codes = self.storage.codes(self.pattern, self.dtype, self.partition_axis)
         return None if codes is None else self.take(codes)
 
-    def unwritten(self) -> Array | None:
-        """Which of its elements (bool, of its shape) were never written; None if all were."""
-        return self._at_least(LEFT)
+    def unwritten(self, code: int = LEFT) -> Array | None:
+        """Which of its elements (bool, of its shape) were never written; None if all were.
+
+        ``code`` is the least that is known of them.
+        """
+        codes = self.codes()
+        chosen: Array | None = None if codes is None else codes >= code
+        return None if chosen is None or not chosen.any() else chosen
 
     def lost(self) -> Array | None:
         """Which of its elements an instruction made of what nothing wrote; None if none."""
-        return self._at_least(LOST)
-
-    def unreadable(self) -> Array | None:
-        """Which of its elements are an error for whoever reads them; None if none are."""
-        return self._at_least(NEVER)
-
-    def _at_least(self, code: int) -> Array | None:
-        codes = self.codes()
-        if codes is None:
-            return None
-        chosen: Array = codes >= code
-        return chosen if chosen.any() else None
+        return self.unwritten(LOST)
 
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
@@ -260,6 +263,12 @@ class Tile:
         assert gaps is not None
         gaps.origin, gaps.lost_at = origin, kernel_location()
 
+    def doubt(self, where: Array, origin: Origin) -> None:
+        """Note that the elements that ``where`` chooses depend on what a mask left out."""
+        self.mark(UNSURE, where)
+        if self.storage.gaps is not None:
+            self.storage.gaps.origin = origin
+
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
 
@@ -270,7 +279,7 @@ class Tile:
             self.check_bounds()
         storage = self.storage
         if storage.gaps is not None and not unwritten:
-            missing = self.unreadable()
+            missing = self.unwritten(NEVER)
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and missing.any():
@@ -482,40 +491,6 @@ class Tile:
                 limit=f"{list(expected)}",
             )
         return self
-
-
-def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> UnwrittenError:
-    """The error for reading, or returning, a tile of which these elements were never written."""
-    first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage, gaps = tile.storage, tile.storage.gaps
-    origin, made = gaps and gaps.origin, storage.allocation.location
-    rule = "an instruction reads only what was written before"
-    happened = "an instruction read what nothing had written"
-    so_far = "never"
-    remedy = (
-        "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
-        "part that is written"
-    )
-    if returned:
-        rule, happened = "a kernel writes what it returns", "the kernel returned what nothing had"
-        happened += " written"
-    elif storage.programs > 1:
-        rule = "what another program writes may be read after the two have met, no sooner"
-        happened, so_far = "a program read what no program had written yet", "not yet"
-        remedy = (
-            "if another program writes it, a barrier is missing: let them meet between the two "
-            "(nisa.core_barrier on this tensor; a classic grid has none)"
-        )
-    return UnwrittenError(
-        rule,
-        happened=happened,
-        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were {so_far} "
-        f"written, the first at {list(first)}"
-        + ("" if made is None else f"; it was made at {made}")
-        + ("" if origin is None else f"; they came from {origin}"),
-        location=gaps.lost_at if returned and gaps else None,
-        remedy=remedy,
-    )
 
 
 def padded(tile: Tile, values: Shape, ndim: int) -> Shape:

@@ -17,9 +17,7 @@ harm as long as nobody uses what follows from them. What does, the record says
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,20 +34,20 @@ from difftest.simulator.instructions.carrying import (
     over_rows,
     partitions_of,
 )
-from difftest.simulator.instructions.observing import see, see_rounded
-from difftest.simulator.instructions.record import Call, Masked, Unboxed
-from difftest.simulator.memory import LEFT, UNSURE, poison
+from difftest.simulator.instructions.observing import see
+from difftest.simulator.instructions.recomputing import changed, first_of
+from difftest.simulator.instructions.record import Call, Unboxed
+from difftest.simulator.memory import LEFT, NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape
-from difftest.simulator.strictness import doubt, unheard
-from difftest.simulator.tile import Tile, unwritten_error
+from difftest.simulator.strictness import doubt
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
+from difftest.simulator.unwritten import unwritten_error
 
 INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather": "indices"}
 """Instructions that read an operand of indices, and its name."""
 _LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
-_STAND_INS = (3e38, -3e38)
-"""For floats; the largest and the smallest integer of others."""
-_UNWRITTEN, _UNDEFINED = "unwritten", "undefined"
+UNWRITTEN, UNDEFINED = "unwritten", "undefined"
 """The accounts of the reduction registers."""
 
 
@@ -82,17 +80,17 @@ class Gapped:
         self.never: dict[int, Array] = {}
         """By the operand's place which of its elements nothing wrote, in its own shape."""
         self.left: dict[int, Array] = {}
-        """The same of what masks left out; -1 for ``dst``."""
+        """The same of what masks left out; ``dst`` is the last."""
         self.origin: Origin | None = None
         """Whence the latter came."""
         self.lost: Follows | None = None
         """What of the results counts as never written."""
-        self.unsure: Array | None = None
-        """Which elements of the first result depend on what a mask left out."""
+        self.unsure: Follows | None = None
+        """What depends on what masks left out."""
         for place, operand in enumerate(operands):
             if isinstance(operand, Tile) and operand.storage.gaps is not None:
                 operand.check_bounds()
-                never = operand.unreadable()
+                never = operand.unwritten(NEVER)
                 if never is not None:
                     self.never[place] = never
                 self._leave_out(place, left_out(operand), operand)
@@ -102,14 +100,13 @@ class Gapped:
         if call.reads_dst and isinstance(dst, Tile):
             codes = dst.codes()
             if codes is not None and (codes == UNSURE).any():
-                self._leave_out(-1, codes == UNSURE, dst)
+                self._leave_out(len(operands), codes == UNSURE, dst)
         self.registers = {
             name: held.copy() for name, held in core.accumulators.items() if self.left
         }
-        role = INDICES.get(call.name)
         for place, left in self.left.items():
-            if role is not None and call.instruction.operands[place].name == role:
-                see(core, Seen.UNDEFINED_INDEX, role, left, None, self.origin)
+            if self._name(place) == INDICES.get(call.name):
+                see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
 
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile) -> None:
         if left is not None:
@@ -158,7 +155,7 @@ class Gapped:
         """
         call, dst = self.call, self.dst
         if self.left and isinstance(dst, Tile):
-            self.unsure = self._by_rule(self.left)
+            self._be_unsure(self._by_rule(self.left))
         if call.instruction.carries is None:
             return
         for place, missing in self.never.items():
@@ -221,88 +218,79 @@ class Gapped:
     # -- when its results are there ----------------------------------------------------------------
 
     def look(self, results: Any, unboxed: Unboxed | None) -> None:
-        """Where what was computed differs if what masks left out is something else."""
-        first = _first(results)
-        if first is None or not self.left:
+        """What follows of what was computed from what masks left out."""
+        if first_of(results) is None or not self.left:
             return
+        call, left = self.call, self.left
+        carries, options = call.instruction.carries, call.options.values()
+        decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
         if unboxed is not None:
             left = {
                 place: _inside(mask.reshape(self.operands[place].tile_shape()), unboxed.inner)
-                for place, mask in self.left.items()
-                if place >= 0
+                for place, mask in left.items()
+                if place < len(self.operands)
             }
-            self.unsure = self._by_rule(left)
+        elif call.name not in INDICES and (
+            decides or carries in (None, by_row) or len(self.operands) in left
+        ):
+            read = (*self.operands, self.dst) if call.reads_dst else self.operands
+            self._be_unsure(changed(self.core, call, read, left, self.registers, results))
             return
-        call = self.call
-        carries, options = call.instruction.carries, call.options.values()
-        decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
-        if call.name in INDICES or not (decides or carries in (None, by_row) or -1 in self.left):
-            self.unsure = self._by_rule(self.left)
-        else:
-            self.unsure = self._by_other_poison(first)
+        self._be_unsure(self._by_rule(left))
 
-    def _by_rule(self, left: dict[int, Array]) -> Array | None:
+    def _be_unsure(self, elements: Array | None) -> None:
+        if elements is None or self.origin is None:
+            return
+        rows = partitions_of(elements)
+        for place, mask in self.left.items():
+            if self._name(place) == REDUCE_INIT:
+                rows |= partitions_of(mask)
+        self.unsure = Follows(elements, rows, self.origin)
+
+    def _name(self, place: int) -> str:
+        roles = self.call.instruction.operands
+        return roles[place].name if place < len(roles) else "dst"
+
+    def _by_rule(self, left: dict[int, Array]) -> Array:
         """What follows from the places of elements alone, by the record's rule or its reach."""
         call = self.call
-        index = INDICES.get(call.name)
+        index, carries = INDICES.get(call.name), call.instruction.carries
         values: list[Any] = []
-        if not call.instruction.in_place:
-            for place, one in enumerate(self.operands):
-                held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
-                if place in left and call.instruction.operands[place].name == index:
-                    held = np.where(left[place].reshape(held.shape), 0, held)
-                values.append(held)
+        for place, one in enumerate(() if call.instruction.in_place else self.operands):
+            held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
+            if place in left and self._name(place) == index:
+                held = np.where(left[place].reshape(held.shape), 0, held)
+            values.append(held)
         unsure = np.zeros(call.result.shape, BOOL)
         for place, mask in left.items():
-            if place < 0:
+            if place == len(self.operands):
                 unsure |= mask.reshape(unsure.shape)
                 continue
-            operand, name = self.operands[place], call.instruction.operands[place].name
+            operand, name = self.operands[place], self._name(place)
             if isinstance(operand, Tile) and not operand.in_hbm and mask.shape == operand.shape:
                 mask = mask.reshape(operand.tile_shape())
-            carried = None
-            if name == index:
-                mask = _of_cores(call, mask) if call.name == "local_gather" else mask
-            elif call.instruction.carries is not None:
-                carried = call.instruction.carries(call, mask, name, values)
-            unsure |= by_reach(call, mask, name, values) if carried is None else carried
-        return unsure
-
-    def _by_other_poison(self, first: Array) -> Array | None:
-        call, core = self.call, self.core
-        unsure = np.zeros(first.shape, BOOL)
-        with _as_before(core):
-            for number in range(len(_STAND_INS)):
-                values = [
-                    _with_stand_in(operand, self.left.get(place), number)
-                    for place, operand in enumerate(self.operands)
-                ]
-                if call.reads_dst:
-                    values.append(_with_stand_in(self.dst, self.left.get(-1), number))
-                core.accumulators = {name: held.copy() for name, held in self.registers.items()}
-                other = _first(call.instruction.meaning(call, *values))
-                if other is None or other.shape != first.shape:
-                    return None
-                unsure |= (first != other) & ~((first != first) & (other != other))
+            if call.name == "local_gather" and name == index:
+                mask = _of_cores(call, mask)
+            rule = by_reach if carries is None or name == index else carries
+            carried = rule(call, mask, name, values)
+            unsure |= False if carried is None else carried
         return unsure
 
     def settle(self, where: Array | None) -> None:
         """Note of ``dst``, just written where ``where`` says, what is not defined of it."""
-        dst, unsure = self.dst, self.unsure
+        dst = self.dst
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
             return
-        if unsure is not None and self.origin is not None:
-            same = unsure.size == dst.size
-            unsure = unsure.reshape(dst.shape) if same else np.broadcast_to(unsure, dst.shape)
-            if where is not None and where.size == dst.size:
-                unsure = unsure & where.reshape(dst.shape)
-            _make_unsure(self.core, dst, unsure, self.origin)
-        if self.lost is not None:
-            elements = self.lost.elements
-            if self.where is not None:
-                elements = elements & _spread(self.where, elements.shape)
-            dst.forget_written(elements.reshape(dst.shape), self.lost.origin)
+        for follows, chosen, kind in (
+            (self.unsure, where, UNDEFINED),
+            (self.lost, self.where, UNWRITTEN),
+        ):
+            if follows is not None:
+                elements = _spread(follows.elements, dst.shape)
+                if chosen is not None:
+                    elements = elements & _spread(chosen, dst.shape)
+                _note(self.core, dst, elements, follows.origin, kind)
 
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
         kept = None if where is None else where.reshape(dst.shape)
@@ -320,10 +308,10 @@ class Gapped:
         inside = (inside if kept is None else inside & kept) & unsure
         chosen = np.zeros(dst.base.shape, BOOL)
         chosen[tuple(array[inside] for array in arrays)] = True
-        dst.base.mark(UNSURE, chosen)
-        gaps = dst.base.storage.gaps
-        if gaps is not None:
-            gaps.origin = self.origin or gaps.origin
+        origins = (tile.storage.gaps and tile.storage.gaps.origin for tile in dst.index_tiles)
+        origin = self.origin or next(filter(None, origins), None)
+        if origin is not None:
+            dst.base.doubt(chosen, origin)
 
 
 def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
@@ -350,23 +338,24 @@ def _origin(call: Call, *tiles: Tile) -> Origin | None:
     return None
 
 
-def _make_unsure(core: Core, dst: Tile, unsure: Array, origin: Origin) -> None:
-    """Note what of a destination depends on what a mask left out.
+def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
+    """Note what of a destination is not defined.
 
-    If it is in HBM that is seen; first what does not look like it, which no comparison would tell.
+    What a mask left out is seen if it goes to HBM; first what does not look like it, which no
+    comparison would tell.
     """
-    if not unsure.any():
-        return
-    if dst.in_hbm:
-        values = dst.values(unwritten=True)
-        shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
-        hidden = unsure & ~shown
-        seen = hidden if hidden.any() else unsure
-        see(core, Seen.UNDEFINED_STORED, "dst", seen, values if seen is hidden else None, origin)
-    dst.mark(UNSURE, unsure)
-    gaps = dst.storage.gaps
-    assert gaps is not None
-    gaps.origin = origin
+    if kind == UNWRITTEN:
+        dst.forget_written(elements, origin)
+    elif elements.any():
+        if dst.in_hbm:
+            values = dst.values(unwritten=True)
+            shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+            hidden = elements & ~shown
+            if hidden.any():
+                see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
+            else:
+                see(core, Seen.UNDEFINED_STORED, "dst", elements, None, origin)
+        dst.doubt(elements, origin)
 
 
 def check_returned(tile: Tile) -> None:
@@ -384,10 +373,8 @@ def check_returned(tile: Tile) -> None:
 def add_product(target: Tile, product: Tile) -> None:
     """A product that is added to a tile in PSUM takes along what it depends on."""
     codes, gaps = product.codes(), product.storage.gaps
-    if codes is not None and gaps is not None and (codes == UNSURE).any():
-        target.mark(UNSURE, (codes == UNSURE).reshape(target.shape))
-        if target.storage.gaps is not None:
-            target.storage.gaps.origin = gaps.origin
+    if codes is not None and gaps is not None and gaps.origin is not None:
+        target.doubt((codes == UNSURE).reshape(target.shape), gaps.origin)
 
 
 def _without_rows(value: Any, lost: Array) -> Any:
@@ -417,63 +404,6 @@ def _of_cores(call: Call, index: Array) -> Array:
     """The partitions of the cores of which something is: each 16 share their indices."""
     lanes = call.machine.gpsimd_core_partitions
     return np.repeat(index.reshape(len(index) // lanes, -1).any(axis=1), lanes)
-
-
-# -- computing again -------------------------------------------------------------------------------
-
-
-def look_for_rounding(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
-) -> None:
-    """Note the integers that an instruction computed in float32, which does not have them.
-
-    Its meaning for the same numbers in float64 says what they are.
-    """
-    if call.attributes.reduce_cmd == "reduce":
-        return  # the registers have gone on
-    values = [
-        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
-        for one in (*operands, *([dst] if call.reads_dst else []))
-    ]
-    with _as_before(core):
-        core.accumulators = {name: held.copy() for name, held in core.accumulators.items()}
-        exactly = call.instruction.meaning(call, *values)
-    see_rounded(core, call, results, exactly)
-
-
-def _first(made: Any) -> Array | None:
-    """The first destination's values."""
-    first = made[0] if type(made) is tuple else made
-    first = first.values if type(first) is Masked else first
-    return first if isinstance(first, np.ndarray) else None
-
-
-def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
-    if not isinstance(operand, Tile):
-        return operand
-    values = operand.engine_values(unwritten=True)
-    if mask is None:
-        return values
-    stand_in: Any = _STAND_INS[number]
-    if values.dtype == BOOL:
-        stand_in = number == 0
-    elif values.dtype.kind in "iu":
-        info = np.iinfo(values.dtype)
-        stand_in = info.max if number == 0 else info.min
-    return np.where(mask.reshape(values.shape), np.asarray(stand_in, values.dtype), values)
-
-
-@contextlib.contextmanager
-def _as_before(core: Core) -> Iterator[None]:
-    """Leave no trace of what is computed meanwhile."""
-    registers = core.accumulators
-    sights, alarm, made = list(core.sights), core.alarm, set(core.made)
-    try:
-        with unheard():  # a stand-in may break a rule of values
-            yield
-    finally:
-        core.accumulators = registers
-        core.sights[:], core.alarm, core.made = sights, alarm, made
 
 
 # -- indices ---------------------------------------------------------------------------------------
@@ -561,62 +491,37 @@ def settle_further(
     core: Core, call: Call, dst: Any, others: tuple[Tile | None, ...], gapped: Gapped | None
 ) -> None:
     """Let registers and further destinations lose what follows from what is not defined."""
-    lost = None if gapped is None else gapped.lost
-    unsure: Follows | None = None
-    if gapped is not None and gapped.origin is not None and gapped.unsure is not None:
-        rows = partitions_of(gapped.unsure)
-        for place, mask in gapped.left.items():
-            if place >= 0 and call.instruction.operands[place].name == REDUCE_INIT:
-                rows |= partitions_of(mask)
-        unsure = Follows(gapped.unsure, rows, gapped.origin)
-
-    def forget(tile: Tile, chosen: Array, origin: Origin) -> None:
-        tile.forget_written(chosen, origin)
-
-    def doubt_of(tile: Tile, chosen: Array, origin: Origin) -> None:
-        _make_unsure(core, tile, chosen, origin)
-
-    for kind, follows, note in ((_UNWRITTEN, lost, forget), (_UNDEFINED, unsure, doubt_of)):
-        _settle_account(core, call, dst, others, (kind, follows, note))
-
-
-def _settle_account(
-    core: Core,
-    call: Call,
-    dst: Any,
-    others: tuple[Tile | None, ...],
-    what: tuple[str, Follows | None, Callable[[Tile, Array, Origin], None]],
-) -> None:
-    kind, follows, note = what
     further = call.instruction.carries_further
-    if further is not None:
-        if follows is not None:
-            for tile in others:
-                if tile is not None:
-                    note(tile, further(call, follows.elements), follows.origin)
-        return
-    account = f"{call.engine.value} {kind}"
-    origin = core.register_origins.get(account)
-    rows = None if follows is None else follows.partitions
     targets = [tile for tile in others if tile is not None]
-    if "reduce_cmd" in call.options:
-        command = call.options["reduce_cmd"].name
-        if not others and origin is not None and command == "REDUCE":  # dst goes on from registers
-            shape = dst.tile_shape()
-            held = core.accumulators[account][: shape[0], 0]
-            note(dst, over_rows(shape, held).reshape(dst.shape), origin)
-        rows = _registers(core, call, rows, account)
-        lost = core.accumulators.get(account)
-        if lost is not None and not lost.any():
-            core.register_origins.pop(account, None)
-        elif lost is not None and origin is None and follows is not None:
-            origin = core.register_origins[account] = follows.origin
-    origin = origin or (follows and follows.origin)
-    if rows is None or origin is None or not rows.any():
-        return
-    for tile in targets:
-        if len(rows) == tile.tile_shape()[0]:
-            note(tile, over_rows(tile.tile_shape(), rows).reshape(tile.shape), origin)
+    for kind in (UNWRITTEN, UNDEFINED):
+        follows = None
+        if gapped is not None:
+            follows = gapped.lost if kind == UNWRITTEN else gapped.unsure
+        if further is not None and follows is not None:
+            elements, origin = further(call, follows.elements), follows.origin
+            for tile in targets:
+                _note(core, tile, elements, origin, kind)
+            continue
+        rows, source = None if follows is None else follows.partitions, follows and follows.origin
+        if "reduce_cmd" in call.options:
+            account = f"{call.engine.value} {kind}"
+            held = core.register_origins.get(account)
+            if held and not others and call.options["reduce_cmd"].name == "REDUCE":
+                shape = dst.tile_shape()  # which goes on from the registers
+                lost = over_rows(shape, core.accumulators[account][: shape[0], 0])
+                _note(core, dst, lost.reshape(dst.shape), held, kind)
+            rows = _registers(core, call, rows, account)
+            source = held or source
+            if rows is not None and source is not None:
+                core.register_origins[account] = source
+                if not core.accumulators[account].any():
+                    del core.register_origins[account]
+        if rows is None or source is None or not rows.any():
+            continue
+        for tile in targets:
+            if len(rows) == tile.tile_shape()[0]:
+                lost = over_rows(tile.tile_shape(), rows)
+                _note(core, tile, lost.reshape(tile.shape), source, kind)
 
 
 def _registers(core: Core, call: Call, lost: Array | None, account: str) -> Array | None:

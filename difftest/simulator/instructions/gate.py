@@ -18,7 +18,6 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     Gapped,
-    look_for_rounding,
     reads_gaps,
     see_indices,
     settle_further,
@@ -31,6 +30,7 @@ from difftest.simulator.instructions.observing import (
     stored,
     watches_of,
 )
+from difftest.simulator.instructions.recomputing import look_for_rounding
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Reach, Unboxed
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.recording import Part

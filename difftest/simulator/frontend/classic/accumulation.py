@@ -23,9 +23,11 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.memory import NEVER
 from difftest.simulator.strictness import doubt
-from difftest.simulator.tile import Tile, unwritten_error
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
+from difftest.simulator.unwritten import unwritten_error
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     call = gate.prepare(
         core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
     )
-    gone = added.unreadable()
+    gone = added.unwritten(NEVER)
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))
     product, where = added.engine_values(unwritten=True), written(added)
