@@ -14,10 +14,9 @@ from typing import Any, Generic, TypeVar
 import click
 import pytest
 
-from difftest.harness.decorator import KernelTest
+from difftest.harness.decorator import KernelTest, kernel_test_of
 from difftest.harness.spec import KernelSpec
 from difftest.host.naming import others
-from difftest.plugin.collection import kernel_test_of
 from difftest.plugin.options import Request, in_one_process
 
 Result = TypeVar("Result")
@@ -76,11 +75,6 @@ def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
     """What ``use`` makes of the spec of the kernel test named ``PATH::TEST``.
 
     The embedded modules are in place, and ``sys.path`` is as pytest has it.
-
-    Raises
-    ------
-    click.UsageError : there is no such file or kernel test.
-    click.ClickException : it cannot be collected.
     """
     path, _, test = name.partition("::")
     if not Path(path).is_file():

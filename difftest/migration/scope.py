@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS
+from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids, items_of
 from difftest.migration.terms import ONE, ZERO, Term
@@ -83,7 +83,7 @@ class Scope:
             if name in changed:
                 del self.tiles[name]
             elif tile.names() & changed:
-                self.tiles[name] = KnownTile(None, tile.dtype, tile.buffer, tile.is_zero)
+                self.tiles[name] = replace(tile, shape=None)
 
     def loosen(self, assigned: set[str], updated: set[str]) -> None:
         """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
@@ -137,14 +137,13 @@ class Scope:
     def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
         """``rows, columns = a.shape`` names the sizes of a tensor."""
         sizes = [one.id for one in target.elts if isinstance(one, ast.Name) and one.id != "_"]
-        if len(sizes) != len(target.elts) or not isinstance(value, ast.Attribute):
+        if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
             return
-        if value.attr == "shape":
-            self.integers |= set(sizes)
-        if value.attr == "shape" and isinstance(value.value, ast.Name):
+        assert isinstance(value, ast.Attribute)
+        self.integers |= set(sizes)
+        if isinstance(value.value, ast.Name):
             old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
-            shape = tuple(Term.parse(size) for size in sizes)
-            self.tiles[value.value.id] = KnownTile(shape, old.dtype, old.buffer, old.is_zero)
+            self.tiles[value.value.id] = replace(old, shape=tuple(map(Term.parse, sizes)))
 
     def tile(self, node: ast.expr) -> KnownTile | None:
         """What is known of an expression of today's dialect; None if it is not seen to be one."""
@@ -169,27 +168,21 @@ class Scope:
             return base
         if base.shape is None or len(items) > len(base.shape):
             return KnownTile(_by_slices(items), base.dtype, base.buffer)
-        shape = []
-        rest = list(base.shape[len(items) :])
+        shape: list[Term] = []
         for number, (item, size) in enumerate(zip(items, base.shape, strict=False)):
-            if isinstance(item, ast.Slice):
-                if item.step is not None:
-                    return KnownTile(None, base.dtype, base.buffer)
-                start = ZERO if item.lower is None else Term.of(item.lower)
-                shape.append((size if item.upper is None else Term.of(item.upper)) - start)
-            elif isinstance(item, (ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp)):
-                if isinstance(item, ast.Constant) and type(item.value) is not int:
-                    return KnownTile(None, base.dtype, base.buffer)
-                if number == 0 and not base.in_hbm:
-                    shape.append(ONE)
-                # A name may hold a slice: ``rows = slice(0, 8)``.
-                elif isinstance(item, ast.Name):
-                    return KnownTile(None, base.dtype, base.buffer)
-            else:
+            selected = _selected(item, size)
+            is_number = isinstance(item, (ast.BinOp, ast.UnaryOp)) or (
+                isinstance(item, ast.Constant) and type(item.value) is int
+            )
+            if selected is not None:
+                shape.append(selected)
+            elif number == 0 and not base.in_hbm and (is_number or isinstance(item, ast.Name)):
+                shape.append(ONE)
+            elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
                 return KnownTile(None, base.dtype, base.buffer)
-        shape += rest
-        while len(shape) < 2 and not base.in_hbm:
-            shape.append(ONE)
+        shape += base.shape[len(items) :]
+        if not base.in_hbm:
+            shape += [ONE] * (2 - len(shape))
         return KnownTile(tuple(shape), base.dtype, base.buffer)
 
     def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
@@ -232,7 +225,7 @@ class Scope:
     def _product(self, call: ast.Call) -> Shape | None:
         """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
         given = {one.arg: one.value for one in call.keywords}
-        sides = [*call.args[:2], *(given[name] for name in ("x", "y") if name in given)]
+        sides = [*call.args, *(given[name] for name in ("x", "y") if name in given)]
         known = [self.tile(side) for side in sides[:2]]
         if len(known) != 2 or any(one is None or len(one.shape or ()) != 2 for one in known):
             return None
@@ -242,57 +235,50 @@ class Scope:
         return (x[1] if is_turned else x[0], y[1])
 
     def _new(self, name: str, call: ast.Call, given: dict[str, ast.expr]) -> KnownTile:
-        arguments = dict(zip(MAKERS[name], call.args, strict=False)) | given
+        arguments = dict(zip(positional(name), call.args, strict=False)) | given
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
-        shape = _sizes(arguments["shape"]) if "shape" in arguments else None
-        if shape is None and "shape" in arguments:
-            shape = self._shape_of(arguments["shape"])
+        shape = self._shape(arguments.get("shape"))
         return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
 
-    def _shape_of(self, node: ast.expr) -> Shape | None:
-        """``t.shape`` of a tile."""
+    def _shape(self, node: ast.expr | None) -> Shape | None:
+        """A written shape, or ``t.shape`` of a tile."""
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             known = self.tile(node.value)
             return None if known is None else known.shape
+        return _sizes(node)
+
+
+def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
+    """How many a slice selects of ``size``; None of what is no slice, or has a step."""
+    if not isinstance(item, ast.Slice) or item.step is not None:
         return None
+    stop = size if item.upper is None else Term.of(item.upper)
+    return None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
 
 
 def _by_slices(items: list[ast.expr]) -> Shape | None:
     """The sizes of a column ``t[:, k:k + 1]``, whose partitions are as many as they are."""
-    sizes = []
-    for item in items:
-        if not isinstance(item, ast.Slice) or item.step is not None:
-            return None
-        if item.upper is not None:
-            start = ZERO if item.lower is None else Term.of(item.lower)
-            sizes.append(Term.of(item.upper) - start)
-        elif item.lower is None and not sizes:
-            sizes.append(PARTITIONS)
-        else:
-            return None
+    if isinstance(items[0], ast.Slice) and items[0].lower is None:
+        sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
+    else:
+        sizes = [*map(_selected, items)]
     is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
-    return tuple(sizes) if is_column else None
+    return None if None in sizes or not is_column else tuple(filter(None, sizes))
 
 
 def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
     """The sizes that slices with both ends select, of two dimensions or more."""
-    sizes = []
-    for item in items:
-        if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
-            return None
-        start = ZERO if item.lower is None else Term.of(item.lower)
-        sizes.append(Term.of(item.upper) - start)
-    return tuple(sizes) if len(sizes) > 1 else None
+    sizes = [size for item in items if (size := _selected(item)) is not None]
+    return tuple(sizes) if len(sizes) == len(items) > 1 else None
 
 
-def _sizes(node: ast.expr) -> Shape | None:
+def _sizes(node: ast.expr | None) -> Shape | None:
     """The sizes of a written shape."""
     if not isinstance(node, (ast.Tuple, ast.List)):
         return None
-    if any(isinstance(one, ast.Starred) for one in node.elts):
-        return None
-    return tuple(Term.of(one) for one in node.elts)
+    starred = any(isinstance(one, ast.Starred) for one in node.elts)
+    return None if starred else tuple(map(Term.of, node.elts))
 
 
 def axes_of(node: ast.expr | None) -> list[int] | None:

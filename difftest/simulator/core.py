@@ -48,7 +48,6 @@ from difftest.simulator.trace import (
 
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
-    from difftest.simulator.exact.shadow import Shadow
     from difftest.simulator.tile import Tile
 
 RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
@@ -148,7 +147,7 @@ class Core:
         """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
-        self.shadow: Shadow | None = None
+        self.shadow: Any = None
         """The exact run beside this one; None without one."""
         self.sights: list[Sight] = []
         """What stands out in the values of the instruction that is being issued."""

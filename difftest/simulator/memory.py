@@ -27,7 +27,7 @@ from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Origin, Space
 
 if TYPE_CHECKING:
-    from difftest.simulator.exact.shadow import Held
+    from difftest.simulator.exact.bounded import Held
 
 
 def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:

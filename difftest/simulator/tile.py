@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from difftest.simulator import indexing, views
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
@@ -23,6 +22,7 @@ from difftest.simulator.errors import (
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
 from difftest.simulator.memory import (
     DEFINED,
     LEFT,
@@ -37,7 +37,7 @@ from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
 from difftest.simulator.unwritten import unwritten_error
-from difftest.simulator.walk import Axis
+from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
 
@@ -206,7 +206,7 @@ class Tile:
         if isinstance(self.axes, NkiError):
             raise self.axes
         if self.axes is not None:
-            raise indexing.out_of_bounds(self, self.axes)
+            raise out_of_bounds(self, self.axes)
 
     def codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
@@ -392,27 +392,22 @@ class Tile:
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        within = indexing.within(self.pattern, self.partition_axis, items)
-        named = within if self.axes is None else None
+        named = None
+        if self.axes is None:
+            named = within(self.pattern, self.partition_axis, items)
         if named is None:
-            if indexing.names_two(items) and len(self.shape) == 1 and not self.in_hbm:
+            if names_two(items) and len(self.shape) == 1 and not self.in_hbm:
                 self = self.as_tile()  # a column or a row of a tile has two dimensions
             return self.indexed(items)
-        if self.axes is not None:
-            self.check_bounds()
-        pattern, partition, axes = named
-        return type(self)(self.storage, pattern, partition, self.dtype, axes)
+        pattern, partition, _ = named
+        return type(self)(self.storage, pattern, partition, self.dtype)
 
     def indexed(self: T, items: tuple[Any, ...]) -> T:
         """The part that less common indices name: steps, None, '...', or what a dialect has."""
-        if isinstance(self.axes, tuple):
-            named = indexing.back_inside(self, self.axes, items)
-            return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
-        return self.part(indexing.basic(self, items))
-
-    def part(self: T, named: indexing.Named) -> T:
-        """The tile of a pattern that indices name of this one."""
-        return self.derive(named[0], named[1], axes=named[2])
+        if isinstance(self.axes, NkiError):
+            raise self.axes
+        pattern, partition, axes = basic(self, items)
+        return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
         """The same elements in another shape: a view.
@@ -423,13 +418,13 @@ class Tile:
         """
         wanted = as_integers(shape, "reshape to")
         self.check_bounds()
-        return self.derive(views.reshaped(self, wanted), self.partition_axis)
+        return self.derive(reshaped(self, wanted), self.partition_axis)
 
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
         whole = self.as_tile()
-        return whole.derive(views.broadcast(whole, wanted), whole.partition_axis)
+        return whole.derive(broadcast(whole, wanted), whole.partition_axis)
 
     def expand_dims(self: T, axis: int) -> T:
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
@@ -453,7 +448,7 @@ class Tile:
         ShapeError : see :func:`difftest.simulator.views.reinterpreted`.
         """
         self.check_bounds()
-        pattern = views.reinterpreted(self, dtype)
+        pattern = reinterpreted(self, dtype)
         return self.derive(pattern, self.partition_axis, self._held_as(dtype))
 
     def with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
@@ -468,7 +463,7 @@ class Tile:
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype
-        named = views.by_hand(self, pattern, wanted)
+        named = by_hand(self, pattern, wanted)
         return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:

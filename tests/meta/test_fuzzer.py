@@ -51,7 +51,7 @@ def has_as_many(tile: Tile) -> bool:
 
 def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
     monkeypatch.setattr(Tile, "is_whole", has_as_many)
-    failure = smallest_failure("^value ")
+    failure = smallest_failure("^value ", seed=2)
     assert kernel_lines(failure.program) <= 8
     assert "elements differ" in str(failure)
 
@@ -61,7 +61,7 @@ def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
         raise ShapeError("a broadcast view is not written", happened="one was", received=f"{dst!r}")
 
     monkeypatch.setattr(writing, "_settle_repeated", refuse)
-    failure = smallest_failure("one refuses, plain does not: a broadcast view")
+    failure = smallest_failure("one refuses, plain does not: a broadcast view", seed=4)
     assert kernel_lines(failure.program) <= 8
     assert re.search(r"\[i\d+_\d+\.p, \d+\]", failure.program.kernel_source())
 
@@ -71,7 +71,7 @@ def test_a_raw_error(monkeypatch):
         raise TypeError("no such loop")
 
     monkeypatch.setattr(reductions, "reduce_array", reduce)
-    failure = smallest_failure("^fast: raw TypeError")
+    failure = smallest_failure("^fast: raw TypeError", seed=5)
     assert kernel_lines(failure.program) <= 8
     assert "raw TypeError in" in failure.signature
 
@@ -165,15 +165,15 @@ def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
 def test_mutable_arguments_are_drawn():
     drawn = []
 
-    @settings(max_examples=600, database=None, phases=[Phase.generate])
+    @settings(max_examples=200, database=None, phases=[Phase.generate])
     @hypothesis.seed(0)
     @hypothesis.given(programs())
     def draw(program):
         drawn.append(program)
 
     draw()
-    assert sum(bool(program.mutated) for program in drawn) > 10
-    assert sum(bool(program.grid) for program in drawn) > 20
+    assert sum(bool(program.mutated) for program in drawn) > 3
+    assert sum(bool(program.grid) for program in drawn) > 6
 
 
 CROWDED = Program(

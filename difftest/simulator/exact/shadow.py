@@ -9,7 +9,7 @@ instruction has rounded something in it: then the machine's own values are exact
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from difftest.simulator.exact.bounded import (
     UNIT,
     Bounded,
     Float64,
+    Held,
     add,
     as_bounded,
     ends,
@@ -54,21 +55,6 @@ COPIES = ("all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
 
 _FLOAT64 = np.dtype(np.float64)
-
-
-class Held(NamedTuple):
-    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
-
-    value: Float64
-    error: Float64
-    sums: Array | None
-    """For each element the roundings of the sum that it holds; None where there are none."""
-    line: Location | None = None
-    """The kernel's line that rounded that sum last."""
-    product: Location | None = None
-    """The kernel's line that last rounded a product of tiles that it holds."""
-    partial: bool = False
-    """As :attr:`Bounded.partial`, of what was written last."""
 
 
 Settle = Callable[[], None]

@@ -304,10 +304,8 @@ class Gapped:
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
-        arrays, inside = dst.locate(kept)
-        inside = (inside if kept is None else inside & kept) & unsure
         chosen = np.zeros(dst.base.shape, BOOL)
-        chosen[tuple(array[inside] for array in arrays)] = True
+        dst.give(chosen, True, unsure)
         origins = (tile.storage.gaps and tile.storage.gaps.origin for tile in dst.index_tiles)
         origin = self.origin or next(filter(None, origins), None)
         if origin is not None:
@@ -448,8 +446,7 @@ def resolved(
     OutOfBoundsError : an index is out of bounds, and those are not skipped.
     """
     try:
-        access.located = access.resolve(skip=skip, where=where)
-        return access.located
+        return access.resolve(skip=skip, where=where)
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:

@@ -161,6 +161,25 @@ def _pe_tile(call: Call) -> None:
         )
 
 
+def _pe_tile_of_today(call: Call) -> None:
+    """Tiles of the PE array as v2.32.0 has them.
+
+    The stub contradicts itself on columns: its text has column tiles, its parameters none. They
+    change no value, and are taken.
+    """
+    position, size = call["tile_position"], call["tile_size"]
+    if len(position) != len(size) or not size:
+        return
+    sizes = call.machine.pe_tile_sizes
+    if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
+        raise KernelError(
+            "a tile of the PE array starts at a multiple of its size",
+            happened=f"nc_matmul got the PE tile {position} of the size {size}",
+            received=f"tile_position={position}, tile_size={size} on {call.machine.name}",
+            limit=f"sizes of {', '.join(map(str, sizes))}",
+        )
+
+
 def one_bank(call: Call) -> None:
     """A matmul's destination lies in one PSUM bank, before NeuronCore-v4."""
     dst = call.destinations.get("dst")
@@ -226,6 +245,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
     rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
+    only={"nki": (_pe_tile_of_today,)},
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,

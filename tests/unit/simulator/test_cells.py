@@ -39,7 +39,7 @@ def calls(name: str, view: View) -> Iterator[tuple[DrawnCall, str]]:
     for role in (*INSTRUCTIONS[name].operands, *INSTRUCTIONS[name].destinations):
         for seed in range(40):
             call = drawn(name, random.Random(seed).choice)
-            if fits(call, role.name, view):
+            if fits(call, role.name, view) and type(outcome(call, {}, FOLLOWED[0])) is dict:
                 yield call, role.name
                 break
 
