@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
+from difftest.simulator.addresses import Memory, PlacedStorage
 from difftest.simulator.dtypes import Array
-from difftest.simulator.memory import Storage
-from difftest.simulator.overlaps import OverlappingStorage
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Area
 
 _BYTE, _OWNER = np.dtype(np.uint8), np.dtype(np.uint32)
 _BEFORE, _MACHINE, _FIRST = 0, 1, 2
@@ -21,39 +20,16 @@ _BEFORE, _MACHINE, _FIRST = 0, 1, 2
 the id 0 that wrote something rounded there."""
 
 
-def is_shared(storage: Storage) -> bool:
-    """Whether a tensor has bytes that another one has too."""
-    if type(storage) is PlacedStorage:
-        return storage.shared
-    return type(storage) is OverlappingStorage
-
-
-def may_share(storage: Storage) -> bool:
-    """As :func:`is_shared`, or whether it may hold what tensors that are gone have rounded."""
-    if type(storage) is PlacedStorage and storage.unwritten and storage.memory.rounded:
-        return True
-    return is_shared(storage)
-
-
-def _begins_to_share(tile: Tile) -> bool:
-    """Whether a tile reads what tensors left at its address that are gone."""
-    storage = tile.storage
-    if type(storage) is not PlacedStorage or storage.shared or not storage.unwritten:
-        return False
-    tile.unwritten()
-    return storage.shared
-
-
 class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[PlacedMemory, Array] = {}
+        self._maps: dict[Memory, Array] = {}
 
     def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
         """Note what was written to a tensor that shares its bytes; whether it shares any."""
         storage = tile.storage
-        if type(storage) is not PlacedStorage or not storage.shared:
+        if not isinstance(storage, PlacedStorage) or not storage.shared or storage.in_hbm:
             return False
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
         chosen = None
@@ -70,42 +46,30 @@ class Owners:
         be, among their bits.
         """
         storage = tile.storage
-        if type(storage) is OverlappingStorage:
-            return "tensors share the bytes of an address"
-        if type(storage) is not PlacedStorage:
+        if not isinstance(storage, PlacedStorage) or not storage.shared:
             return None
-        if _begins_to_share(tile) and storage.memory.rounded:
+        if storage.in_hbm:
             return "tensors share the bytes of an address"
-        if not storage.shared:
-            return None
         owners = tile.take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
         own = (before & held) | (owners == _FIRST + storage.allocation.id)
-        clean = (owners == _MACHINE) | (before & (not held and not self._may_hide(storage)))
+        clean = (owners == _MACHINE) | (before & (not held and not storage.may_hide()))
         whole: Array = own.all(axis=-1)
         if (whole | clean.all(axis=-1)).all():
             return whole
         return "the bits of rounded values are read as another tensor's"
 
-    def _may_hide(self, storage: PlacedStorage) -> bool:
-        """Whether tensors that share bytes with this one wrote something rounded before they did.
-
-        Of those that are gone nothing is known.
-        """
-        others = [one for one in storage.memory.alive if one is not storage]
-        return storage.memory.rounded or any(
-            one.exact is not None and one.area.overlaps(storage.area) for one in others
-        )
-
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
         """Of each byte of a tile, along a new last axis, who wrote it: a view."""
         memory = storage.memory
-        assert memory.bytes is not None, "it is made when tensors share for the first time"
+        area = Area(0, memory.machine.partitions, 0, memory.partition_bytes)
+        shape = (area.last, area.high)
         if memory not in self._maps:
-            self._maps[memory] = np.zeros(memory.bytes.shape, _OWNER)
+            self._maps[memory] = np.zeros(shape, _OWNER)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        like = storage.placed(memory.bytes, pattern, _BYTE, tile.partition_axis)
-        first = like.ctypes.data - memory.bytes.ctypes.data
+        base = np.empty(shape, _BYTE)  # its places alone count
+        like = storage.placed(base, area, pattern, _BYTE, tile.partition_axis)
+        first = like.ctypes.data - base.ctypes.data
         steps = [step * _OWNER.itemsize for step in like.strides]
         return np.ndarray(like.shape, _OWNER, self._maps[memory], first * _OWNER.itemsize, steps)

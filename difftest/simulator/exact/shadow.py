@@ -40,7 +40,7 @@ from difftest.simulator.exact.bounded import (
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, chain_of
 from difftest.simulator.exact.held import holding, raw_values
 from difftest.simulator.exact.losses import Losses
-from difftest.simulator.exact.owners import Owners, may_share
+from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
@@ -428,8 +428,8 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
         rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
-    bases = [side.base if isinstance(side, IndirectTile) else side for side in (src, dst)]
-    return not any(base.storage.exact is not None or may_share(base.storage) for base in bases)
+    storages = (src.storage, dst.storage)
+    return not any(storage.exact is not None or storage.shared for storage in storages)
 
 
 def _pending(tile: Tile, made: Any, where: Array | None) -> Pending:
