@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.dtypes import Array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
@@ -26,7 +26,7 @@ class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[Memory, Array] = {}
+        self._maps: dict[PlacedMemory, Array] = {}
         self._numbers: WeakKeyDictionary[PlacedStorage, int] = WeakKeyDictionary()
         self._free: list[int] = []
 
