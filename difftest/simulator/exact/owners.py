@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.dtypes import Array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
@@ -24,7 +24,7 @@ class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[Memory, Array] = {}
+        self._maps: dict[PlacedMemory, Array] = {}
 
     def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
         """Note what was written to a tensor that shares its bytes; whether it shares any."""
