@@ -9,7 +9,6 @@ import libcst as cst
 from libcst import matchers as m
 
 from difftest.migration.calls import INSTRUCTIONS
-from difftest.migration.imports import Names
 from difftest.migration.rules import (
     GONE,
     INSIDE,
@@ -26,54 +25,40 @@ COMMENT = "# difftest migrate: {}; {}"
 TODAYS_MODULES = {"nl": language, "nisa": isa}
 
 
-class Leftovers:
-    """The rules that statements of a file still break.
+def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
+    """The rules that a statement still breaks."""
+    names = scope.names
+    broken: list[Rule] = []
+    for one in nodes(node, m.Import() | m.ImportFrom()):
+        broken += names.rules_broken(one)
+    for one in nodes(node, m.Attribute()):
+        broken += _of_name(names.of(one))
+    for one in nodes(node, m.Call()):
+        broken += _of_call(one, names.of(one.func) or "")
+    for one in nodes(node, m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()):
+        if any(_is_tile(side, scope) for side in one.children):
+            broken.append(OPERATOR)
+    return broken
 
-    Parameters
-    ----------
-    names : what the file calls NKI's modules.
-    """
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+def _of_name(name: str | None) -> Iterator[Rule]:
+    if name in GONE:
+        yield GONE[name]
+    elif name is not None and _is_unknown(name):
+        yield f"today's dialect has no {name}", "`difftest api` lists what it has"
 
-    def rules(self, node: cst.CSTNode, scope: Scope) -> list[Rule]:
-        """Of one statement."""
-        found: list[Rule] = []
-        for one in nodes(node, m.Import() | m.ImportFrom()):
-            found += self.names.rules_broken(one)
-        for one in nodes(node, m.Attribute()):
-            found += self._of_name(self.names.of(one))
-        for one in nodes(node, m.Call()):
-            found += self._of_call(one)
-        found += self._of_operators(node, scope)
-        return found
 
-    def _of_name(self, name: str | None) -> Iterator[Rule]:
-        if name in GONE:
-            yield GONE[name]
-        elif name is not None and _is_unknown(name):
-            yield f"today's dialect has no {name}", "`difftest api` lists what it has"
-
-    def _of_call(self, call: cst.Call) -> Iterator[Rule]:
-        name = self.names.of(call.func) or ""
-        keywords = {a.keyword.value for a in call.args if a.keyword}
-        if name == "nki.jit" and "platform_target" in keywords:
-            yield PLATFORM
-        if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
-            yield MASK
-        elif name == "nl.store" or (
-            name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
-        ):
-            yield INSIDE
-        elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
-            yield UNKNOWN_CALL
-
-    def _of_operators(self, node: cst.CSTNode, scope: Scope) -> Iterator[Rule]:
-        operators = m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()
-        for one in nodes(node, operators):
-            if any(_is_tile(side, scope) for side in one.children):
-                yield OPERATOR
+def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
+    keywords = {a.keyword.value for a in call.args if a.keyword}
+    returns = name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
+    if name == "nki.jit" and "platform_target" in keywords:
+        yield PLATFORM
+    if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
+        yield MASK
+    elif name == "nl.store" or returns:
+        yield INSIDE
+    elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
+        yield UNKNOWN_CALL
 
 
 def commented(statement: Any, rules: list[Rule]) -> Any:

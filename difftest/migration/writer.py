@@ -9,12 +9,7 @@ from difftest.migration.scope import Scope
 
 
 class Writer(ABC):
-    """The new lines of one statement.
-
-    Parameters
-    ----------
-    scope : what is known of the function's names; each line that is written adds to it.
-    """
+    """The new lines of one statement; each adds to what is known of the function's names."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
