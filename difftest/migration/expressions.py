@@ -9,9 +9,8 @@ from difftest.migration.calls import MAKERS, OPERATORS, RANGES
 from difftest.migration.functions import FunctionWriter
 from difftest.migration.instructions import Wanted
 from difftest.migration.masks import EVERYTHING
-from difftest.migration.operands import NewOperand
+from difftest.migration.operands import NewOperand, expression
 from difftest.migration.rules import GONE, MASK, NEW_AXIS, OPERATOR, NotMechanicalError
-from difftest.migration.writer import expression
 
 
 class ExpressionWriter(FunctionWriter):

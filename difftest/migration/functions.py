@@ -7,7 +7,7 @@ import ast
 from difftest.migration.calls import BINARY, ELEMENTWISE, INSTRUCTIONS, REDUCTIONS, SCALED, UNARY
 from difftest.migration.instructions import InstructionWriter, Wanted
 from difftest.migration.masks import EVERYTHING
-from difftest.migration.operands import NewOperand, written
+from difftest.migration.operands import NewOperand, expression, written
 from difftest.migration.rules import (
     BROADCAST,
     MASK,
@@ -18,7 +18,6 @@ from difftest.migration.rules import (
 )
 from difftest.migration.scope import KnownTile, Shape, axes_of
 from difftest.migration.terms import ONE
-from difftest.migration.writer import expression
 
 
 class FunctionWriter(InstructionWriter):

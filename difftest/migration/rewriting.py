@@ -14,14 +14,12 @@ from typing import Any, Protocol
 import libcst as cst
 from libcst import matchers as m
 
-from difftest.migration.blocks import blocks_of
 from difftest.migration.calls import RANGES
-from difftest.migration.definitions import Definitions
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids
-from difftest.migration.leftovers import COMMENT, commented, nodes, rules_broken
+from difftest.migration.leftovers import COMMENT, Definitions, commented, nodes, rules_broken
 from difftest.migration.rules import NotMechanicalError, Rule
-from difftest.migration.scope import KnownTile, Scope, bound_names
+from difftest.migration.scope import KnownTile, Scope, blocks_of, bound_names
 from difftest.migration.statements import StatementWriter
 
 CLAUSES = ("orelse", "finalbody")
