@@ -24,13 +24,7 @@ class Package:
         self._returns: dict[Path, dict[str, KnownTile]] = {}
 
     def migrated(self) -> dict[Path, Migrated]:
-        """The new files, by their places in the folder.
-
-        Raises
-        ------
-        libcst.ParserSyntaxError, UnicodeDecodeError : a file is no Python; ``path`` of the error
-            names it.
-        """
+        """The new files, by their places in the folder."""
         made: dict[Path, Migrated] = {}
         for _ in range(2):  # what a function returns is known when the files are read again
             for file in self.files:

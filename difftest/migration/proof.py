@@ -97,8 +97,7 @@ def prove(
 
     Raises
     ------
-    ProofError : a kernel is missing, one refuses a call, the two do not agree, or nothing was
-        compared.
+    ProofError : they do not agree, one alone refuses a call, or nothing could be compared.
     """
     proof = Proof([], [], [])
     with embedded():

@@ -65,12 +65,7 @@ class Others(Protocol):
 
 
 def migrate(text: str, others: Others | None = None) -> Migrated:
-    """Rewrite a classic kernel file in today's dialect, as far as rules go.
-
-    Raises
-    ------
-    libcst.ParserSyntaxError : the text is no Python.
-    """
+    """Rewrite a classic kernel file in today's dialect, as far as rules go."""
     module = cst.parse_module(text)
     names = Names(module, None if others is None else others.today)
     imported = {} if others is None else _imported(module, others)
