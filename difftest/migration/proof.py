@@ -94,10 +94,6 @@ def prove(
     """Make each call of ``kernel`` of both files, and compare what comes of it.
 
     Outputs are compared by their bits, and so are the arguments that a kernel writes to.
-
-    Raises
-    ------
-    ProofError : they do not agree, one alone refuses a call, or nothing could be compared.
     """
     proof = Proof([], [], [])
     with embedded():

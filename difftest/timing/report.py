@@ -241,6 +241,7 @@ def _place(one: LoweredInstruction) -> str:
 
 
 def bytes_of(region: Region) -> int:
+    """Bytes of a region's elements."""
     return region.elements * region.dtype.itemsize
 
 
