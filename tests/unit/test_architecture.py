@@ -155,6 +155,7 @@ LAYERS = (
     "instructions.carrying",
     "instructions.alu",
     "instructions.recomputing",
+    "instructions.indices",
     "instructions.definedness",
     "instructions.writing",
     "instructions.checks",

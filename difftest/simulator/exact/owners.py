@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.dtypes import Array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
@@ -24,7 +24,7 @@ class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[Memory, Array] = {}
+        self._maps: dict[PlacedMemory, Array] = {}
 
     def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
         """Note what was written to a tensor that shares its bytes; whether it shares any."""
@@ -62,14 +62,13 @@ class Owners:
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
         """Of each byte of a tile, along a new last axis, who wrote it: a view."""
-        memory = storage.memory
-        area = Area(0, memory.machine.partitions, 0, memory.partition_bytes)
-        shape = (area.last, area.high)
-        if memory not in self._maps:
-            self._maps[memory] = np.zeros(shape, _OWNER)
+        machine, size = storage.memory.machine, storage.memory.partition_bytes
+        if storage.memory not in self._maps:
+            self._maps[storage.memory] = np.zeros((machine.partitions, size), _OWNER)
+        owners = self._maps[storage.memory]
+        area = Area(0, machine.partitions, 0, size)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        base = np.empty(shape, _BYTE)  # its places alone count
-        like = storage.placed(base, area, pattern, _BYTE, tile.partition_axis)
-        first = like.ctypes.data - base.ctypes.data
+        like = storage.placed(owners, area, pattern, _BYTE, tile.partition_axis)
+        first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
         steps = [step * _OWNER.itemsize for step in like.strides]
-        return np.ndarray(like.shape, _OWNER, self._maps[memory], first * _OWNER.itemsize, steps)
+        return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
