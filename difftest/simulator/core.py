@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +49,7 @@ from difftest.simulator.trace import (
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
     from difftest.simulator.exact.shadow import Shadow
+    from difftest.simulator.oracle.judge import Oracle
     from difftest.simulator.tile import Tile
 
 RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
@@ -77,15 +77,6 @@ def current() -> Core:
 def is_running() -> bool:
     """Whether a kernel is running now."""
     return RUNNING.get(None) is not None
-
-
-class PlainMode(Protocol):
-    """A launch in plain mode: what a call of the API becomes."""
-
-    def call(
-        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
 
 
 class Rank(NamedTuple):
@@ -137,8 +128,8 @@ class Core:
         self.undefined_registers: Origin | None = None
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
-        self.plain: PlainMode | None = None
-        """What runs the kernel's calls instead, in plain mode."""
+        self.oracle: Oracle | None = None
+        """What judges each instruction, in plain mode."""
         self.baton: Baton | None = None
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
@@ -204,9 +195,19 @@ class Core:
         core._placed_hbm = {Space.SHARED_HBM: shared}
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
+        core.oracle = None if self.oracle is None else self.oracle.beside()
         core.auto_alloc = self.auto_alloc
         core.program = program
         return core
+
+    def kind(self, kind: type[Tile]) -> type[Tile]:
+        """A class of tensors as this launch has it: one that the oracle follows, if there is one."""
+        return kind if self.oracle is None else self.oracle.followed(kind)
+
+    def wrote(self, tile: Tile) -> None:
+        """Tell the oracle, if there is one, of what no instruction wrote."""
+        if self.oracle is not None:
+            self.oracle.take(tile)
 
     def follow(self, other: Core) -> None:
         """Go on with the numbers where another core of this launch has stopped."""
@@ -407,6 +408,8 @@ class Core:
         """
         if self.shadow is not None:
             self.shadow.told(opcode, writes, reads)
+        if self.oracle is not None:
+            self.oracle.told(writes)
         number = self.instructions
         self.instructions = number + 1
         self.steps += 1

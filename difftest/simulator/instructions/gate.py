@@ -91,6 +91,10 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then.
     """
     core = current()
+    if core.oracle is not None and not core.oracle.busy:
+        how: dict[str, Any] = {"where": where, "moved": moved, "indices": indices}
+        how |= {"dst": dst, "others": others, "dtype": dtype, "engine": engine, "named": named}
+        return core.oracle.issued(issue, instruction, operands, options, **how)
     if core.baton is not None:
         _let_others_catch_up(core, core.baton, (dst, *operands))
     if core.ended:

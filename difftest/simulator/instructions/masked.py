@@ -65,6 +65,9 @@ def issue_masked(
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
     core = current()
+    if core.oracle is not None and not core.oracle.busy:
+        how: dict[str, Any] = {"dst": dst, "others": others, "dtype": dtype, "engine": engine}
+        return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
     call = gate.prepare(core, instruction, operands, options, dst, others, dtype, engine)
     walk = _walk(call, dst, operands)
     chosen = mask(walk.shape)

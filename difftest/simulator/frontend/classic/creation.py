@@ -48,7 +48,7 @@ def ndarray(
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    return Tensor.whole(storage)
+    return current().tile.whole(storage)
 
 
 def full(
@@ -126,7 +126,7 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
-    return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
+    return current().tile.whole(current().adopt(array, name="shared_constant", mutable=False))
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from difftest.simulator.core import PlainMode
 from difftest.simulator.entering import entering
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.nki.idioms import todays
@@ -36,11 +35,9 @@ _PACKAGE = __name__.rpartition(".")[0]
 def public(function: Function) -> Function:
     """``function`` with a :class:`SignatureError` for arguments that do not fit it.
 
-    Where the table of levels has rows of it, each call asks for them. In a launch in plain mode a
-    function of ``nl``, ``nisa`` or ``ncc`` is what that mode has under its name.
+    Where the table of levels has rows of it, each call asks for them.
     """
     name = _api_name(function)
-    has_modes = name.startswith(("nl.", "nisa.", "ncc.")) and name.count(".") == 1
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -54,19 +51,7 @@ def public(function: Function) -> Function:
                 return call(*args, **translated)
             raise _misfit(function, error, kwargs) from None
 
-    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature = inspect.signature(function)
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            translated = todays(name, args, kwargs)
-            if translated is not None:
-                return call(*args, **translated)
-            raise _misfit(function, error, kwargs) from None
-        return plain.call(name, signature, args, kwargs)
-
-    entered = entering(checked, in_plain_mode if has_modes else None)
-    call: Callable[..., Any] = functools.wraps(function)(entered)
+    call: Callable[..., Any] = functools.wraps(function)(entering(checked))
     return cast(Function, _leveled(function, name, call))
 
 

@@ -45,6 +45,10 @@ class Rows(NamedTuple):
     dtype: DType | None = None
 
 
+MOVING: set[type] = set()
+"""The classes of views that move when the kernel runs, for those who ask in a hurry."""
+
+
 class DynamicView(IndirectTile):
     """A view that lies ``index * unit`` elements further on than its layout says.
 
@@ -55,6 +59,9 @@ class DynamicView(IndirectTile):
     """
 
     __slots__ = ("index", "layout", "owner", "rows", "whole")
+
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
 
     def __init__(
         self,
@@ -297,6 +304,9 @@ class DynamicView(IndirectTile):
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
         return self.owner.ap(*args, **kwargs)
+
+
+MOVING.add(DynamicView)
 
 
 def _part(owner: NkiTensor, pattern: Pattern, dtype: DType) -> NkiTensor:

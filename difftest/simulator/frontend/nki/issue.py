@@ -7,7 +7,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -46,27 +46,27 @@ def issue(
             received="None",
         )
     indices: tuple[Tile, ...] = ()
-    if type(dst) is DynamicView:
+    if isinstance(dst, DynamicView):
         dst, indices = settle(dst), dst.index_tiles
-    if DynamicView in map(type, operands):
+    if not MOVING.isdisjoint(map(type, operands)):
         indices += tuple(
-            tile for op in operands if type(op) is DynamicView for tile in op.index_tiles
+            tile for op in operands if isinstance(op, DynamicView) for tile in op.index_tiles
         )
-        operands = tuple(settle(op) if type(op) is DynamicView else op for op in operands)
+        operands = tuple(settle(op) if isinstance(op, DynamicView) else op for op in operands)
     given = (dst, *operands, *others)
-    if IndirectTensor not in map(type, given):
+    if MOVING.isdisjoint(map(type, given)):
         gate.issue(
             instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices
         )
         return ISSUED
     roles = ("dst", *(role.name for role in instruction.operands))
     names = (*roles, *(role.name for role in instruction.destinations[1:]))
-    views = [one for one in given if type(one) is IndirectTensor]
+    views = [one for one in given if isinstance(one, IndirectTensor)]
     for role, one in zip(names, given, strict=False):
-        if type(one) is IndirectTensor:
+        if isinstance(one, IndirectTensor):
             check_use(instruction.name, role, one.group, one, one.index)
     indices += tuple(view.index for view in views)
-    scatters = dst if type(dst) is IndirectTensor else None
+    scatters = dst if isinstance(dst, IndirectTensor) else None
     if scatters is not None:
         _check_parameter(scatters)
     gate.issue(
@@ -94,10 +94,10 @@ def issue_new(
     ``dst`` is a tile that the function has made itself.
     """
     indices: tuple[Tile, ...] = ()
-    if DynamicView in map(type, operands):
-        dynamic = [operand for operand in operands if type(operand) is DynamicView]
+    if not MOVING.isdisjoint(map(type, operands)):
+        dynamic = [operand for operand in operands if isinstance(operand, DynamicView)]
         indices = tuple(tile for view in dynamic for tile in view.index_tiles)
-        operands = tuple(settle(op) if type(op) is DynamicView else op for op in operands)
+        operands = tuple(settle(op) if isinstance(op, DynamicView) else op for op in operands)
     how = {"dst": dst, "others": others, "dtype": dtype, "engine": engine}
     return gate.issue(instruction, operands, options, indices=indices, **how)
 
@@ -109,7 +109,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
     ------
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
-    if type(value) is not DynamicView:
+    if not isinstance(value, DynamicView):
         return need_tile(value, name, where)
     if value.in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)

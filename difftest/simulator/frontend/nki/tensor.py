@@ -19,7 +19,7 @@ from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns, views
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
-from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView, select_one, select_rows
 from difftest.simulator.frontend.nki.empty import EmptyView
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Layout
@@ -328,6 +328,9 @@ class IndirectTensor(NkiTensor):
 
     __slots__ = ("group", "index", "owner", "places")
 
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
+
     owner: NkiTensor
     index: Tile
     places: Any
@@ -421,6 +424,9 @@ class IndirectTensor(NkiTensor):
 
     def _view(self: Self, layout: Layout) -> Self:
         raise _no_view(self, "a view")
+
+
+MOVING.add(IndirectTensor)
 
 
 def _no_view(tensor: NkiTensor, what: str) -> KernelError:

@@ -56,7 +56,7 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
     )
-    return NkiTensor.whole(storage)
+    return current().tile.whole(storage)
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
@@ -97,6 +97,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
     tensor.mark_written()
+    current().wrote(tensor)
     return tensor
 
 
@@ -185,7 +186,7 @@ def shared_constant(constant: Any) -> NkiTensor:
         )
     as_nki_dtype(constant.dtype, "nl.shared_constant")
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    return NkiTensor.whole(current().adopt(array, name="constant", mutable=False))
+    return current().tile.whole(current().adopt(array, name="constant", mutable=False))
 
 
 @public
@@ -206,6 +207,7 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
+    current().wrote(tensor)
     return tensor
 
 
