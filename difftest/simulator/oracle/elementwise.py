@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, WIDE_INTEGERS
+from difftest.simulator.dtypes import WIDE_INTEGERS
 from difftest.simulator.oracle.numbers import Array, to_float32, wrapped
 from difftest.simulator.oracle.operators import (
     BITVEC,
@@ -63,7 +63,7 @@ def stepped(use: Use, number: int, x: Array, operand: str, *, reverse: bool) -> 
     if op in UNARY:
         return apply(op, x, x)
     if op in BITVEC and use.dtype_of(operand) is None:
-        y = bit_pattern(use[operand], BOOL if use.dtype_of("data") == BOOL else x.dtype)
+        y = bit_pattern(use[operand], x.dtype)
     return apply(op, y, x) if reverse else apply(op, x, y)
 
 

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import OracleError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -226,8 +227,9 @@ class Oracle:
         elements = rounded(_fitted(np.asarray(made.values), shape), literal.dtype)
         literal.store(elements, kept, product=product)
         slack = None if made.slack is None else _fitted(np.asarray(made.slack), shape)
-        if isinstance(tile, IndirectTile):  # where it wrote is what is judged
-            tile = current().tile.whole(tile.base.storage)
+        if isinstance(tile, IndirectTile) or (literal.places < 0).any():
+            # Where it wrote is what is judged: the whole tensor is compared.
+            tile = current().tile.whole(getattr(tile, "base", tile).storage)
             literal, slack = literal_of(tile), None
             kept = np.ones(tile.shape, np.bool_)
         found, expected = _elements(tile, literal), literal.read()
@@ -255,6 +257,8 @@ def _operand(one: Any) -> Any:
 def _elements(tile: Any, literal: Literal) -> Array:
     """What the simulator holds of a tile, as the host has the dtype."""
     elements, host = tile.elements(), host_dtype(literal.dtype)
+    if literal.dtype == BOOL:
+        return np.asarray(elements.view(np.uint8) != 0)
     if elements.dtype == host:
         return np.asarray(elements)
     bits = elements.dtype.itemsize == host.itemsize and tile.holds_bits

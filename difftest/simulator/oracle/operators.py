@@ -61,11 +61,18 @@ START = {
 
 def apply(op: str, left: Array, right: Array) -> Array:
     """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
+    if op in BITVEC and op not in UNARY:
+        return np.asarray(BITVEC[op](*(_stored(side) for side in (left, right))))
     if op in BITVEC:
-        return np.asarray(BITVEC[op](left) if op in UNARY else BITVEC[op](left, right))
+        return np.asarray(BITVEC[op](left))
     if op in UNARY:
         return np.asarray(ARITHMETIC[op](to_float32(left)))
     return np.asarray(ARITHMETIC[op](to_float32(left), to_float32(right)))
+
+
+def _stored(values: Array) -> Array:
+    """Bools as the uint8 that holds them."""
+    return values.astype(np.uint8) if values.dtype == BOOL else values
 
 
 def bit_pattern(value: Any, dtype: DType) -> Array:

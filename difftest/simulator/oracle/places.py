@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.dtypes import BOOL
 from difftest.simulator.oracle.numbers import Array, DType, host_dtype, poison
 
 OUTSIDE = -1
@@ -103,7 +104,9 @@ class Literal:
         host = host_dtype(self.dtype)
         base, at = self._elements(self.held.memory.bytes, np.maximum(self.places, 0), host)
         found = base[at]
-        return found if base.dtype == host and at.ndim == self.places.ndim else found.view(host)[..., 0]
+        if at.ndim > self.places.ndim:
+            found = found.view(host)[..., 0]
+        return found != 0 if self.dtype == BOOL else found
 
     def store(
         self, elements: Array, kept: Array | None = None, *, product: bool = False

@@ -394,6 +394,7 @@ TODAYS: dict[str, Rule] = {
     "ap": _pattern,
     "as_tile": CLASSIC["as_tile"],
     "settled": lambda source, tile: source.settled(),
+    "kept": lambda source, *_: source,
     "indirect": lambda source, *_: source,
     "grouped": lambda source, *_: source,
 }

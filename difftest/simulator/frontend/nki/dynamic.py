@@ -60,8 +60,12 @@ class DynamicView(IndirectTile):
 
     __slots__ = ("index", "layout", "owner", "rows", "whole")
 
+    settles = True
+    """Whether an instruction takes the view where its offset puts it."""
+
     def __init_subclass__(cls) -> None:
-        MOVING.add(cls)
+        if cls.settles:
+            MOVING.add(cls)
 
     def __init__(
         self,
@@ -190,6 +194,10 @@ class DynamicView(IndirectTile):
             )
         return places, inside
 
+    def kept(self) -> KeptView:
+        """The view for the DMA engines."""
+        return KeptView(self.owner, self.layout, self.index, self.rows, whole=self.whole)
+
     # -- views of it -----------------------------------------------------------------------------
 
     def _derived(self, change: Callable[..., Layout], *args: Any) -> DynamicView:
@@ -307,6 +315,14 @@ class DynamicView(IndirectTile):
 
 
 MOVING.add(DynamicView)
+
+
+class KeptView(DynamicView):
+    """A dynamic view that goes to the DMA engines as it is, because they may skip parts of it."""
+
+    __slots__ = ()
+
+    settles = False
 
 
 def _part(owner: NkiTensor, pattern: Pattern, dtype: DType) -> NkiTensor:

@@ -46,13 +46,13 @@ def issue(
             received="None",
         )
     indices: tuple[Tile, ...] = ()
-    if isinstance(dst, DynamicView):
+    if isinstance(dst, DynamicView) and dst.settles:
         dst, indices = settle(dst), dst.index_tiles
     if not MOVING.isdisjoint(map(type, operands)):
         indices += tuple(
-            tile for op in operands if isinstance(op, DynamicView) for tile in op.index_tiles
+            tile for op in operands if _moves(op) for tile in op.index_tiles
         )
-        operands = tuple(settle(op) if isinstance(op, DynamicView) else op for op in operands)
+        operands = tuple(settle(op) if _moves(op) else op for op in operands)
     given = (dst, *operands, *others)
     if MOVING.isdisjoint(map(type, given)):
         gate.issue(
@@ -95,9 +95,9 @@ def issue_new(
     """
     indices: tuple[Tile, ...] = ()
     if not MOVING.isdisjoint(map(type, operands)):
-        dynamic = [operand for operand in operands if isinstance(operand, DynamicView)]
+        dynamic = [operand for operand in operands if _moves(operand)]
         indices = tuple(tile for view in dynamic for tile in view.index_tiles)
-        operands = tuple(settle(op) if isinstance(op, DynamicView) else op for op in operands)
+        operands = tuple(settle(op) if _moves(op) else op for op in operands)
     how = {"dst": dst, "others": others, "dtype": dtype, "engine": engine}
     return gate.issue(instruction, operands, options, indices=indices, **how)
 
@@ -109,11 +109,16 @@ def need_operand(value: object, name: str, where: str) -> Any:
     ------
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
-    if not isinstance(value, DynamicView):
+    if not _moves(value):
         return need_tile(value, name, where)
     if value.in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
     return value
+
+
+def _moves(value: object) -> bool:
+    """Whether a value is a view that an instruction takes where its offset puts it."""
+    return isinstance(value, DynamicView) and value.settles
 
 
 def _check_parameter(view: IndirectTensor) -> None:

@@ -12,7 +12,7 @@ from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.isa.moves import check_sides, keep, stays_dynamic
+from difftest.simulator.frontend.nki.isa.moves import check_sides, stays_dynamic
 from difftest.simulator.frontend.nki.issue import issue, settle
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import operator_of
@@ -109,7 +109,7 @@ def _indirect(
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
         return issue(
-            dma.dma_scatter, keep(dst), (source,), (operator, "skip" if skip else "error", "swdge")
+            dma.dma_scatter, dst.kept(), (source,), (operator, "skip" if skip else "error", "swdge")
         )
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
@@ -118,7 +118,7 @@ def _indirect(
             received=f"dst = {dst!r}",
         )
     return issue(
-        dma.dma_gather, dst, (keep(other),), (operator, "skip" if skip else "error", "swdge")
+        dma.dma_gather, dst, (other.kept(),), (operator, "skip" if skip else "error", "swdge")
     )
 
 

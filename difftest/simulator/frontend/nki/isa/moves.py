@@ -202,23 +202,12 @@ def dma_copy(
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = keep(src) if gathers else src
+    source = src.kept() if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, keep(dst), (source,), (None, outside, dge))
+        return issue(dma.dma_scatter, dst.kept(), (source,), (None, outside, dge))
     if gathers:
         return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
-
-
-class KeptView(DynamicView):
-    """A dynamic view that goes to the DMA engines as it is, because they may skip parts of it."""
-
-    __slots__ = ()
-
-
-def keep(view: DynamicView) -> KeptView:
-    """The view for the DMA engines."""
-    return KeptView(view.owner, view.layout, view.index, view.rows, whole=view.whole)
 
 
 def _by_rows(side: Any) -> bool:
@@ -287,7 +276,7 @@ def dma_transpose(
     elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    source = keep(src) if stays_dynamic(src, skip) else src
+    source = src.kept() if stays_dynamic(src, skip) else src
     return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
 
 
