@@ -14,10 +14,9 @@ from typing import Any, Generic, TypeVar
 import click
 import pytest
 
-from difftest.harness.decorator import KernelTest
+from difftest.harness.decorator import KernelTest, kernel_test_of
 from difftest.harness.spec import KernelSpec
 from difftest.host.naming import others
-from difftest.plugin.collection import kernel_test_of
 from difftest.plugin.options import Request, in_one_process
 
 Result = TypeVar("Result")

@@ -45,6 +45,12 @@ class KernelTest:
     check_edges: TestFunction
 
 
+def kernel_test_of(function: object) -> KernelTest | None:
+    """The :class:`KernelTest` of a test function that ``@kernel_test`` decorated, or None."""
+    made = getattr(function, ATTRIBUTE, None)
+    return made if isinstance(made, KernelTest) else None
+
+
 def kernel_test(
     *,
     kernel: Callable[..., Any] | None = None,

@@ -11,18 +11,16 @@ from difftest.migration.indices import items_of
 
 def blocks_of(function: ast.AST, names: Names) -> dict[str, int]:
     """Tiles of a function whose every use names its blocks, and how many dimensions those are."""
-    found: dict[str, int] = {}
+    found: dict[str, set[int]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             place = _place(node.value, names)
-            target = node.targets[0]
-            if place and isinstance(target, ast.Name):
-                before = found.get(target.id, place)
-                found[target.id] = place if before == place else 0
+            if place and isinstance(node.targets[0], ast.Name):
+                found.setdefault(node.targets[0].id, set()).add(place)
     return {
-        name: place
-        for name, place in found.items()
-        if place and _is_always_indexed(function, name, place)
+        name: max(places)
+        for name, places in found.items()
+        if len(places) == 1 and _is_always_indexed(function, name, max(places))
     }
 
 
@@ -40,21 +38,18 @@ def _place(call: ast.Call, names: Names) -> int:
 
 def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
     """Whether each use has an index for each block dimension, or asks for the dtype."""
-    uses = sum(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        for node in ast.walk(function)
-    ) - sum(
-        isinstance(node, ast.Attribute) and ast.unparse(node) == f"{name}.dtype"
-        for node in ast.walk(function)
+    nodes = list(ast.walk(function))
+    uses = [one for one in nodes if _is_use(one, name)]
+    dtypes = [one for one in nodes if isinstance(one, ast.Attribute) and _is_use(one.value, name)]
+    dtypes = [one for one in dtypes if one.attr == "dtype"]
+    indexed = [one for one in nodes if isinstance(one, ast.Subscript) and _is_use(one.value, name)]
+    return len(uses) == len(dtypes) + len(indexed) and all(
+        _names_blocks(items_of(one), place) for one in indexed
     )
-    indexed = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-    ]
-    return uses == len(indexed) and all(_names_blocks(items_of(node), place) for node in indexed)
+
+
+def _is_use(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
 
 
 def _names_blocks(items: list[ast.expr], place: int) -> bool:

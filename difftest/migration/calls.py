@@ -1,23 +1,26 @@
 """How classic functions are called, and what their results are, as the rewriting needs it.
 
-Sources: the signatures of both dialects in AWS's documentation (the classic ones at v2.26.0,
-today's at v2.32.0) and its migration guides.
+Sources: the signatures of both dialects, and AWS's migration guides (v2.26.0, v2.32.0).
 """
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import NamedTuple
 
+from difftest.simulator.frontend.classic import isa, language
 from difftest.simulator.instructions.alu import NKI_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
 
+LIKE, REDUCED, SIZED, PRODUCT = "like", "reduced", "sized", "product"
+
 
 class Calling(NamedTuple):
-    """How a classic instruction that returns its result is called.
+    """What a classic instruction returns.
 
     Attributes
     ----------
-    parameters : the positional ones, in the order of the classic signature.
     first : the operand whose dtype the result has, if ``dtype`` is None.
     shape : of the result, where it is allocated: like ``first``, reduced, or by its ``sizes``.
     sizes : of the result: an operand and a dimension of it; no operand, and a number.
@@ -25,70 +28,49 @@ class Calling(NamedTuple):
     name : of the instruction, if it is no ``nisa`` instruction of the same name.
     """
 
-    parameters: tuple[str, ...]
     first: str
-    shape: str
+    shape: str = LIKE
     sizes: tuple[tuple[str, int], ...] = ()
     dtype: str = ""
     buffer: str = "sbuf"
     name: str | None = None
 
 
-LIKE, REDUCED, SIZED, PRODUCT = "like", "reduced", "sized", "product"
-
-
-def _like(first: str, *parameters: str, name: str | None = None) -> Calling:
-    """The result has the shape and dtype of the operand ``first``."""
-    return Calling(parameters, first, LIKE, name=name)
-
-
-def _columns(count: int, first: str, *parameters: str, dtype: str = "") -> Calling:
-    """The result has ``count`` elements a partition."""
-    return Calling(parameters, first, SIZED, ((first, 0), ("", count)), dtype)
-
-
 INSTRUCTIONS = {
-    "nisa.tensor_tensor": _like("data1", "data1", "data2", "op"),
-    "nisa.tensor_scalar": _like(
-        "data", "data", "op0", "operand0", "reverse0", "op1", "operand1", "reverse1"
-    ),
-    "nisa.scalar_tensor_tensor": _like("data"),
-    "nisa.tensor_tensor_scan": _like(
-        "data0", "data0", "data1", "initial", "op0", "op1", "reverse0", "reverse1"
-    ),
-    "nisa.tensor_copy": _like("src", "src"),
-    "nisa.reciprocal": _like("data", "data"),
-    "nisa.activation": _like("data", "op", "data"),
-    "nisa.activation_reduce": _like("data", "op", "data"),
-    "nisa.dropout": _like("data", "data", "prob"),
-    "nisa.nc_match_replace8": _like("data"),
-    "nl.copy": _like("src", "src", name="nisa.tensor_copy"),
-    "nl.load": _like("src", "src", name="nisa.dma_copy"),
-    "nisa.tensor_reduce": Calling(("op", "data", "axis"), "data", REDUCED),
-    "nisa.max8": _columns(8, "src"),
-    "nisa.nc_find_index8": _columns(8, "data", dtype="nl.uint32"),
-    "nisa.bn_stats": _columns(6, "data", "data"),
-    "nisa.bn_aggr": _columns(2, "data", "data"),
-    "nisa.memset": Calling(("shape", "value", "dtype"), "value", SIZED),
-    "nisa.nc_transpose": Calling(
-        ("data",), "data", SIZED, (("data", 1), ("data", 0)), buffer="psum"
-    ),
-    "nisa.nc_matmul": Calling(
-        ("stationary", "moving"),
-        "stationary",
-        PRODUCT,
-        (("stationary", 1),),
-        "nl.float32",
-        "psum",
-    ),
+    "nisa.tensor_tensor": Calling("data1"),
+    "nisa.tensor_scalar": Calling("data"),
+    "nisa.scalar_tensor_tensor": Calling("data"),
+    "nisa.tensor_tensor_scan": Calling("data0"),
+    "nisa.tensor_copy": Calling("src"),
+    "nisa.reciprocal": Calling("data"),
+    "nisa.activation": Calling("data"),
+    "nisa.activation_reduce": Calling("data"),
+    "nisa.dropout": Calling("data"),
+    "nisa.nc_match_replace8": Calling("data"),
+    "nl.copy": Calling("src", name="nisa.tensor_copy"),
+    "nl.load": Calling("src", name="nisa.dma_copy"),
+    "nisa.tensor_reduce": Calling("data", REDUCED),
+    "nisa.max8": Calling("src", SIZED, (("src", 0), ("", 8))),
+    "nisa.nc_find_index8": Calling("data", SIZED, (("data", 0), ("", 8)), "nl.uint32"),
+    "nisa.bn_stats": Calling("data", SIZED, (("data", 0), ("", 6))),
+    "nisa.bn_aggr": Calling("data", SIZED, (("data", 0), ("", 2))),
+    "nisa.memset": Calling("value", SIZED),
+    "nisa.nc_transpose": Calling("data", SIZED, (("data", 1), ("data", 0)), buffer="psum"),
+    "nisa.nc_matmul": Calling("stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"),
 }
 """Classic functions that return a tile, where today's instruction writes to ``dst``."""
 
-STORE = ("dst", "value")
-"""The positional parameters of ``nl.store``."""
+
+@cache
+def positional(name: str) -> tuple[str, ...]:
+    """The positional parameters of a classic function, ``nl.load``; none of one that is not."""
+    module, _, function = name.partition(".")
+    known = getattr({"nl": language, "nisa": isa}[module], function, None)
+    given = inspect.signature(known).parameters.values() if known else ()
+    return tuple(one.name for one in given if one.kind is one.POSITIONAL_OR_KEYWORD)
+
+
 MATMUL = "nisa.nc_matmul"
-DROPPED = ("dtype", "mask")
-"""Keywords of classic functions that today's instructions do not have."""
 
 OPERATORS = {
     "Add": "add",
@@ -113,19 +95,11 @@ REDUCTIONS = {
     "nl.prod": "multiply",
     "nl.max": "maximum",
     "nl.min": "minimum",
-    "nl.mean": None,
-    "nl.var": None,
-    "nl.all": None,
+    **dict.fromkeys(("nl.mean", "nl.var", "nl.all")),
 }
 """``nl`` functions along axes, and the operator of the ``tensor_reduce`` that each is."""
-MAKERS = {
-    "nl.ndarray": ("shape", "dtype", "buffer"),
-    "nl.zeros": ("shape", "dtype", "buffer"),
-    "nl.ones": ("shape", "dtype", "buffer"),
-    "nl.full": ("shape", "fill_value", "dtype", "buffer"),
-}
-"""``nl`` functions that make a tensor, and their parameters."""
-
+MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full")
+"""``nl`` functions that make a tensor."""
 NO_TILE = (
     *("nl.mgrid", "nl.arange", "nl.ds", "nl.par_dim", "nl.program_id", "nl.num_programs"),
     *("nl.program_ndim", "nisa.get_nc_version"),

@@ -5,15 +5,9 @@ from __future__ import annotations
 import ast
 
 from difftest.migration import views
-from difftest.migration.calls import (
-    ELEMENTWISE,
-    INSTRUCTIONS,
-    MAKERS,
-    OPERATORS,
-    RANGES,
-    REDUCTIONS,
-)
-from difftest.migration.functions import FunctionWriter, Wanted
+from difftest.migration.calls import MAKERS, OPERATORS, RANGES
+from difftest.migration.functions import FunctionWriter
+from difftest.migration.instructions import Wanted
 from difftest.migration.masks import EVERYTHING
 from difftest.migration.operands import NewOperand
 from difftest.migration.rules import GONE, MASK, NEW_AXIS, OPERATOR, NotMechanicalError
@@ -85,12 +79,8 @@ class ExpressionWriter(FunctionWriter):
             kernel = ast.unparse(node.args[0])
             run = expression(f"{self.names.local('nki')}.simulate({kernel})")
             return ast.Call(run, node.args[1:], node.keywords)
-        if name == "nisa.tensor_tensor":
-            return expression(self.two_tiles(node, None, wish))
-        if name in INSTRUCTIONS:
-            return expression(self.instruction(node, None, wish))
-        if name in ELEMENTWISE or name in REDUCTIONS:
-            return expression(self.function(node, None, wish))
+        if self.computes(node):
+            return expression(self.computed(node, None, wish))
         if name.startswith(("nl.", "nisa.")) and any(one.arg == "mask" for one in node.keywords):
             raise NotMechanicalError(*MASK)
         return self._plain_call(node, name)

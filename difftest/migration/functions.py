@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
-from difftest.migration.calls import BINARY, REDUCTIONS, SCALED, UNARY
-from difftest.migration.instructions import InstructionWriter
-from difftest.migration.masks import EVERYTHING, MaskBox
+from difftest.migration.calls import BINARY, ELEMENTWISE, INSTRUCTIONS, REDUCTIONS, SCALED, UNARY
+from difftest.migration.instructions import InstructionWriter, Wanted
+from difftest.migration.masks import EVERYTHING
 from difftest.migration.operands import NewOperand, written
 from difftest.migration.rules import (
     BROADCAST,
@@ -22,76 +21,66 @@ from difftest.migration.terms import ONE
 from difftest.migration.writer import expression
 
 
-class Wanted(NamedTuple):
-    """What is to become of a function's result.
-
-    Attributes
-    ----------
-    source : the classic expression.
-    dst : the destination, if there is one.
-    wish : else the name of a new tile, if it can have that.
-    dtype : that is asked for.
-    limits : what a mask leaves.
-    """
-
-    source: ast.expr
-    dst: str | None
-    wish: str | None
-    dtype: str | None = None
-    limits: MaskBox = EVERYTHING
-
-    @property
-    def is_value(self) -> bool:
-        """Whether a call of today's function says it all."""
-        return self.dst is None and self.limits is EVERYTHING
-
-
 class FunctionWriter(InstructionWriter):
     """Calls of functions that compute."""
 
-    def function(self, call: ast.Call, dst: str | None, wish: str | None = None) -> str:
-        """A call of a function of ``nl``, in today's words; the result's expression.
+    def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
+        """A call of what computes, in today's words; the result's expression.
 
         Raises
         ------
         NotMechanicalError : no rule rewrites it.
         """
+        name, wanted = self.names.meant(call.func) or "", Wanted(call, dst, wish)
+        if name == "nisa.tensor_tensor":
+            return self._two_tiles(call, wanted)
+        return (self.instruction if name in INSTRUCTIONS else self._function)(call, wanted)
+
+    def computes(self, call: ast.expr) -> bool:
+        """Whether an expression is a call that :meth:`computed` may rewrite."""
+        name = self.names.meant(call.func) if isinstance(call, ast.Call) else None
+        return name in INSTRUCTIONS or name in ELEMENTWISE or name in REDUCTIONS
+
+    def _function(self, call: ast.Call, wanted: Wanted) -> str:
+        """A call of a function of ``nl``."""
         name = self.names.meant(call.func) or ""
-        roles: tuple[str, ...] = ("x", "y") if name in BINARY else ("x",)
-        if name in REDUCTIONS:
-            roles = ("x", "axis")
-        given = self.given(call, roles)
+        given = self.given(call)
+        wanted = self.asked(wanted, given)
+        given = {role: node for role, node in given.items() if role not in ("mask", "dtype")}
+        roles = ("x", "y") if name in BINARY else ("x", "axis") if name in REDUCTIONS else ("x",)
         if not set(roles) <= set(given):
             raise NotMechanicalError(*UNKNOWN_CALL)
-        limits, dtype = self.limits(given.pop("mask", None)), self.dtype(given.pop("dtype", None))
-        wanted = Wanted(call, dst, wish, dtype, limits)
         if name in BINARY and len(given) == 2:
-            sides = [self.operand(given[role], limits) for role in roles]
+            sides = [self.operand(given[role], wanted.limits) for role in roles]
             return self.binary(name[3:], sides[0], sides[1], wanted)
-        operand = self.operand(given.pop("x"), limits)
+        operand = self.operand(given.pop("x"), wanted.limits)
         if name in REDUCTIONS:
             return self._reduction(name, operand, given, wanted)
         if given:
             raise NotMechanicalError(*UNKNOWN_CALL)
         if wanted.is_value:
-            end = f", dtype={dtype}" if dtype else ""
-            return f"{self.nl(name[3:])}({operand.text}{end})"
+            return self._called(name[3:], wanted, operand)
         if name not in UNARY:
             raise NotMechanicalError(*SHAPE)
         operands = {"op": self.nl(name[3:]), "data": operand.text}
-        return self._issued("nisa.activation", operands, operand, wanted, name[3:])
+        return self._like("nisa.activation", operands, operand, wanted, name[3:])
 
-    def two_tiles(self, call: ast.Call, dst: str | None, wish: str | None = None) -> str:
+    def _called(self, name: str, wanted: Wanted, *operands: NewOperand) -> str:
+        """The call of a function of today's."""
+        end = [f"dtype={wanted.dtype}"] if wanted.dtype else []
+        return f"{self.nl(name)}({', '.join([*(one.text for one in operands), *end])})"
+
+    def _two_tiles(self, call: ast.Call, wanted: Wanted) -> str:
         """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
-        given = self.given(call, ("data1", "data2", "op"))
+        given = self.given(call)
         if {"mask", "engine"} & set(given) or not {"data1", "data2", "op"} <= set(given):
-            return self.instruction(call, dst, wish)
+            return self.instruction(call, wanted)
         marked = [self._is_column(given[role]) for role in ("data1", "data2")]
         name = self.operator_name(given["op"]).rpartition(".")[2]
         if marked[0] == marked[1] or name not in SCALED:
-            return self.instruction(call, dst, wish)
+            return self.instruction(call, wanted)
         left, right = (self.operand(given[role]) for role in ("data1", "data2"))
-        wanted = Wanted(call, dst, wish, self.dtype(given.get("dtype")))
+        wanted = self.asked(wanted, given)
         tile, column = (right, left) if marked[0] else (left, right)
         return self._scaled(name, tile, column, tile is right, wanted)
 
@@ -101,20 +90,17 @@ class FunctionWriter(InstructionWriter):
             return False
         return self.operand(node).is_scalar
 
-    def _issued(
+    def _like(
         self, name: str, operands: dict[str, str], like: NewOperand, wanted: Wanted, wish: str
     ) -> str:
         """Write an instruction whose result has the shape of an operand."""
-        target = wanted.dst
-        if target is not None:
-            self.issue(name, target, operands)
-            return target
+        if wanted.dst is not None:
+            return self.issued(name, operands, wanted.dst, wanted)
         if wanted.limits is not EVERYTHING and like.shape is None:
             raise NotMechanicalError(*MASK)
         target = self.fresh(wanted.wish, wanted.source, wish)
         self.allocate(target, self.shape_of(like), wanted.dtype or self.dtype_of(like))
-        self.issue(name, self.masked(target, wanted.limits), operands)
-        return target
+        return self.issued(name, operands, target, wanted)
 
     def _reduction(
         self, name: str, data: NewOperand, given: dict[str, ast.expr], wanted: Wanted
@@ -141,10 +127,8 @@ class FunctionWriter(InstructionWriter):
             shape = self.reduced_shape(data, expression(words), keeps)
             target = self.fresh(wanted.wish, wanted.source, name[3:])
             self.allocate(target, shape, wanted.dtype or self.dtype_of(data))
-        where = target if wanted.dst else self.masked(target, wanted.limits)
         operands = {"op": self.nl(operator), "data": data.text, "axis": words}
-        self.issue("nisa.tensor_reduce", where, operands | others)
-        return target
+        return self.issued("nisa.tensor_reduce", operands | others, target, wanted)
 
     def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
         """``left <op> right``, where one is a tile: the smaller one is spread over the other.
@@ -164,10 +148,9 @@ class FunctionWriter(InstructionWriter):
                 return self._scaled(name, tile, column, tile is right, wanted)
             left, right = (self._spread(side, shape, wanted) for side in (left, right))
         if wanted.is_value:
-            end = f", dtype={wanted.dtype}" if wanted.dtype else ""
-            return f"{self.nl(name)}({left.text}, {right.text}{end})"
+            return self._called(name, wanted, left, right)
         operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
-        return self._issued("nisa.tensor_tensor", operands, left, wanted, name)
+        return self._like("nisa.tensor_tensor", operands, left, wanted, name)
 
     def _with_number(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
         """A tile and a number, or what is not seen to be a tile.
@@ -180,8 +163,7 @@ class FunctionWriter(InstructionWriter):
             is_integer = self.scope.is_integer(expression(number.text))
             wanted = wanted._replace(dtype=None if is_integer else float32)
         if wanted.is_value:
-            end = f", dtype={wanted.dtype}" if wanted.dtype else ""
-            return f"{self.nl(name)}({left.text}, {right.text}{end})"
+            return self._called(name, wanted, left, right)
         if not isinstance(expression(number.text), ast.Constant):
             raise NotMechanicalError(*TILE_OR_NUMBER)
         return self._scaled(name, tile, number, tile is right, wanted)
@@ -196,7 +178,7 @@ class FunctionWriter(InstructionWriter):
         operands = {"data": tile.text, "op0": self.nl(name), "operand0": other.text}
         if is_reversed and name in ("subtract", "divide"):
             operands["reverse0"] = "True"
-        return self._issued("nisa.tensor_scalar", operands, tile, wanted, name)
+        return self._like("nisa.tensor_scalar", operands, tile, wanted, name)
 
     def _spread(self, side: NewOperand, shape: Shape, wanted: Wanted) -> NewOperand:
         """An operand in the shape of the result."""

@@ -46,41 +46,28 @@ class Names:
         self._renamed = today or (lambda name: None)
         self._new_names: set[str] = set()
         for one in m.findall(module, m.Import() | m.ImportFrom()):
-            prefix = ""
-            if isinstance(one, cst.ImportFrom) and one.module is not None:
-                prefix = f"{get_full_name_for_node(one.module)}."
-            for alias in _aliases(one):
-                name = f"{prefix}{alias.evaluated_name}"
+            for name, local in _imported(one):
                 if name in MODULES:
-                    local = alias.evaluated_alias or (alias.evaluated_name if prefix else name)
                     self._module_of[local] = MODULES[name]
 
     def local(self, module: str) -> str:
         """What the file calls ``nisa`` or ``nl``; itself, where it does not import that."""
-        for local, meant in self._module_of.items():
-            if meant == module:
-                return local
-        return module
+        own = (local for local, meant in self._module_of.items() if meant == module)
+        return next(own, module)
 
     def of(self, node: cst.CSTNode | None) -> str | None:
         """``nl.load`` for what the file calls it; None for what is no module's."""
-        if not isinstance(node, cst.Attribute):
-            return None
-        return self._meant(get_full_name_for_node(node) or "")
+        is_dotted = isinstance(node, cst.Attribute)
+        return self._meant(get_full_name_for_node(node) or "") if is_dotted else None  # type: ignore[arg-type]
 
     def meant(self, node: ast.AST) -> str | None:
         """The same of a syntax tree of Python's own."""
         return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
 
     def _meant(self, full: str) -> str | None:
-        for local, meant in self._module_of.items():
-            if full.startswith(f"{local}.") and (local, meant) == self._longest(full):
-                return f"{meant}{full[len(local) :]}"
-        return None
-
-    def _longest(self, full: str) -> tuple[str, str]:
-        fitting = [pair for pair in self._module_of.items() if full.startswith(f"{pair[0]}.")]
-        return max(fitting, key=lambda pair: len(pair[0]))
+        fitting = [local for local in self._module_of if full.startswith(f"{local}.")]
+        longest = max(fitting, key=len, default="")
+        return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
 
     def rules_broken(self, one: Any) -> list[tuple[str, str]]:
         """The rules for imports of NKI that no rule rewrites, and for those of other modules."""
@@ -88,16 +75,13 @@ class Names:
         if is_from and (one.relative or one.module is None):
             return [] if self._is_package else [OTHERS]
         named = [one.module] if is_from else [alias.name for alias in one.names]
-        if all(self._is_new(name) for name in named):
+        names = {get_full_name_for_node(name) or "" for name in named}
+        if names <= self._new_names:
             return []
-        packages = {(get_full_name_for_node(name) or "").partition(".")[0] for name in named}
+        packages = {name.partition(".")[0] for name in names}
         if CLASSIC in packages or (is_from and "nki" in packages):
             return [IMPORT]
         return [] if packages <= {*sys.stdlib_module_names, *WITHOUT_NKI} else [OTHERS]
-
-    def _is_new(self, name: Any) -> bool:
-        """Whether an import names a module that is rewritten too, by its new name."""
-        return (get_full_name_for_node(name) or "") in self._new_names
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
         """The file with the new names of the modules that are rewritten too."""
@@ -130,82 +114,66 @@ class Names:
 
     def _single_names(self, one: Any) -> dict[str, str]:
         """``{"par_dim": "nl.par_dim"}`` for an import of single names of NKI's modules."""
-        if not isinstance(one, cst.ImportFrom) or one.module is None:
-            return {}
-        module = MODULES.get(get_full_name_for_node(one.module) or "")
-        is_classic = (get_full_name_for_node(one.module) or "").startswith(CLASSIC)
-        if module in (None, "nki") or not is_classic:
-            return {}
-        return {
-            alias.evaluated_alias or str(alias.evaluated_name): f"{self.local(str(module))}."
-            f"{alias.evaluated_name}"
-            for alias in _aliases(one)
-        }
+        single = {}
+        for full, local in _imported(one) if isinstance(one, cst.ImportFrom) else ():
+            module, _, name = full.rpartition(".")
+            if module.startswith(CLASSIC) and MODULES.get(module, "nki") != "nki":
+                single[local] = f"{self.local(MODULES[module])}.{name}"
+        return single
 
     def _missing_imports(self, modules: set[str], line: Any) -> list[Any]:
         """The imports of whole modules that stand for one of single names."""
         made = []
-        for local in sorted(modules):
-            names = {"nl": "language", "nisa": "isa", "nt": "typing"}
-            if local not in names or local in self._module_of:
-                continue
-            self._module_of[local] = local
-            text = f"import {CLASSIC}.nki.{names[local]} as {local}"
-            made.append(cst.parse_statement(text).with_changes(leading_lines=line.leading_lines))
+        for name, local in MODULES.items():
+            if local in modules and local not in self._module_of:
+                self._module_of[local] = local
+                new = cst.parse_statement(f"import {name} as {local}")
+                made.append(new.with_changes(leading_lines=line.leading_lines))
         return made
 
     def imported_today(self, body: Any) -> list[Any]:
         """The statements of a module with the imports of NKI in today's words."""
         statements: list[Any] = []
-        lines = [one for one in body if self._imports_nki(one)]
-        have = {MODULES[name] for line in lines for name, _ in self._modules(line.body[0])}
+        have = {MODULES[name] for line in body for name, _ in _nki_modules(line)}
         for line in body:
-            if not self._imports_nki(line):
-                statements.append(line)
-                continue
-            [one] = line.body
-            new = [text for text in map(self._today, self._modules(one)) if text]
-            if self._brings(one, "nl") and "nisa" not in have:
-                new.insert(0, "import nki.isa as nisa")
-            lines = [cst.parse_statement(text) for text in new]
+            modules = [(MODULES[name], local) for name, local in _nki_modules(line)]
+            named = [(TODAY[module], local) for module, local in modules if module in TODAY]
+            if "nisa" not in have and any(module == "nl" for module, _ in modules):
+                named.insert(0, (TODAY["nisa"], "nisa"))
+            lines = [
+                cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
+                for name, local in named
+            ]
             if lines:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
-            statements += lines
+            statements += lines if modules else [line]
         return statements
 
-    def _imports_nki(self, line: Any) -> bool:
-        """Whether a line is an import of NKI's modules, all of which have a place today."""
-        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
-            return False
-        modules = self._modules(line.body[0])
-        return bool(modules) and all(
-            name in MODULES and name.startswith(CLASSIC) and local.isidentifier()
-            for name, local in modules
-        )
 
-    def _modules(self, one: Any) -> list[tuple[str, str]]:
-        """What an import names: the module, and what it is called here."""
-        if not isinstance(one, (cst.Import, cst.ImportFrom)):
-            return []
-        prefix = ""
-        if isinstance(one, cst.ImportFrom):
-            if one.module is None or isinstance(one.names, cst.ImportStar):
-                return []
-            prefix = f"{get_full_name_for_node(one.module)}."
-        return [
-            (prefix + str(a.evaluated_name), a.evaluated_alias or str(a.evaluated_name))
-            for a in _aliases(one)
-        ]
+def _imported(one: Any) -> list[tuple[str, str]]:
+    """What an import names: the module or its name, dotted, and what it is called here."""
+    is_from = isinstance(one, cst.ImportFrom)
+    if not isinstance(one, (cst.Import, cst.ImportFrom)) or isinstance(one.names, cst.ImportStar):
+        return []
+    if is_from and one.module is None:
+        return []
+    prefix = f"{get_full_name_for_node(one.module)}." if is_from else ""
+    return [
+        (f"{prefix}{alias.evaluated_name}", alias.evaluated_alias or str(alias.evaluated_name))
+        for alias in one.names
+    ]
 
-    def _brings(self, one: Any, module: str) -> bool:
-        return any(MODULES[name] == module for name, _ in self._modules(one))
 
-    def _today(self, named: tuple[str, str]) -> str | None:
-        name, local = named
-        module = TODAY.get(MODULES[name])
-        if module is None:
-            return None
-        return f"import {module}" if module == local else f"import {module} as {local}"
+def _nki_modules(line: Any) -> list[tuple[str, str]]:
+    """What a line imports, if that is modules of NKI alone which all have a place today."""
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return []
+    modules = _imported(line.body[0])
+    known = all(
+        name in MODULES and name.startswith(CLASSIC) and local.isidentifier()
+        for name, local in modules
+    )
+    return modules if known else []
 
 
 class _Renaming(cst.CSTTransformer):
@@ -220,21 +188,19 @@ class _Renaming(cst.CSTTransformer):
     ) -> cst.ImportFrom:
         if updated_node.relative or updated_node.module is None:
             return updated_node
-        name = self._noted(get_full_name_for_node(updated_node.module) or "")
-        return updated_node.with_changes(module=name) if name else updated_node
+        return self._renamed(updated_node, "module")
 
     def leave_ImportAlias(
         self, original_node: cst.ImportAlias, updated_node: cst.ImportAlias
     ) -> cst.ImportAlias:
-        name = self._noted(get_full_name_for_node(updated_node.name) or "")
-        return updated_node.with_changes(name=name) if name else updated_node
+        return self._renamed(updated_node, "name")
 
-    def _noted(self, name: str) -> Any:
-        new = self.today(name)
+    def _renamed(self, node: Any, part: str) -> Any:
+        new = self.today(get_full_name_for_node(getattr(node, part)) or "")
         if new is None:
-            return None
+            return node
         self.noted.add(new)
-        return cst.parse_expression(new)
+        return node.with_changes(**{part: cst.parse_expression(new)})
 
 
 class _Naming(cst.CSTTransformer):
@@ -258,16 +224,12 @@ class _Naming(cst.CSTTransformer):
 
 def _bound_names(module: cst.Module) -> set[str]:
     """The names that a file binds by other means than imports."""
-    tree = ast.parse(module.code)
-    bound = {
-        one.id
-        for one in ast.walk(tree)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }
-    functions = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))]
-    arguments = {one.arg for one in ast.walk(tree) if isinstance(one, ast.arg)}
-    return bound | arguments | {one.name for one in functions}
-
-
-def _aliases(one: Any) -> list[cst.ImportAlias]:
-    return [] if isinstance(one.names, cst.ImportStar) else list(one.names)
+    bound = set()
+    for one in ast.walk(ast.parse(module.code)):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            bound.add(one.id)
+        elif isinstance(one, ast.arg):
+            bound.add(one.arg)
+        elif isinstance(one, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(one.name)
+    return bound

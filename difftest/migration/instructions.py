@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from typing import NamedTuple
 
 from difftest.migration.calls import (
     BITWISE,
@@ -14,6 +15,7 @@ from difftest.migration.calls import (
     REDUCED,
     VECTORS,
     Calling,
+    positional,
 )
 from difftest.migration.masks import EVERYTHING, MaskBox
 from difftest.migration.operands import NewOperand, OperandWriter, written
@@ -26,52 +28,74 @@ OF_RESULT = ("shape", "dtype", "mask")
 """Arguments that say what a result is, and not what an instruction does."""
 
 
+class Wanted(NamedTuple):
+    """What is to become of a result.
+
+    Attributes
+    ----------
+    source : the classic expression.
+    dst : the destination, if there is one.
+    wish : else the name of a new tile, if it can have that.
+    dtype : that is asked for.
+    limits : what a mask leaves.
+    """
+
+    source: ast.expr
+    dst: str | None = None
+    wish: str | None = None
+    dtype: str | None = None
+    limits: MaskBox = EVERYTHING
+
+    @property
+    def is_value(self) -> bool:
+        """Whether a call of today's function says it all."""
+        return self.dst is None and self.limits is EVERYTHING
+
+
 class InstructionWriter(OperandWriter):
     """Calls of instructions."""
 
-    def instruction(self, call: ast.Call, dst: str | None, wish: str | None = None) -> str:
-        """Write a call as an instruction; the name of what it writes.
-
-        Parameters
-        ----------
-        dst : the destination, if there is one.
-        wish : the name of a new tile, if it can have that.
-        """
+    def instruction(self, call: ast.Call, wanted: Wanted) -> str:
+        """Write a call as an instruction; the name of what it writes."""
         meant = self.names.meant(call.func) or ""
         calling = INSTRUCTIONS[meant]
         name = calling.name or meant
-        given = self.given(call, calling.parameters)
-        limits = self.limits(given.get("mask"))
-        dtype = self.dtype(given.get("dtype"))
-        if limits is not EVERYTHING and calling.shape not in (LIKE, REDUCED):
+        given = self.given(call)
+        wanted = self.asked(wanted, given)
+        if wanted.limits is not EVERYTHING and calling.shape not in (LIKE, REDUCED):
             raise NotMechanicalError(*MASK)
         if calling.first not in given:
             raise NotMechanicalError(*UNKNOWN_CALL)
-        operands = self._operands(name, given, limits)
-        target = dst
-        if target is None:
-            target = self.fresh(wish, call, meant.split(".")[1])
-            self._allocated(target, calling, operands, given.get("shape"), dtype, limits)
-        where = target if dst else self.masked(target, limits)
-        self.issue(name, where, {role: one.text for role, one in operands.items()})
+        operands = self._operands(name, given, wanted.limits)
+        target = wanted.dst or self.fresh(wanted.wish, call, meant.split(".")[1])
+        if wanted.dst is None:
+            self._allocated(target, calling, operands, given.get("shape"), wanted)
+        return self.issued(name, {role: one.text for role, one in operands.items()}, target, wanted)
+
+    def asked(self, wanted: Wanted, given: dict[str, ast.expr]) -> Wanted:
+        """With the mask and the dtype of a call's arguments."""
+        limits = self.limits(given.get("mask"))
+        return wanted._replace(limits=limits, dtype=self.dtype(given.get("dtype")))
+
+    def issued(self, name: str, operands: dict[str, str], target: str, wanted: Wanted) -> str:
+        """Write an instruction to a destination, or to what a mask leaves of a new tile."""
+        self.issue(name, wanted.dst or self.masked(target, wanted.limits), operands)
         return target
 
-    def given(self, call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
+    def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """The arguments of a call by name.
 
         Raises
         ------
         NotMechanicalError : one has no name.
         """
-        has_stars = any(isinstance(one, ast.Starred) for one in call.args)
-        if len(call.args) > len(parameters) or has_stars:
+        parameters = positional(self.names.meant(call.func) or "")
+        starred = [one for one in call.args if isinstance(one, ast.Starred)]
+        starred += [one for one in call.keywords if one.arg is None]
+        if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
         given = dict(zip(parameters, call.args, strict=False))
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                raise NotMechanicalError(*UNKNOWN_CALL)
-            given[keyword.arg] = keyword.value
-        return given
+        return given | {str(one.arg): one.value for one in call.keywords}
 
     def _operands(
         self, name: str, given: dict[str, ast.expr], limits: MaskBox
@@ -115,8 +139,7 @@ class InstructionWriter(OperandWriter):
         calling: Calling,
         operands: dict[str, NewOperand],
         shape: ast.expr | None,
-        dtype: str | None,
-        limits: MaskBox,
+        wanted: Wanted,
     ) -> None:
         """The allocation of a result."""
         buffer = self._buffer(calling, operands)
@@ -124,11 +147,11 @@ class InstructionWriter(OperandWriter):
             if isinstance(expression(one.text), ast.Call) and role not in NUMPY_OPS:
                 source = self.named(one.text, role)
                 operands[role] = NewOperand(source, self.scope.tile(expression(source)))
-        if limits is not EVERYTHING and operands[calling.first].shape is None:
+        if wanted.limits is not EVERYTHING and operands[calling.first].shape is None:
             raise NotMechanicalError(*MASK)
         sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
-        if dtype is None:
-            dtype = self._dtype(calling, operands)
+        own = self.nl(calling.dtype[3:]) if calling.dtype else None
+        dtype = wanted.dtype or own or self.dtype_of(operands[calling.first])
         self.allocate(name, sizes, dtype, buffer)
 
     def _buffer(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
@@ -144,11 +167,6 @@ class InstructionWriter(OperandWriter):
         if engine not in ("vector", "tensor"):
             raise NotMechanicalError(*SHAPE)
         return "sbuf" if engine == "vector" else "psum"
-
-    def _dtype(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
-        if calling.dtype.startswith("nl."):
-            return self.nl(calling.dtype[3:])
-        return self.dtype_of(operands[calling.first])
 
     def _shape(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
         first = operands[calling.first]

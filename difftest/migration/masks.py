@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
-from difftest.migration.indices import GridIndex, Grids
+from difftest.migration.indices import Grids
 from difftest.migration.rules import MASK, NotMechanicalError
 from difftest.migration.terms import ONE, Term, largest, least
 
@@ -53,13 +55,7 @@ class MaskBox:
             raise NotMechanicalError(*MASK)
         return first, first + (end - ONE) * step + ONE
 
-    def with_ends(self, named: Callable[[Term], Term]) -> MaskBox:
-        """The same with other terms for the ends."""
-        ends = {place: named(self.end(place)) for place in self.uppers}
-        uppers = {place: (end,) for place, end in ends.items()}
-        return MaskBox(self.ndim, self.sizes | ends, dict(uppers), self.lowers)
-
-    def joined(self, other: MaskBox) -> MaskBox:
+    def __and__(self, other: MaskBox) -> MaskBox:
         """What both leave."""
         return MaskBox(
             max(self.ndim, other.ndim),
@@ -67,6 +63,12 @@ class MaskBox:
             _both(self.uppers, other.uppers),
             _both(self.lowers, other.lowers),
         )
+
+    def with_ends(self, named: Callable[[Term], Term]) -> MaskBox:
+        """The same with other terms for the ends."""
+        ends = {place: named(self.end(place)) for place in self.uppers}
+        uppers = {place: (end,) for place, end in ends.items()}
+        return MaskBox(self.ndim, self.sizes | ends, dict(uppers), self.lowers)
 
 
 EVERYTHING = MaskBox(0, {}, {}, {})
@@ -76,8 +78,7 @@ EVERYTHING = MaskBox(0, {}, {}, {})
 def _both(
     first: dict[int, tuple[Term, ...]], second: dict[int, tuple[Term, ...]]
 ) -> dict[int, tuple[Term, ...]]:
-    places = [*first, *(place for place in second if place not in first)]
-    return {place: first.get(place, ()) + second.get(place, ()) for place in places}
+    return {place: first.get(place, ()) + second.get(place, ()) for place in {**first, **second}}
 
 
 def box(mask: ast.expr, grids: Grids) -> MaskBox:
@@ -88,12 +89,9 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
     NotMechanicalError : it is none.
     """
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-        return box(mask.left, grids).joined(box(mask.right, grids))
+        return box(mask.left, grids) & box(mask.right, grids)
     if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
-        first, *others = (box(one, grids) for one in mask.values)
-        for one in others:
-            first = first.joined(one)
-        return first
+        return reduce(and_, [box(one, grids) for one in mask.values])
     if isinstance(mask, ast.Name) and mask.id in grids.masks:
         return box(grids.masks[mask.id], grids)
     if isinstance(mask, ast.Constant) and mask.value is None:
@@ -101,14 +99,8 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
     if not isinstance(mask, ast.Compare):
         raise NotMechanicalError(*MASK)
     sides = [mask.left, *mask.comparators]
-    compared = [
-        _compared(left, operator, right, grids)
-        for left, operator, right in zip(sides, mask.ops, sides[1:], strict=False)
-    ]
-    first, *others = compared
-    for one in others:
-        first = first.joined(one)
-    return first
+    triples = zip(sides, mask.ops, sides[1:], strict=False)
+    return reduce(and_, [_compared(*triple, grids) for triple in triples])
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids) -> MaskBox:
@@ -121,20 +113,10 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
         index, bound, kind = bound, index, _SWAPPED[kind]
     if len(index.axes) != 1 or bound.axes:
         raise NotMechanicalError(*MASK)
-    return _limited(index, kind, bound.offset)
-
-
-def _limited(index: GridIndex, kind: type[ast.cmpop], bound: Term) -> MaskBox:
     [(place, axis)] = index.axes.items()
     if axis.step != ONE:
         raise NotMechanicalError(*MASK)
-    end: tuple[Term, ...] = (bound - index.offset,)
-    past: tuple[Term, ...] = (bound - index.offset + ONE,)
-    uppers = {ast.Lt: end, ast.LtE: past}.get(kind)
-    lowers = {ast.GtE: end, ast.Gt: past}.get(kind)
-    return MaskBox(
-        index.ndim,
-        {place: axis.size},
-        {place: uppers} if uppers else {},
-        {place: lowers} if lowers else {},
-    )
+    end = bound.offset - index.offset
+    ends = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    uppers, lowers = (ends, {}) if kind in (ast.Lt, ast.LtE) else ({}, ends)
+    return MaskBox(index.ndim, {place: axis.size}, uppers, lowers)

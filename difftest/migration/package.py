@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from difftest.migration.proof import Sources
@@ -43,15 +44,22 @@ class Package:
                 made[file.relative_to(self.folder)] = result
         return made
 
+    def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
+        """Where the folder stands in a module's dotted name, and what follows it there."""
+        parts = name.split(".")
+        for count, part in enumerate(parts, 1):
+            if part == self.folder.name and list(self.folder.parts[-count:]) == parts[:count]:
+                yield count, parts[count:]
+
     def file_of(self, name: str) -> Path | None:
         """The file of a module's dotted name; None if it is not in the folder."""
-        parts = name.split(".")
-        found = [self._file(parts)]
-        for number, part in enumerate(parts):
-            head = tuple(parts[: number + 1])
-            if part == self.folder.name and self.folder.parts[-len(head) :] == head:
-                found.append(self._file(parts[number + 1 :]))
-        return next((file for file in found if file is not None), None)
+        places = [name.split("."), *(rest for _, rest in self._named(name))]
+        files = [place for parts in places for place in self._files(parts)]
+        return next((file for file in files if file in self.files), None)
+
+    def _files(self, parts: list[str]) -> tuple[Path, Path]:
+        place = self.folder.joinpath(*parts)
+        return place.with_suffix(".py"), place / "__init__.py"
 
     def sources(self, folder: Path, place: Path) -> Sources:
         """A file of the old folder or the new one, with what it may import there."""
@@ -72,20 +80,10 @@ class Package:
                 depth = count
         return depth
 
-    def _file(self, parts: list[str]) -> Path | None:
-        place = self.folder.joinpath(*parts)
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if file in self.files:
-                return file
-        return None
-
     def today(self, name: str) -> str:
         """The dotted name of a module of the folder among the new files."""
-        parts = name.split(".")
-        for number, part in enumerate(parts):
-            head = tuple(parts[: number + 1])
-            if part == self.folder.name and self.folder.parts[-len(head) :] == head:
-                return ".".join([*self.output.parts[-len(head) :], *parts[number + 1 :]])
+        for count, rest in self._named(name):
+            return ".".join([*self.output.parts[-count:], *rest])
         return name
 
     def returns(self, file: Path) -> dict[str, KnownTile]:

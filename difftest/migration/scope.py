@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS
+from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids, items_of
 from difftest.migration.terms import ONE, ZERO, Term
@@ -169,27 +169,21 @@ class Scope:
             return base
         if base.shape is None or len(items) > len(base.shape):
             return KnownTile(_by_slices(items), base.dtype, base.buffer)
-        shape = []
-        rest = list(base.shape[len(items) :])
+        shape: list[Term] = []
         for number, (item, size) in enumerate(zip(items, base.shape, strict=False)):
-            if isinstance(item, ast.Slice):
-                if item.step is not None:
-                    return KnownTile(None, base.dtype, base.buffer)
-                start = ZERO if item.lower is None else Term.of(item.lower)
-                shape.append((size if item.upper is None else Term.of(item.upper)) - start)
-            elif isinstance(item, (ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp)):
-                if isinstance(item, ast.Constant) and type(item.value) is not int:
-                    return KnownTile(None, base.dtype, base.buffer)
-                if number == 0 and not base.in_hbm:
-                    shape.append(ONE)
-                # A name may hold a slice: ``rows = slice(0, 8)``.
-                elif isinstance(item, ast.Name):
-                    return KnownTile(None, base.dtype, base.buffer)
-            else:
+            selected = _selected(item, size)
+            is_number = isinstance(item, (ast.BinOp, ast.UnaryOp)) or (
+                isinstance(item, ast.Constant) and type(item.value) is int
+            )
+            if selected is not None:
+                shape.append(selected)
+            elif number == 0 and not base.in_hbm and (is_number or isinstance(item, ast.Name)):
+                shape.append(ONE)
+            elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
                 return KnownTile(None, base.dtype, base.buffer)
-        shape += rest
-        while len(shape) < 2 and not base.in_hbm:
-            shape.append(ONE)
+        shape += base.shape[len(items) :]
+        if not base.in_hbm:
+            shape += [ONE] * (2 - len(shape))
         return KnownTile(tuple(shape), base.dtype, base.buffer)
 
     def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
@@ -242,7 +236,7 @@ class Scope:
         return (x[1] if is_turned else x[0], y[1])
 
     def _new(self, name: str, call: ast.Call, given: dict[str, ast.expr]) -> KnownTile:
-        arguments = dict(zip(MAKERS[name], call.args, strict=False)) | given
+        arguments = dict(zip(positional(name), call.args, strict=False)) | given
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
         shape = _sizes(arguments["shape"]) if "shape" in arguments else None
@@ -258,32 +252,28 @@ class Scope:
         return None
 
 
+def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
+    """How many a slice selects of ``size``; None of what is no slice, or has a step."""
+    if not isinstance(item, ast.Slice) or item.step is not None:
+        return None
+    stop = size if item.upper is None else Term.of(item.upper)
+    return None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
+
+
 def _by_slices(items: list[ast.expr]) -> Shape | None:
     """The sizes of a column ``t[:, k:k + 1]``, whose partitions are as many as they are."""
-    sizes = []
-    for item in items:
-        if not isinstance(item, ast.Slice) or item.step is not None:
-            return None
-        if item.upper is not None:
-            start = ZERO if item.lower is None else Term.of(item.lower)
-            sizes.append(Term.of(item.upper) - start)
-        elif item.lower is None and not sizes:
-            sizes.append(PARTITIONS)
-        else:
-            return None
+    if isinstance(items[0], ast.Slice) and items[0].lower is None:
+        sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
+    else:
+        sizes = [*map(_selected, items)]
     is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
-    return tuple(sizes) if is_column else None
+    return None if None in sizes or not is_column else tuple(filter(None, sizes))
 
 
 def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
     """The sizes that slices with both ends select, of two dimensions or more."""
-    sizes = []
-    for item in items:
-        if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
-            return None
-        start = ZERO if item.lower is None else Term.of(item.lower)
-        sizes.append(Term.of(item.upper) - start)
-    return tuple(sizes) if len(sizes) > 1 else None
+    sizes = [size for item in items if (size := _selected(item)) is not None]
+    return tuple(sizes) if len(sizes) == len(items) > 1 else None
 
 
 def _sizes(node: ast.expr) -> Shape | None:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from difftest.migration.calls import (
-    BINARY,
-    INSTRUCTIONS,
-    MATMUL,
-    OPERATORS,
-    REDUCTIONS,
-    STORE,
-    UNARY,
-)
+from difftest.migration.calls import INSTRUCTIONS, MATMUL, OPERATORS
 from difftest.migration.expressions import ExpressionWriter
-from difftest.migration.functions import Wanted
+from difftest.migration.instructions import Wanted
 from difftest.migration.masks import box
 from difftest.migration.operands import NewOperand
 from difftest.migration.rules import (
@@ -129,23 +121,18 @@ class StatementWriter(ExpressionWriter):
         """``tile[...] = ...``: what is computed is written there."""
         base = target.value
         known = self.scope.tile(base)
-        computes = made in INSTRUCTIONS or made in UNARY | BINARY or made in REDUCTIONS
         if known is None and not _is_of_tile(target):
-            if computes and made in INSTRUCTIONS:
+            if made in INSTRUCTIONS:
                 raise NotMechanicalError(*TARGET)
             return self._with_value(node, self.value(node.value))
-        if computes and isinstance(node.value, ast.Call):
+        if isinstance(node.value, ast.Call) and self.computes(node.value):
             limits = self.limits(_keyword(node.value, "mask"))
             dst = self.operand(target, limits).text.removesuffix("[...]")
-            if not self.has_dtype(dst, self.dtype(_keyword(node.value, "dtype"))):
-                source = self.operand(node.value, limits)  # rounded to its dtype before it is put
+            if self.has_dtype(dst, self.dtype(_keyword(node.value, "dtype"))):
+                self.computed(node.value, dst)
+            else:  # rounded to its dtype before it is put
+                source = self.operand(node.value, limits)
                 self.issue("nisa.tensor_copy", dst, {"src": source.text})
-            elif made == "nisa.tensor_tensor":
-                self.two_tiles(node.value, dst)
-            elif made in INSTRUCTIONS:
-                self.instruction(node.value, dst)
-            else:
-                self.function(node.value, dst)
             return self.lines
         dst = self.operand(target).text.removesuffix("[...]")
         return self._into(node, dst, known)
@@ -157,7 +144,7 @@ class StatementWriter(ExpressionWriter):
             sides = [self.operand(one) for one in (value.left, value.right)]
             if any(side.tile is not None for side in sides):
                 name = OPERATORS[type(value.op).__name__]
-                self.binary(name, sides[0], sides[1], Wanted(value, dst, None))
+                self.binary(name, sides[0], sides[1], Wanted(value, dst))
                 return self.lines
         if self.scope.is_integer(value) or _is_float(value):
             self.issue("nisa.memset", dst, {"value": ast.unparse(value)})
@@ -195,7 +182,7 @@ class StatementWriter(ExpressionWriter):
             raise NotMechanicalError(*OPERATOR)
         place = self.operand(node.target)
         whole = NewOperand(place.text.removesuffix("[...]"), place.tile)
-        self.binary(name, whole, self.operand(node.value), Wanted(node.value, whole.text, None))
+        self.binary(name, whole, self.operand(node.value), Wanted(node.value, whole.text))
         return self.lines
 
     def _makes(self, node: ast.expr) -> bool:
@@ -206,9 +193,9 @@ class StatementWriter(ExpressionWriter):
         if self.names.meant(call.func) == MATMUL:
             if _keyword(call, "dtype") is not None:
                 raise NotMechanicalError(*CAST)
-            self.instruction(call, dst)
+            self.instruction(call, Wanted(call, dst))
             return
-        given = self.given(call, ("x", "y"))
+        given = self.given(call)
         turned = given.pop("transpose_x", None)
         if set(given) != {"x", "y"}:
             raise NotMechanicalError(*UNKNOWN_CALL)
@@ -220,9 +207,9 @@ class StatementWriter(ExpressionWriter):
     def _store(self, call: ast.expr) -> list[str]:
         """``nl.store``: a DMA, which does not read PSUM."""
         assert isinstance(call, ast.Call)
-        given = self.given(call, STORE)
+        given = self.given(call)
         limits = self.limits(given.pop("mask", None))
-        if set(given) != set(STORE):
+        if set(given) != {"dst", "value"}:
             raise NotMechanicalError(*CAST)
         dst = self.operand(given["dst"], limits)
         source = self.in_sbuf(self.operand(given["value"], limits))

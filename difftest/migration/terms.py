@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import add, mul, sub
+from typing import cast
 
 
 class Monomial(tuple[str, ...]):
@@ -41,12 +43,9 @@ class Term:
             return Term.number(-1) * cls.of(node.operand)
         if isinstance(node, ast.BinOp):
             sides = cls.of(node.left), cls.of(node.right)
-            if isinstance(node.op, ast.Add):
-                return sides[0] + sides[1]
-            if isinstance(node.op, ast.Sub):
-                return sides[0] - sides[1]
-            if isinstance(node.op, ast.Mult):
-                return sides[0] * sides[1]
+            operation = {ast.Add: add, ast.Sub: sub, ast.Mult: mul}.get(type(node.op))
+            if operation is not None:
+                return cast(Term, operation(*sides))
         return cls(((Monomial([ast.unparse(node)]), 1),))
 
     @classmethod
@@ -82,12 +81,9 @@ class Term:
         for monomial, factor in sorted(self.parts, key=lambda part: part[1] < 0):
             factors = [_wrapped(name) for name in monomial]
             if abs(factor) != 1 or not factors:
-                factors.insert(0, str(abs(factor)))
-                if len(factors) > 1:
-                    factors = [*factors[1:], factors[0]]
+                factors.append(str(abs(factor)))
             sign = " - " if factor < 0 else " + "
-            product = " * ".join(factors)
-            written += (sign if written else sign.strip(" +")) + product
+            written += (sign if written else sign.strip(" +")) + " * ".join(factors)
         return written or "0"
 
     def names(self) -> set[str]:
@@ -112,23 +108,22 @@ def _wrapped(text: str) -> str:
 
 def least(terms: Iterable[Term]) -> Term:
     """The smallest of some terms: a number where they are numbers, else ``min(...)``."""
-    return _extreme("min", terms)
+    return _extreme(min, terms)
 
 
 def largest(terms: Iterable[Term]) -> Term:
     """The largest of some terms: a number where they are numbers, else ``max(...)``."""
-    return _extreme("max", terms)
+    return _extreme(max, terms)
 
 
-def _extreme(name: str, terms: Iterable[Term]) -> Term:
+def _extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
     different = list(dict.fromkeys(terms))
     numbers = [term.constant for term in different if term.constant is not None]
-    others = [term for term in different if term.constant is None]
-    if numbers:
-        others.insert(0, Term.number(min(numbers) if name == "min" else max(numbers)))
+    others = [Term.number(function(numbers))] if numbers else []
+    others += [term for term in different if term.constant is None]
     if len(others) == 1:
         return others[0]
-    text = f"{name}({', '.join(one.text() for one in others)})"
+    text = f"{function.__name__}({', '.join(one.text() for one in others)})"
     return Term(((Monomial([text]), 1),))
 
 

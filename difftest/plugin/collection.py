@@ -83,14 +83,6 @@ class UncollectedModule(pytest.File):
         return []
 
 
-def kernel_test_of(function: object) -> KernelTest | None:
-    """What ``@kernel_test`` left on a test function, if it was there."""
-    from difftest.harness.decorator import ATTRIBUTE, KernelTest
-
-    found = getattr(function, ATTRIBUTE, None)
-    return found if isinstance(found, KernelTest) else None
-
-
 def explicit_checks(
     test: KernelTest, marks: list[pytest.Mark], backends: Iterable[Backend]
 ) -> Iterator[Any]:

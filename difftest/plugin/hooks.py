@@ -141,7 +141,8 @@ def pytest_pycollect_makeitem(
     is_left_out = not request.wants_backends and collector.nodeid in session.uncollected
     if not items or request.case is not None or not (request.wants_backends or is_left_out):
         return items
-    from difftest.plugin.collection import explicit_checks, kernel_test_of
+    from difftest.harness.decorator import kernel_test_of
+    from difftest.plugin.collection import explicit_checks
 
     test = kernel_test_of(obj)
     if test is None:

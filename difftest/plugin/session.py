@@ -184,7 +184,7 @@ def is_drawn(item: pytest.Item, request: Request) -> bool:
 
     Nothing is run again on a device: it takes minutes, and has guards of its own.
     """
-    from difftest.plugin.collection import kernel_test_of
+    from difftest.harness.decorator import kernel_test_of
 
     is_kernel_test = kernel_test_of(getattr(item, "obj", None)) is not None
     return is_kernel_test and request.case is None and not request.device
@@ -221,8 +221,8 @@ def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> N
     ------
     pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
     """
+    from difftest.harness.decorator import kernel_test_of
     from difftest.harness.explicit import CaseError, case_from_json
-    from difftest.plugin.collection import kernel_test_of
 
     selected = [
         (item, test)

@@ -67,22 +67,24 @@ class Pattern(NamedTuple):
 
     # -- patterns of patterns: each names some of the same elements --------------------------
 
+    def splice(
+        self, first: int, end: int, shape: Shape, strides: Shape, further: int = 0
+    ) -> Pattern:
+        """Other axes instead of some, beginning ``further`` elements later."""
+        return Pattern(
+            self.offset + further,
+            (*self.shape[:first], *shape, *self.shape[end:]),
+            (*self.strides[:first], *strides, *self.strides[end:]),
+        )
+
     def slice(self, axis: int, start: int, count: int, step: int = 1) -> Pattern:
         """``count`` places of an axis, from ``start`` on, each ``step`` after the one before."""
         stride = self.strides[axis]
-        return Pattern(
-            self.offset + start * stride,
-            _replaced(self.shape, axis, count),
-            _replaced(self.strides, axis, stride * step),
-        )
+        return self.splice(axis, axis + 1, (count,), (stride * step,), start * stride)
 
     def select(self, axis: int, index: int) -> Pattern:
         """One place of an axis, which is gone then."""
-        return Pattern(
-            self.offset + index * self.strides[axis],
-            _replaced(self.shape, axis),
-            _replaced(self.strides, axis),
-        )
+        return self.splice(axis, axis + 1, (), (), index * self.strides[axis])
 
     def permute(self, axes: Shape) -> Pattern:
         """The axes in another order."""
@@ -94,12 +96,7 @@ class Pattern(NamedTuple):
 
     def expand(self, axis: int) -> Pattern:
         """An axis of size 1 more, before ``axis``."""
-        shape, strides = self.shape, self.strides
-        return Pattern(
-            self.offset,
-            (*shape[:axis], 1, *shape[axis:]),
-            (*strides[:axis], 0, *strides[axis:]),
-        )
+        return self.splice(axis, axis, (1,), (0,))
 
     def broadcast_to(self, shape: Shape) -> Pattern | None:
         """As NumPy's: axes of size 1 repeat (stride 0), new ones come first; None if it differs."""
@@ -140,10 +137,6 @@ class Pattern(NamedTuple):
             return None
         strides = [stride // parts for stride in steps]
         return Pattern(self.offset // parts, (*counts, last // parts), (*strides, 1))
-
-
-def _replaced(values: Shape, axis: int, *new: int) -> Shape:
-    return (*values[:axis], *new, *values[axis + 1 :])
 
 
 @lru_cache(maxsize=4096)

@@ -413,17 +413,11 @@ class Tile:
         pattern = views.reinterpreted(self, dtype)
         return self.derive(pattern, self.partition_axis, self._held_as(dtype))
 
-    def with_pattern(
-        self: T, shape: Shape, strides: Shape, offset: int = 0, dtype: DType | None = None
-    ) -> T:
+    def with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
         """A pattern made by hand on the whole tensor, whatever part of it this tile is.
 
-        Parameters
-        ----------
-        shape, strides : the count and the step of each axis; a step of 0 repeats. On chip the
-            first axis walks the partitions.
-        offset : the first element, from the beginning of the tensor.
-        dtype : in whose elements steps and offset are; None for the tensor's own.
+        Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
+        axis walks the partitions.
 
         Raises
         ------
@@ -431,8 +425,8 @@ class Tile:
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype
-        pattern = views.by_hand(self, Pattern(offset, shape, strides), wanted)
-        return type(self)(storage, pattern, 0, self._held_as(wanted))
+        named = views.by_hand(self, pattern, wanted)
+        return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:
         """``dtype``, once memory holds what elements of that dtype can be read from."""

@@ -129,19 +129,13 @@ def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
 
     Raises
     ------
-    ShapeError : counts and steps differ in number, or a count is below 1.
+    ShapeError : the tensor's partitions are no whole elements of that dtype, or it has blocks.
     KernelError : on chip the first step is not from one partition to the next.
     OutOfBoundsError : it leaves the tensor.
     """
     storage = tile.storage
     allocation = storage.allocation
     _, shape, strides = pattern
-    if len(shape) != len(strides) or not shape or min(shape) < 1:
-        raise ShapeError(
-            "an access pattern has a step for each count, and counts from 1",
-            happened="an access pattern has a count below 1, or no step for each count",
-            received=f"counts {list(shape)}, steps {list(strides)} on {allocation}",
-        )
     total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
     row, part = divmod(storage.partition_step * storage.dtype.itemsize, dtype.itemsize)
     if storage.in_hbm:

@@ -9,6 +9,7 @@ import pytest
 from difftest.simulator.frontend.nki import accumulation, dynamic, patterns, views
 from difftest.simulator.frontend.nki.language import device_loops
 from difftest.simulator.instructions import search
+from difftest.simulator.pattern import Pattern
 from tests.every import every
 from tests.fuzz.comparison import Disagreement, check
 from tests.fuzz.program import Input, Line, Output, Program
@@ -99,12 +100,20 @@ def changed(module: Any, name: str, after: Any) -> Any:
     return plant
 
 
-def swapped(layout: Any) -> Any:
-    return layout._replace(strides=(layout.strides[0], *layout.strides[:0:-1]))
+def swapped_pattern(pattern: Pattern) -> Pattern:
+    return pattern._replace(strides=(pattern.strides[0], *pattern.strides[:0:-1]))
 
 
-def shifted(layout: Any) -> Any:
-    return layout._replace(offset=layout.offset + 1)
+def shifted_pattern(pattern: Pattern) -> Pattern:
+    return pattern._replace(offset=pattern.offset + 1)
+
+
+def swapped(view: Any) -> Any:
+    return view._view(swapped_pattern(view.pattern))
+
+
+def shifted(view: Any) -> Any:
+    return view._view(shifted_pattern(view.pattern))
 
 
 PLANTED = {
@@ -113,17 +122,20 @@ PLANTED = {
         LOOPED,
         changed(device_loops, "_range", lambda numbers: range(numbers.start, numbers.stop + 1)),
     ),
-    "permute": (viewed(".permute((0, 2, 1))", (4, 6, 3)), changed(views, "permute", swapped)),
-    "slice": (viewed(".slice(2, 0, 5, 2)", (4, 3, 3)), changed(views, "cut", shifted)),
-    "index": (viewed("[1:3, :, 2]", (2, 3)), changed(views, "index", shifted)),
+    "permute": (viewed(".permute((0, 2, 1))", (4, 6, 3)), changed(views.Views, "permute", swapped)),
+    "slice": (viewed(".slice(2, 0, 5, 2)", (4, 3, 3)), changed(views.Views, "slice", shifted)),
+    "index": (viewed("[1:3, :, 2]", (2, 3)), changed(views, "_indexed", shifted_pattern)),
     "reshape": (
         viewed(".reshape((4, 9, 2))", (4, 9, 2)),
-        changed(views, "_reshaped", lambda strides: strides[::-1]),
+        changed(Pattern, "reshape", lambda one: one._replace(strides=one.strides[::-1])),
     ),
-    "split": (viewed(".reshape_dim(2, (2, -1))", (4, 3, 2, 3)), changed(views, "split", swapped)),
+    "split": (
+        viewed(".reshape_dim(2, (2, -1))", (4, 3, 2, 3)),
+        changed(views.Views, "reshape_dim", swapped),
+    ),
     "ap": (
         viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
-        changed(patterns, "_layout", shifted),
+        changed(patterns, "_wanted", shifted_pattern),
     ),
     "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
     "one offset": (

@@ -86,9 +86,8 @@ def scale_places(partitions: int) -> Array:
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
-    of_a_row = (1, *tile.shape[1:])
     of_rows = (
-        tile.with_pattern(of_a_row, tile.strides, tile.offset + place * tile.strides[0], tile.dtype)
+        tile.with_pattern(tile.pattern.slice(0, int(place), 1), tile.dtype)
         for place in scale_places(partitions)
     )
     found = np.concatenate([_codes_of(row) for row in of_rows])

@@ -394,7 +394,7 @@ TODAYS: dict[str, Rule] = {
     "ap": _pattern,
     "as_tile": CLASSIC["as_tile"],
     "settled": lambda source, tile: source.settled(),
-    "kept": lambda source, *_: source,
+    "unsettled": lambda source, *_: source,
     "indirect": lambda source, *_: source,
     "grouped": lambda source, *_: source,
 }
@@ -423,11 +423,9 @@ def followed(kind: type[Any]) -> type[Any]:
 
 
 def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
-    method = getattr(kind, name)
-
-    @functools.wraps(method)
+    @functools.wraps(getattr(kind, name))
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = method(self, *args, **kwargs)
+        made = getattr(kind, name)(self, *args, **kwargs)
         if made is self or not isinstance(made, (Tile, IndirectTile)):
             return made
         if hasattr(made, "group"):  # by tensor indirection

@@ -1,4 +1,5 @@
-from difftest.plugin.collection import holds_kernel_tests, kernel_test_of
+from difftest.harness.decorator import kernel_test_of
+from difftest.plugin.collection import holds_kernel_tests
 from tests.every import every
 
 

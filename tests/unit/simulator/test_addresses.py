@@ -16,6 +16,7 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 
 UINT8, UINT16 = np.dtype(np.uint8), np.dtype(np.uint16)
@@ -164,7 +165,7 @@ def test_views_and_patterns_of_a_shared_tensor(core):
     assert_array_equal(first.reshape((4, 8))[:, ::3].values(), values.reshape(4, 8)[:, ::3])
     assert_array_equal(first.reinterpret(UINT16).read(), same.view(UINT16))
     assert_array_equal(second.reshape((4, 2, 8)).read(), same.view(UINT8))
-    by_hand = first.with_pattern((2, 3, 2), (8, 0, 2), 9)
+    by_hand = first.with_pattern(Pattern(9, (2, 3, 2), (8, 0, 2)))
     rows = same.reshape(4, 8)[1:3]
     assert_array_equal(by_hand.values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
 

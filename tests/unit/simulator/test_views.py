@@ -191,7 +191,9 @@ WHOLE = np.arange(60, dtype=np.float32).reshape(4, 15)
 )
 def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     tile = stored(WHOLE, space)
-    made = tile[1:3, 2:5].with_pattern(shape, strides, offset)  # not of the part that it is
+    made = tile[1:3, 2:5].with_pattern(
+        Pattern(offset, shape, strides)
+    )  # not of the part that it is
     same = np.lib.stride_tricks.as_strided(
         WHOLE.ravel()[offset:], shape, [4 * stride for stride in strides]
     )
@@ -202,13 +204,13 @@ def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
 
 def test_a_pattern_of_another_dtype_counts_in_its_elements():
     for space in (SBUF, HBM):
-        made = stored(WHOLE, space).with_pattern((2, 6), (30, 1), 34, UINT16)
+        made = stored(WHOLE, space).with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
         assert_array_equal(made.read(), WHOLE.view(UINT16)[1:3, 4:10])
 
 
 def test_a_pattern_is_written_to():
     tile = stored(WHOLE, SBUF)
-    write(tile.with_pattern((4, 3), (15, 5), 1), np.zeros((4, 3), np.float32))
+    write(tile.with_pattern(Pattern(1, (4, 3), (15, 5))), np.zeros((4, 3), np.float32))
     expected = WHOLE.copy()
     expected[:, 1::5] = 0
     assert_array_equal(tile.read(), expected)
@@ -217,9 +219,6 @@ def test_a_pattern_is_written_to():
 BY_HAND = [
     (HBM, (3, 20), (20, 1), 1, OutOfBoundsError, "elements 1 to 60 of t [4, 15] float32"),
     (HBM, (2,), (-1,), 0, OutOfBoundsError, "elements -1 to 0"),
-    (HBM, (2, 2), (1,), 0, ShapeError, "counts [2, 2], steps [1]"),
-    (HBM, (2, 0), (1, 1), 0, ShapeError, "counts [2, 0]"),
-    (HBM, (), (), 0, ShapeError, "counts []"),
     (SBUF, (4, 15), (16, 1), 0, KernelError, "a first step of 16 on t [4, 15] float32 in sbuf"),
     (SBUF, (2, 15), (30, 1), 0, KernelError, "a first step of 30"),
     (SBUF, (4, 15), (0, 1), 0, KernelError, "a first step of 0"),
@@ -233,13 +232,13 @@ BY_HAND = [
 @every("space, shape, strides, offset, error, received", BY_HAND)
 def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, received):
     with pytest.raises(error) as caught:
-        stored(WHOLE, space).with_pattern(shape, strides, offset)
+        stored(WHOLE, space).with_pattern(Pattern(offset, shape, strides))
     assert received in caught.value.received
 
 
 def test_a_pattern_needs_whole_elements_in_each_partition():
     with pytest.raises(ShapeError, match="whole float32 elements"):
-        stored(np.zeros((4, 3), FLOAT16), SBUF).with_pattern((4, 1), (1, 1), 0, FLOAT32)
+        stored(np.zeros((4, 3), FLOAT16), SBUF).with_pattern(Pattern(0, (4, 1), (1, 1)), FLOAT32)
     blocks = stored(np.zeros((2, 4, 3), np.float32), SBUF, partition_axis=1)
     with pytest.raises(ShapeError, match="without block dimensions"):
-        blocks.with_pattern((4, 3), (3, 1))
+        blocks.with_pattern(Pattern(0, (4, 3), (3, 1)))

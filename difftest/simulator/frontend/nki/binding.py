@@ -27,8 +27,15 @@ _ENDED = {
     "dst_rmw_op": "use nisa.dma_compute: dma_copy's dst_rmw_op ended with NKI 0.3",
 }
 """Arguments that kernels of earlier levels have, and what became of them (migration guide)."""
-_PREFIXES = {"isa": "nisa", "language": "nl", "tensor": "nl", "collectives": "ncc", "kernel": "nki"}
-"""By a module of this package: what kernels call the module that its functions are in."""
+_PREFIXES = {
+    "isa": "nisa",
+    "collectives": "ncc",
+    "kernel": "nki",
+    **dict.fromkeys(("language", "tensor", "views"), "nl"),
+}
+"""By a module of this package: what kernels call the module that its functions are in, and by a
+class what they call the class."""
+_CLASSES = {"Views": "NkiTensor"}
 _PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -83,7 +90,8 @@ def _leveled(
 def _api_name(function: Callable[..., Any]) -> str:
     """The name under which kernels know a function: ``nisa.dma_copy``, ``nl.NkiTensor.ap``."""
     module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
-    return f"{_PREFIXES.get(module, module)}.{function.__qualname__}"
+    owner, dot, name = function.__qualname__.rpartition(".")
+    return f"{_PREFIXES.get(module, module)}.{_CLASSES.get(owner, owner)}{dot}{name}"
 
 
 def _misfit(

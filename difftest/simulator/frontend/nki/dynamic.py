@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -20,18 +19,14 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
 )
-from difftest.simulator.frontend.nki import views
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.views import Layout
+from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import as_integer
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
-
-if TYPE_CHECKING:
-    from difftest.simulator.frontend.nki.tensor import NkiTensor
 
 
 class Rows(NamedTuple):
@@ -49,16 +44,15 @@ MOVING: set[type] = set()
 """The classes of views that move when the kernel runs, for those who ask in a hurry."""
 
 
-class DynamicView(IndirectTile):
-    """A view that lies ``index * unit`` elements further on than its layout says.
+class DynamicView(Views, IndirectTile):
+    """A view that lies ``index * unit`` elements further on than its pattern says.
 
     Attributes
     ----------
-    shape, strides, offset : of the view, in elements of its storage.
     index : what holds the offset: one element, or one for each row of the view's first dimension.
     """
 
-    __slots__ = ("index", "layout", "owner", "rows", "whole")
+    __slots__ = ("index", "owner", "pattern", "rows", "whole")
 
     settles = True
     """Whether an instruction takes the view where its offset puts it."""
@@ -68,18 +62,12 @@ class DynamicView(IndirectTile):
             MOVING.add(cls)
 
     def __init__(
-        self,
-        owner: NkiTensor,
-        layout: Layout,
-        index: Tile | DeviceValue,
-        rows: Rows,
-        *,
-        whole: bool,
+        self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
     ) -> None:
         dtype = owner.dtype if rows.dtype is None else rows.dtype
         size = owner.storage.size * owner.storage.dtype.itemsize // dtype.itemsize
-        super().__init__(_part(owner, Pattern(0, (size,), (1,)), dtype), layout.shape)
-        self.owner, self.layout, self.index, self.rows = owner, layout, index, rows
+        super().__init__(_part(owner, Pattern(0, (size,), (1,)), dtype), pattern.shape)
+        self.owner, self.pattern, self.index, self.rows = owner, pattern, index, rows
         self.whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
 
@@ -87,27 +75,18 @@ class DynamicView(IndirectTile):
         return f"{self.owner!r} indexed by {self.index!r}, shape {list(self.shape)}"
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def buffer(self) -> Any:
         """The memory that the tensor lies in."""
         return self.owner.buffer
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Of the pattern, in elements."""
-        return self.layout.strides
-
-    @property
-    def offset(self) -> int:
-        """Where the pattern begins, before the index is added."""
-        return self.layout.offset
-
-    @property
     def name(self) -> str:
         return self.owner.name
+
+    @property
+    def kept(self) -> int:
+        """The dimension of the offsets stays, as the partitions' on chip."""
+        return 0 if self.in_hbm and self.whole else 1
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
@@ -118,25 +97,18 @@ class DynamicView(IndirectTile):
         """Whether the view depends on an index that is known only when the kernel runs: yes."""
         return True
 
-    def get_pattern(self) -> list[list[int]]:
-        """The access pattern as ``[[stride, count], ...]``."""
-        return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
-
     def signature(self) -> tuple[object, ...]:
         return ("dynamic", self.base.signature(), self.shape)
 
     @property
     def reach(self) -> Tile:
         """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
-        offset, unit = self.layout.offset, self.rows.unit
-        moved = slice(None) if self.whole else slice(1, None)
-        inner = Pattern(offset, self.layout.shape[moved], self.layout.strides[moved])
-        low, high = inner.extent()
+        unit, moved = self.rows.unit, self.pattern if self.whole else self.pattern.select(0, 0)
+        low, high = moved.extent()
         if not self.in_hbm or unit <= 0 or low < 0 or high >= self.base.size:
             return self.base
         count = min(self.rows.size, (self.base.size - 1 - high) // unit + 1)
-        pattern = Pattern(offset, (count, *inner.shape), (unit, *inner.strides))
-        return _part(self.owner, pattern, self.dtype)
+        return _part(self.owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -154,28 +126,21 @@ class DynamicView(IndirectTile):
         _, inside = self.locate()
         if not inside.all():
             return None
-        start = self.layout.offset + int(self.offsets()[0]) * self.rows.unit
-        shape, strides = self.layout.shape, self.layout.strides
-        return self.owner.with_pattern(shape, strides, start, self.dtype)
+        start = self.offset + int(self.offsets()[0]) * self.rows.unit
+        settled: Tile = self.owner.with_pattern(self.pattern._replace(offset=start), self.dtype)
+        return settled
 
     def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
         assert where is None, "this dialect has no masks"
-        shape, strides = self.layout.shape, self.layout.strides
         rows = self.offsets()
-        first = self.layout.offset + rows * self.rows.unit
-        inner = np.zeros((1,) * len(shape), dtype=np.int64)
-        for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-            if axis == 0 and not self.whole:
-                continue
-            steps = np.arange(size, dtype=np.int64) * stride
-            inner = inner + steps.reshape((-1,) + (1,) * (len(shape) - axis - 1))
-        places = np.broadcast_to(first.reshape((-1,) + (1,) * (len(shape) - 1)) + inner, shape)
-        low = places.reshape(len(rows), -1).min(axis=1)
-        high = places.reshape(len(rows), -1).max(axis=1)
-        kept = (rows >= 0) & (rows < self.rows.size) & (low >= 0) & (high < self.base.size)
-        inside = np.broadcast_to(kept.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
-        return (places,), inside
+        moved = self.pattern if self.whole else self.pattern.slice(0, 0, 1)
+        further = (rows * self.rows.unit).reshape(-1, *(1,) * (self.ndim - 1))
+        places = np.broadcast_to(moved.elements() + further, self.shape)
+        lines = places.reshape(len(rows), -1)
+        kept = (rows >= 0) & (rows < self.rows.size)
+        kept &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < self.base.size)
+        return (places,), np.broadcast_to(kept.reshape(further.shape), self.shape)
 
     def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """:meth:`locate`; unless ``skip``, an offset that leaves the tensor raises."""
@@ -194,19 +159,14 @@ class DynamicView(IndirectTile):
             )
         return places, inside
 
-    def kept(self) -> KeptView:
+    def unsettled(self) -> KeptView:
         """The view for the DMA engines."""
-        return KeptView(self.owner, self.layout, self.index, self.rows, whole=self.whole)
+        return KeptView(self.owner, self.pattern, self.index, self.rows, whole=self.whole)
 
     # -- views of it -----------------------------------------------------------------------------
 
-    def _derived(self, change: Callable[..., Layout], *args: Any) -> DynamicView:
-        """A view of the view: the dimension of the offsets stays, as the partitions' on chip."""
-        layout = change(self.layout._replace(on_chip=self.layout.on_chip or not self.whole), *args)
-        return self._with(layout._replace(on_chip=self.layout.on_chip))
-
-    def _with(self, layout: Layout) -> DynamicView:
-        return DynamicView(self.owner, layout, self.index, self.rows, whole=self.whole)
+    def _view(self, pattern: Pattern) -> DynamicView:
+        return DynamicView(self.owner, pattern, self.index, self.rows, whole=self.whole)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise KernelError(
@@ -216,77 +176,21 @@ class DynamicView(IndirectTile):
             remedy="use nisa.tensor_copy(dst, src) or nisa.memset(dst, value)",
         )
 
-    def __getitem__(self, key: Any) -> DynamicView:
-        if key is Ellipsis:
-            return self
+    def __getitem__(self, key: Any) -> Any:
         first = key[0] if isinstance(key, tuple) and key else key
         if not self.whole and first is not Ellipsis and first != slice(None):
             self._refuse("indexing of the dimension of the offsets")
-        return self._with(views.index(self.layout, key))
+        return super().__getitem__(key)
 
-    @public
-    def slice(self, dim: int, start: int, end: int, step: int = 1) -> DynamicView:
-        """As of a tensor; not of the dimension of the offsets."""
-        self._check_free(dim, "slice")
-        return self._with(views.cut(self.layout, dim, start, end, step))
-
-    @public
-    def select(self, dim: int, index: Any) -> Any:
-        """As of a tensor, with an integer; not of the dimension of the offsets."""
-        self._check_free(dim, "select")
-        if isinstance(index, DeviceValue) or not is_integer(index):
-            self._refuse("select with an index held in SBUF")
-        return self._with(views.pick(self.layout, dim, index))
-
-    @public
-    def reshape(self, shape: Any) -> DynamicView:
-        """The same elements in another shape; the dimension of the offsets stays."""
-        return self._derived(views.reshape, shape)
-
-    @public
-    def permute(self, dims: Any) -> DynamicView:
-        """The dimensions in another order; that of the offsets stays first."""
-        return self._derived(views.permute, dims)
-
-    @public
-    def expand_dim(self, dim: int) -> DynamicView:
-        """A new dimension of size 1, not before that of the offsets."""
-        return self._derived(views.expand, dim)
-
-    @public
-    def squeeze_dim(self, dim: int) -> DynamicView:
-        """Without a dimension of size 1; that of the offsets stays."""
-        return self._derived(views.squeeze, dim)
-
-    @public
-    def broadcast(self, dim: int, size: int) -> DynamicView:
-        """A dimension of size 1 repeated; not that of the offsets."""
-        return self._derived(views.broadcast, dim, size)
-
-    @public
-    def reshape_dim(self, dim: int, shape: Any) -> DynamicView:
-        """One dimension as several; that of the offsets stays."""
-        return self._derived(views.split, dim, shape)
-
-    @public
-    def flatten_dims(self, start_dim: int, end_dim: int) -> DynamicView:
-        """Adjacent dimensions as one; that of the offsets stays."""
-        return self._derived(views.flatten, start_dim, end_dim)
-
-    @public
-    def rearrange(self, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None) -> DynamicView:
-        """Dimensions split, permuted and merged by name; that of the offsets stays first."""
-        return self._derived(views.rearrange, src_pattern, dst_pattern, fixed_sizes)
-
-    @public
-    def is_contiguous(self) -> bool:
-        """Whether the elements are adjacent in row-major order, wherever the offset puts them."""
-        return views.contiguous(self.layout)
-
-    def _check_free(self, dim: Any, what: str) -> None:
-        """Raise unless a dimension is not that of the offsets."""
-        if not self.whole and is_integer(dim) and dim in (0, -self.ndim):
+    def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
+        axis = super()._axis(dim, what, first=first, extra=extra)
+        if not axis and not self.whole and what in ("slice", "select"):
             self._refuse(f"{what} of the dimension of the offsets")
+        return axis
+
+    def _select_by(self, dim: int, index: Any) -> NoReturn:
+        self._axis(dim, "select")
+        self._refuse("select with an index held in SBUF")
 
     def _refuse(self, what: str) -> NoReturn:
         raise KernelError(
@@ -325,7 +229,7 @@ class KeptView(DynamicView):
     settles = False
 
 
-def _part(owner: NkiTensor, pattern: Pattern, dtype: DType) -> NkiTensor:
+def _part(owner: Any, pattern: Pattern, dtype: DType) -> Any:
     """Elements of the storage as ``dtype``, in a row; on chip partition after partition."""
     if dtype == owner.storage.dtype:
         return type(owner)(owner.storage, pattern, 0)
@@ -335,7 +239,7 @@ def _part(owner: NkiTensor, pattern: Pattern, dtype: DType) -> NkiTensor:
 # -- how they come to be ---------------------------------------------------------------------------
 
 
-def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
+def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
     """``tensor.select(dim, index)`` with an index held in SBUF."""
     axis = as_integer(dim, "select with dim")
     axis = axis + tensor.ndim if axis < 0 else axis
@@ -346,17 +250,15 @@ def select_one(tensor: NkiTensor, dim: int, index: Any) -> DynamicView:
             received=f"select({dim}, ...) of {tensor!r}",
             remedy="on chip every partition is accessed alike: select a free dimension",
         )
-    layout = tensor._layout()
-    rows = Rows(unit=layout.strides[axis], size=layout.shape[axis])
-    shape = (*layout.shape[:axis], *layout.shape[axis + 1 :])
-    strides = (*layout.strides[:axis], *layout.strides[axis + 1 :])
+    rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
+    one = tensor.pattern.select(axis, 0)
     least = 1 if tensor.in_hbm else 2
-    if len(shape) < least:
-        shape, strides = (*shape, 1), (*strides, 1)
-    return one_offset(tensor, layout._replace(shape=shape, strides=strides), index, rows)
+    if len(one.shape) < least:
+        one = one.splice(least - 1, least, (1,), (1,))
+    return one_offset(tensor, one, index, rows)
 
 
-def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
+def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
     """``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
         raise ShapeError(
@@ -364,7 +266,6 @@ def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
             happened=f"vector_select was to select along dimension {dim}",
             received=f"dim {dim} of {tensor!r}",
         )
-    layout = tensor._layout()
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
         raise ShapeError(
@@ -372,15 +273,14 @@ def select_rows(tensor: NkiTensor, dim: int, offsets: Any) -> DynamicView:
             happened=f"vector_select got {offsets.size // count} offsets in each partition",
             received=repr(offsets),
         )
-    rows = Rows(unit=layout.strides[0], size=layout.shape[0])
-    wanted = layout._replace(shape=(count, *layout.shape[1:]))
-    return row_offsets(tensor, wanted, offsets, rows)
+    rows = Rows(unit=tensor.strides[0], size=tensor.shape[0])
+    return row_offsets(tensor, tensor.pattern.slice(0, 0, count), offsets, rows)
 
 
-def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> DynamicView:
+def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
     """A pattern that one element, held in SBUF, moves as a whole."""
     if isinstance(index, DeviceValue):
-        return DynamicView(tensor, layout, index.snapshot(), rows, whole=True)
+        return DynamicView(tensor, pattern, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
     if held.size != 1:
         raise ShapeError(
@@ -388,10 +288,10 @@ def one_offset(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dyn
             happened=f"a scalar offset has {held.size} elements",
             received=f"{held!r}",
         )
-    return DynamicView(tensor, layout, held, rows, whole=True)
+    return DynamicView(tensor, pattern, held, rows, whole=True)
 
 
-def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> DynamicView:
+def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
     """A pattern whose first dimension is walked by the rows that SBUF holds."""
     held = _held(index, "vector_offset")
     if not tensor.in_hbm:
@@ -402,13 +302,13 @@ def row_offsets(tensor: NkiTensor, layout: Layout, index: Any, rows: Rows) -> Dy
             limit="hbm",
             remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
         )
-    if held.size < layout.shape[0]:
+    if held.size < pattern.shape[0]:
         raise ShapeError(
             "vector_offset has one offset for each row of the pattern",
-            happened=f"a pattern of {layout.shape[0]} rows got {held.size} offsets",
-            received=f"{held.size} offsets for {layout.shape[0]} rows",
+            happened=f"a pattern of {pattern.shape[0]} rows got {held.size} offsets",
+            received=f"{held.size} offsets for {pattern.shape[0]} rows",
         )
-    return DynamicView(tensor, layout, held, rows, whole=False)
+    return DynamicView(tensor, pattern, held, rows, whole=False)
 
 
 def _held(index: Any, what: str) -> Tile:

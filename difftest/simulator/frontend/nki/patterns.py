@@ -6,17 +6,13 @@ Source: "NKI Access Patterns" and the stub ``nki.language.NkiTensor.ap`` at v2.3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from difftest.simulator.dtypes import DType, name_of
 from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.nki.dynamic import Rows, one_offset, row_offsets
-from difftest.simulator.frontend.nki.views import Layout
 from difftest.simulator.index import as_integer
 from difftest.simulator.pattern import Pattern
-
-if TYPE_CHECKING:
-    from difftest.simulator.frontend.nki.tensor import NkiTensor
 
 
 class NkiValidationError(NkiError, ValueError):
@@ -24,7 +20,7 @@ class NkiValidationError(NkiError, ValueError):
 
 
 def access(
-    tensor: NkiTensor,
+    tensor: Any,
     pattern: Sequence[Sequence[int]],
     offset: int | None,
     scalar_offset: Any,
@@ -43,13 +39,12 @@ def access(
     KernelError : ``offset`` on a sliced view, of which AWS's pages say two things; two dynamic
         offsets.
     """
-    layout = _layout(tensor, pattern, offset, dtype)
+    wanted = _wanted(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
         try:
-            return tensor.with_pattern(layout.shape, layout.strides, layout.offset, dtype)
+            return tensor.with_pattern(wanted, dtype)
         except OutOfBoundsError as error:
-            beyond = Pattern(layout.offset, layout.shape, layout.strides)
-            return type(tensor)(tensor.storage, beyond, 0, dtype, error)
+            return type(tensor)(tensor.storage, wanted, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:
         raise KernelError(
             "ap takes scalar_offset or vector_offset, not both",
@@ -79,7 +74,7 @@ def access(
                 happened=f"ap got vector_offset with indirect_dim={dim}",
                 received=f"indirect_dim={dim}",
             )
-        return row_offsets(tensor, layout, vector_offset, rows)
+        return row_offsets(tensor, wanted, vector_offset, rows)
     if not (tensor.in_hbm or dim):
         raise NkiValidationError(
             "a dynamic offset on chip moves along a free dimension: the partitions of an access "
@@ -88,13 +83,13 @@ def access(
             received=f"ap(scalar_offset=..., indirect_dim=0) of {tensor!r}",
             remedy="set indirect_dim (0 by default) to a free dimension, or keep the tensor in HBM",
         )
-    return one_offset(tensor, layout, scalar_offset, rows)
+    return one_offset(tensor, wanted, scalar_offset, rows)
 
 
-def _layout(
-    tensor: NkiTensor, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
-) -> Layout:
-    """The pattern as a layout, its numbers checked, its extent not yet."""
+def _wanted(
+    tensor: Any, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
+) -> Pattern:
+    """The pattern, its numbers checked, its extent not yet."""
     try:
         pairs = [
             (as_integer(stride, "stride"), as_integer(count, "count")) for stride, count in pattern
@@ -144,9 +139,4 @@ def _layout(
             )
     else:
         start = as_integer(offset, "ap with offset")
-    return Layout(
-        start,
-        tuple(count for _, count in pairs),
-        tuple(stride for stride, _ in pairs),
-        not storage.in_hbm,
-    )
+    return Pattern(start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs]))

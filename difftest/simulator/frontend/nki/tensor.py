@@ -1,30 +1,25 @@
 """``nl.NkiTensor``: a view of a tensor's storage, as kernels of today's dialect handle it.
 
 Every view shares its storage, and none is a copy. Attributes and methods are those of the stub
-``nki.language.NkiTensor`` at v2.32.0; what a method does to shape and strides is in
-:mod:`difftest.simulator.frontend.nki.views`, ``ap`` in
-:mod:`difftest.simulator.frontend.nki.patterns`.
+``nki.language.NkiTensor`` at v2.32.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki import indirection, patterns, views
+from difftest.simulator.frontend.nki import indirection, patterns
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView, select_one, select_rows
-from difftest.simulator.frontend.nki.empty import EmptyView
 from difftest.simulator.frontend.nki.objects import NKIObject
-from difftest.simulator.frontend.nki.views import Layout
-from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import is_integer
+from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
@@ -43,7 +38,7 @@ class TruthWarning(UserWarning):
     """A tensor decides in Python, which knows that it exists and not its values."""
 
 
-class NkiTensor(Tile, NKIObject):
+class NkiTensor(Views, Tile, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
 
     Attributes
@@ -77,36 +72,19 @@ class NkiTensor(Tile, NKIObject):
         return self
 
     @public
-    def is_contiguous(self) -> bool:
-        """Whether the elements are adjacent in row-major order; on chip in each partition."""
-        return views.contiguous(self._layout())
-
-    def get_pattern(self) -> list[list[int]]:
-        """The access pattern as ``[[stride, count], ...]``."""
-        return [list(pair) for pair in zip(self.strides, self.shape, strict=True)]
-
-    @public
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: no."""
         return False
 
-    def _layout(self) -> Layout:
-        return Layout(self.offset, self.shape, self.strides, not self.storage.in_hbm)
-
-    def _view(self: Self, layout: Layout) -> Self:
-        self.check_bounds()
-        pattern = Pattern(layout.offset, layout.shape, layout.strides)
+    def _view(self: Self, pattern: Pattern) -> Self:
+        if self.axes is not None:
+            self.check_bounds()
         return type(self)(self.storage, pattern, 0, self.dtype)
 
-    # -- indexing --------------------------------------------------------------------------------
+    def _select_by(self, dim: int, index: Any) -> DynamicView:
+        return select_one(self, dim, index)
 
-    def __getitem__(self: Self, key: Any) -> Self:
-        if key is Ellipsis:
-            return self
-        layout = views.index(self._layout(), key)
-        if 0 in layout.shape:
-            return cast(Self, EmptyView(layout.shape, self.dtype, self.buffer))
-        return self._view(layout)
+    # -- values ----------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
@@ -143,66 +121,9 @@ class NkiTensor(Tile, NKIObject):
     # -- views -----------------------------------------------------------------------------------
 
     @public
-    def slice(self: Self, dim: int, start: int, end: int, step: int = 1) -> Self:
-        """``start:end:step`` of one dimension."""
-        return self._view(views.cut(self._layout(), dim, start, end, step))
-
-    @public
-    def select(self, dim: int, index: Any) -> Any:
-        """One element of a dimension, which goes; ``index`` an integer, or held in SBUF."""
-        if isinstance(index, DeviceValue) or not is_integer(index):
-            return select_one(self, dim, index)
-        return self._view(views.pick(self._layout(), dim, index))
-
-    @public
     def vector_select(self, dim: int, vector_offset: Any) -> DynamicView:
         """A row for each element of ``vector_offset`` [P, 1] in SBUF; ``dim`` 0, HBM only."""
         return select_rows(self, dim, vector_offset)
-
-    @public
-    def permute(self: Self, dims: Sequence[int]) -> Self:
-        """The dimensions in another order; on chip the first stays."""
-        return self._view(views.permute(self._layout(), dims))
-
-    @public
-    def broadcast(self: Self, dim: int, size: int) -> Self:
-        """A dimension of size 1 repeated ``size`` times (stride 0)."""
-        return self._view(views.broadcast(self._layout(), dim, size))
-
-    @public
-    def expand_dim(self: Self, dim: int) -> Self:
-        """A new dimension of size 1."""
-        return self._view(views.expand(self._layout(), dim))
-
-    @public
-    def squeeze_dim(self: Self, dim: int) -> Self:
-        """Without a dimension of size 1."""
-        return self._view(views.squeeze(self._layout(), dim))
-
-    @public
-    def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
-        """One dimension as several; one of ``shape`` may be -1."""
-        return self._view(views.split(self._layout(), dim, shape))
-
-    @public
-    def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
-        """Adjacent dimensions, both ends included, as one."""
-        return self._view(views.flatten(self._layout(), start_dim, end_dim))
-
-    @public
-    def reshape(self: Self, shape: Any) -> Self:
-        """The same elements in another shape."""
-        return self._view(views.reshape(self._layout(), shape))
-
-    @public
-    def rearrange(
-        self: Self,
-        src_pattern: Sequence[Any],
-        dst_pattern: Sequence[Any],
-        fixed_sizes: Mapping[str, int] | None = None,
-    ) -> Self:
-        """Dimensions split, permuted and merged by name, as in einops."""
-        return self._view(views.rearrange(self._layout(), src_pattern, dst_pattern, fixed_sizes))
 
     @public
     def view(self: Self, dtype: object) -> Self:
@@ -422,7 +343,7 @@ class IndirectTensor(NkiTensor):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise _no_view(self, "an assignment")
 
-    def _view(self: Self, layout: Layout) -> Self:
+    def _view(self: Self, pattern: Pattern) -> Self:
         raise _no_view(self, "a view")
 
 

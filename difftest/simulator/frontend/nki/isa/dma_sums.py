@@ -109,7 +109,7 @@ def _indirect(
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
         return issue(
-            dma.dma_scatter, dst.kept(), (source,), (operator, "skip" if skip else "error", "swdge")
+            dma.dma_scatter, dst.unsettled(), (source,), (operator, "skip" if skip else "error", "swdge")
         )
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
@@ -118,14 +118,14 @@ def _indirect(
             received=f"dst = {dst!r}",
         )
     return issue(
-        dma.dma_gather, dst, (other.kept(),), (operator, "skip" if skip else "error", "swdge")
+        dma.dma_gather, dst, (other.unsettled(),), (operator, "skip" if skip else "error", "swdge")
     )
 
 
 def _same_place(src: Any, dst: Any) -> bool:
     """Whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
-        same = src.owner.storage is dst.owner.storage and src.layout == dst.layout
+        same = src.owner.storage is dst.owner.storage and src.pattern == dst.pattern
         return same and np.array_equal(src.offsets(), dst.offsets())
     if isinstance(src, Tile) and isinstance(dst, Tile):
         return src.storage is dst.storage and src.pattern == dst.pattern

@@ -202,9 +202,9 @@ def dma_copy(
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = src.kept() if gathers else src
+    source = src.unsettled() if gathers else src
     if scatters:
-        return issue(dma.dma_scatter, dst.kept(), (source,), (None, outside, dge))
+        return issue(dma.dma_scatter, dst.unsettled(), (source,), (None, outside, dge))
     if gathers:
         return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
@@ -276,7 +276,7 @@ def dma_transpose(
     elif dge == "hwdge":
         _check_hardware_transpose(src)
     order = None if axes is None else as_integers(axes, "axes")
-    source = src.kept() if stays_dynamic(src, skip) else src
+    source = src.unsettled() if stays_dynamic(src, skip) else src
     return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
 
 
