@@ -201,7 +201,7 @@ class Core:
         return core
 
     def kind(self, kind: type[Tile]) -> type[Tile]:
-        """A class of tensors as this launch has it: one that the oracle follows, if there is one."""
+        """A class of tensors as this launch has it: followed, if there is an oracle."""
         return kind if self.oracle is None else self.oracle.followed(kind)
 
     def wrote(self, tile: Tile) -> None:

@@ -30,9 +30,9 @@ from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
+from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.outputs import as_arrays, flatten, note_outputs
-from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile
@@ -274,7 +274,9 @@ def run_kernel(
             target.check_target()
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
-        arguments = Arguments(functools.partial(_argument, core), function, known, by_reference=target.by_reference)
+        arguments = Arguments(
+            functools.partial(_argument, core), function, known, by_reference=target.by_reference
+        )
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(_call, function, *call.args, **call.kwargs)

@@ -67,6 +67,8 @@ class Oracle:
         self._registers: dict[Any, dict[str, Array]] = {}
         self.busy = False
         """Whether an instruction runs that will be judged when it has."""
+        self.asked: Any = False
+        """Of a matrix product whether it accumulates, as the kernel says it."""
         self._sum: Any = None
 
     # -- tensors -----------------------------------------------------------------------------
@@ -135,7 +137,7 @@ class Oracle:
         made = []
         for tensor, (_, missing) in zip(returned, outputs, strict=True):
             gaps = ~literal_of(tensor).touched()
-            gaps = gaps if missing is None else gaps | missing
+            gaps = gaps if missing is None else np.logical_or(gaps, missing)
             made.append((self.array(tensor), gaps if gaps.any() else None))
         return tuple(made)
 
@@ -202,6 +204,7 @@ class Oracle:
         use = Use(call, given, literals[0], kept, registers)
         if record.name == "dropout":
             use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
+        use.asked, self.asked = self.asked, False
         results = MEANINGS[record.name](use)
         results = results if type(results) is tuple else (results,)
         roles = [role.name for role in record.destinations]
@@ -235,9 +238,9 @@ class Oracle:
         found, expected = _elements(tile, literal), literal.read()
         known = _written(tile)
         if known is not None:
-            literal.store(np.full(found.shape, poison(literal.dtype)), kept & ~known)
-            literal.touch(kept & ~known, written=False)
-            kept = kept & known
+            lost, kept = kept & np.logical_not(known), kept & known
+            literal.store(np.full(found.shape, poison(literal.dtype)), lost)
+            literal.touch(lost, written=False)
         other = kept & ~_same(found, expected)
         if slack is not None and other.any():
             wrong = other & ~_close(found, expected, slack, literal)
@@ -268,7 +271,7 @@ def _elements(tile: Any, literal: Literal) -> Array:
 def _written(tile: Any) -> Array | None:
     """Which elements of a tile the simulator counts as written; None for all."""
     missing = tile.unwritten()
-    return None if missing is None else np.logical_not(missing)
+    return None if missing is None else np.logical_not(missing, dtype=np.bool_)
 
 
 def _fitted(values: Array, shape: tuple[int, ...]) -> Array:

@@ -108,9 +108,7 @@ class Literal:
             found = found.view(host)[..., 0]
         return found != 0 if self.dtype == BOOL else found
 
-    def store(
-        self, elements: Array, kept: Array | None = None, *, product: bool = False
-    ) -> None:
+    def store(self, elements: Array, kept: Array | None = None, *, product: bool = False) -> None:
         """Put elements there, one after the other, where ``kept`` is true and they lie inside."""
         places, host = self.places, host_dtype(self.dtype)
         chosen = places >= 0 if kept is None else kept & (places >= 0)

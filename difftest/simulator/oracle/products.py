@@ -37,7 +37,7 @@ def _product(use: Use, left: Array, right: Array) -> Made:
     slack = size * _EPSILON * (len(left) + 1)
     shape = use.dst.places.shape
     total, slack, made = (np.reshape(one, shape) for one in (total, slack, made))
-    adds = use["accumulate"]
+    adds = use.asked
     if adds is not False:
         held = to_float32(use.dst.read())
         held = np.where(use.dst.products(), held, 0) if adds is None else held

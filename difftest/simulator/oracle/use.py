@@ -52,6 +52,8 @@ class Use:
         self.shape: Shape = call.result.shape
         self.dtype: DType = call.result.dtype
         self.machine = call.machine
+        self.asked: bool | None = False
+        """Whether a matrix product accumulates, as the kernel says it."""
         self.taken: Array = np.zeros(())
         """What the simulator wrote, for what chance decides."""
 

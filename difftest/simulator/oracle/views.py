@@ -88,7 +88,9 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
     if any(hasattr(item, "tile") or isinstance(item, Tile) for item in items):
         return _by_tiles(source, items)
     if any(isinstance(item, Index) for item in items):
-        arrays = [indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items]
+        arrays = [
+            indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items
+        ]
         return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
     return source.viewed(lambda places: _basic(places, items))
 
@@ -203,7 +205,9 @@ def _item(source: Literal, tile: Any, key: Any) -> Literal:
             else:
                 ends = slice(None)
                 if isinstance(item, slice):
-                    ends = slice(*(_from_end(end, size) for end in (item.start, item.stop)), item.step)
+                    ends = slice(
+                        *(_from_end(end, size) for end in (item.start, item.stop)), item.step
+                    )
                 walk = _walk(ends if isinstance(item, slice) else item, size)
                 shape.append(len(walk))
             places = places[(slice(None),) * axis + (slice(walk.start, walk.stop, walk.step),)]

@@ -49,9 +49,7 @@ def issue(
     if isinstance(dst, DynamicView) and dst.settles:
         dst, indices = settle(dst), dst.index_tiles
     if not MOVING.isdisjoint(map(type, operands)):
-        indices += tuple(
-            tile for op in operands if _moves(op) for tile in op.index_tiles
-        )
+        indices += tuple(tile for op in operands if _moves(op) for tile in op.index_tiles)
         operands = tuple(settle(op) if _moves(op) else op for op in operands)
     given = (dst, *operands, *others)
     if MOVING.isdisjoint(map(type, given)):

@@ -109,7 +109,10 @@ def _indirect(
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
         return issue(
-            dma.dma_scatter, dst.unsettled(), (source,), (operator, "skip" if skip else "error", "swdge")
+            dma.dma_scatter,
+            dst.unsettled(),
+            (source,),
+            (operator, "skip" if skip else "error", "swdge"),
         )
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
