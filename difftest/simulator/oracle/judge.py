@@ -30,7 +30,7 @@ from difftest.simulator.oracle import (  # noqa: F401  each fills the table of m
     selections,
 )
 from difftest.simulator.oracle.numbers import Array, host_dtype, poison, rounded
-from difftest.simulator.oracle.places import Held, Literal, Memory
+from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTensor
 from difftest.simulator.oracle.use import MEANINGS, Made, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of
 from difftest.simulator.tile import Tile
@@ -60,10 +60,10 @@ class Oracle:
     """What follows one launch."""
 
     def __init__(self) -> None:
-        self._tensors: WeakValueDictionary[int, Held] = WeakValueDictionary()
-        self._kept: list[Held] = []
+        self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
+        self._kept: list[LiteralTensor] = []
         """Tensors in HBM, to which a kernel may come back when it has no name for them."""
-        self._placed: dict[Any, Memory] = {}
+        self._placed: dict[Any, LiteralMemory] = {}
         self._registers: dict[Any, dict[str, Array]] = {}
         self.busy = False
         """Whether an instruction runs that will be judged when it has."""
@@ -85,25 +85,25 @@ class Oracle:
                 self._copy(held, storage.data)
         return held.whole
 
-    def _held(self, storage: Any) -> Held:
+    def _held(self, storage: Any) -> LiteralTensor:
         allocation, on_chip = storage.allocation, not storage.in_hbm
         size = storage.size * storage.dtype.itemsize
         core = current()
         if allocation.address is None or core.trace.dialect != "nki":
-            return Held(Memory(size), 0, size, size, allocation, on_chip=on_chip)
+            return LiteralTensor(LiteralMemory(size), 0, size, size, allocation, on_chip=on_chip)
         shared = allocation.space is Space.SHARED_HBM
         where = allocation.space, None if shared else core.program
-        memory = self._placed.setdefault(where, Memory(0))
+        memory = self._placed.setdefault(where, LiteralMemory(0))
         first, low = allocation.address
         if not on_chip:
-            return Held(memory, low, size, size, allocation, on_chip=False)
+            return LiteralTensor(memory, low, size, size, allocation, on_chip=False)
         machine = core.machine
         psum = allocation.space is Space.PSUM
         pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
         row = size // allocation.shape[0]
-        return Held(memory, first * pitch + low, row, pitch, allocation, on_chip=True)
+        return LiteralTensor(memory, first * pitch + low, row, pitch, allocation, on_chip=True)
 
-    def _copy(self, held: Held, data: Array) -> None:
+    def _copy(self, held: LiteralTensor, data: Array) -> None:
         host = host_dtype(held.dtype)
         held.whole.store(np.ascontiguousarray(data).view(host).reshape(held.shape))
 
@@ -208,12 +208,13 @@ class Oracle:
         results = MEANINGS[record.name](use)
         results = results if type(results) is tuple else (results,)
         roles = [role.name for role in record.destinations]
+        complete = all(_is_written(one) for one in (*operands, targets[0] if call.reads_dst else 0))
         for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
             if literal is None or made is None:
                 continue
             if made.kept is None:
                 made = made._replace(kept=use.over(literal.places.shape))
-            self._put_down(call.title, role, tile, literal, made)
+            self._put_down(call.title, role, tile, literal, made, complete=complete)
 
     def added(self, target: Any, added: Any, missing: Array | None, where: Array | None) -> None:
         """What ``target += added`` is about to mean, of a product; judged when it is emitted."""
@@ -223,8 +224,20 @@ class Oracle:
         kept = np.ones(total.shape, np.bool_) if where is None else where.reshape(total.shape)
         self._sum = target, literal, Made(total, kept)
 
-    def _put_down(self, title: str, role: str, tile: Any, literal: Literal, made: Made) -> None:
-        """Write what an instruction means, and compare it with what the simulator wrote."""
+    def _put_down(
+        self,
+        title: str,
+        role: str,
+        tile: Any,
+        literal: Literal,
+        made: Made,
+        *,
+        complete: bool = False,
+    ) -> None:
+        """Write what an instruction means, and compare it with what the simulator wrote.
+
+        Of operands that are ``complete`` no result is lost.
+        """
         shape, product = literal.places.shape, title.startswith("nc_matmul")
         kept = _fitted(np.asarray(made.kept), shape) & (literal.places >= 0)
         elements = rounded(_fitted(np.asarray(made.values), shape), literal.dtype)
@@ -239,6 +252,8 @@ class Oracle:
         known = _written(tile)
         if known is not None:
             lost, kept = kept & np.logical_not(known), kept & known
+            if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
+                raise _parted(title, role, found, expected, lost, "were not written")
             literal.store(np.full(found.shape, poison(literal.dtype)), lost)
             literal.touch(lost, written=False)
         other = kept & ~_same(found, expected)
@@ -300,10 +315,19 @@ def _close(found: Array, expected: Array, slack: Array, literal: Literal) -> Arr
     return np.asarray(close | ~np.isfinite(slack))
 
 
-def _parted(title: str, role: str, found: Array, expected: Array, wrong: Array) -> OracleError:
+def _is_written(operand: Any) -> bool:
+    """Whether an operand has no element that nothing wrote."""
+    return not isinstance(operand, IndirectTile) and (
+        not isinstance(operand, Tile) or _written(operand) is None
+    )
+
+
+def _parted(
+    title: str, role: str, found: Array, expected: Array, wrong: Array, how: str = "differ"
+) -> OracleError:
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return OracleError(
         f"{title} wrote other values to {role} than it means: {int(wrong.sum())} of {wrong.size} "
-        f"elements differ, the first at {list(at)}",
+        f"elements {how}, the first at {list(at)}",
         f"{found[at]!s} in the simulator, {expected[at]!s} literally",
     )

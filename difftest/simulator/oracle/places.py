@@ -15,7 +15,7 @@ OUTSIDE = -1
 _BYTE = np.dtype(np.uint8)
 
 
-class Memory:
+class LiteralMemory:
     """Bytes, and which of them an instruction ever wrote."""
 
     def __init__(self, size: int) -> None:
@@ -33,11 +33,11 @@ class Memory:
             self.products = np.concatenate([self.products, np.zeros(more, np.bool_)])
 
 
-class Held:
+class LiteralTensor:
     """A tensor: its rows of bytes, ``pitch`` bytes apart in a memory from ``base`` on."""
 
     def __init__(
-        self, memory: Memory, base: int, row: int, pitch: int, like: Any, *, on_chip: bool
+        self, memory: LiteralMemory, base: int, row: int, pitch: int, like: Any, *, on_chip: bool
     ) -> None:
         self.memory, self.base, self.row, self.pitch = memory, base, row, pitch
         self.shape, self.dtype = like.shape, like.dtype
@@ -67,7 +67,9 @@ class Literal:
 
     __slots__ = ("_places", "dtype", "held")
 
-    def __init__(self, held: Held, places: Array | Callable[[], Array], dtype: DType) -> None:
+    def __init__(
+        self, held: LiteralTensor, places: Array | Callable[[], Array], dtype: DType
+    ) -> None:
         self.held, self._places, self.dtype = held, places, dtype
 
     @property

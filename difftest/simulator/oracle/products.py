@@ -65,7 +65,8 @@ def nc_matmul_mx(use: Use) -> Made:
 def _scaled(use: Use, name: str) -> Array:
     """Elements times their scales: [4 P, F]."""
     bits, dtype = use.rows(name), use.dtype_of(name)
-    assert dtype is not None and dtype.names is not None
+    assert dtype is not None
+    assert dtype.names is not None
     codes = use.rows(f"{name}_scale").view(np.uint8).astype(np.float64)
     elements: Any = np.ascontiguousarray(bits).view(np.uint8).reshape(*bits.shape, -1)
     if dtype.names[0] in _FLOAT8:

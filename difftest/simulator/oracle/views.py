@@ -149,7 +149,7 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
 def _in_shape(source: Literal, tile: Any, *shape: Any) -> Literal:
     given = shape[0] if len(shape) == 1 else shape
     sizes = given if isinstance(given, (tuple, list)) else (given,)
-    return source.viewed(lambda places: places.reshape([as_int(size) for size in sizes]))
+    return source.viewed(lambda places: places.reshape([int(size) for size in sizes]))
 
 
 def _repeated(source: Literal, tile: Any, shape: Any) -> Literal:

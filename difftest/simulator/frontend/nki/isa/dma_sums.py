@@ -108,12 +108,8 @@ def _indirect(
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
-        return issue(
-            dma.dma_scatter,
-            dst.unsettled(),
-            (source,),
-            (operator, "skip" if skip else "error", "swdge"),
-        )
+        options = (operator, "skip" if skip else "error", "swdge")
+        return issue(dma.dma_scatter, dst.unsettled(), (source,), options)
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
             "dma_compute adds gathered rows to a dst in SBUF",
