@@ -90,7 +90,7 @@ class Rank(NamedTuple):
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
-    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Tile]) -> None:
+    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""
@@ -200,7 +200,7 @@ class Core:
         core.program = program
         return core
 
-    def kind(self, kind: type[Tile]) -> type[Tile]:
+    def kind(self, kind: type[Any]) -> type[Any]:
         """A class of tensors as this launch has it: followed, if there is an oracle."""
         return kind if self.oracle is None else self.oracle.followed(kind)
 

@@ -370,4 +370,5 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
         core.shadow.contract.allow(array.dtype)
     alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
-    return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    made: Tile = core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    return made

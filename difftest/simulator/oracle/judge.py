@@ -164,7 +164,12 @@ class Oracle:
         core, mask, kept = current(), how.get("mask"), how.get("where")
         chosen: list[Any] = []
         if mask is not None:
-            how["mask"] = lambda shape: chosen.append(mask(shape)) or chosen[-1]
+
+            def over(shape: Any) -> Any:
+                chosen.append(mask(shape))
+                return chosen[-1]
+
+            how["mask"] = over
         self.busy = True
         try:
             made = issue(instruction, operands, options, **how)
@@ -246,12 +251,12 @@ class Oracle:
         if isinstance(tile, IndirectTile) or (literal.places < 0).any():
             # Where it wrote is what is judged: the whole tensor is compared.
             tile = current().tile.whole(getattr(tile, "base", tile).storage)
-            literal, slack = literal_of(tile), None
+            literal, slack, complete = literal_of(tile), None, False
             kept = np.ones(tile.shape, np.bool_)
         found, expected = _elements(tile, literal), literal.read()
         known = _written(tile)
         if known is not None:
-            lost, kept = kept & np.logical_not(known), kept & known
+            lost, kept = kept & ~known, kept & known
             if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
                 raise _parted(title, role, found, expected, lost, "were not written")
             literal.store(np.full(found.shape, poison(literal.dtype)), lost)
@@ -286,7 +291,7 @@ def _elements(tile: Any, literal: Literal) -> Array:
 def _written(tile: Any) -> Array | None:
     """Which elements of a tile the simulator counts as written; None for all."""
     missing = tile.unwritten()
-    return None if missing is None else np.logical_not(missing, dtype=np.bool_)
+    return None if missing is None else ~np.asarray(missing, np.bool_)
 
 
 def _fitted(values: Array, shape: tuple[int, ...]) -> Array:

@@ -34,7 +34,7 @@ def poison(dtype: DType) -> Array:
     if is_float(dtype):
         return np.array(np.nan).astype(host_dtype(dtype))
     byte = 1 if dtype == BOOL else 0xA5
-    return np.frombuffer(bytes([byte]) * dtype.itemsize, host_dtype(dtype))[0]
+    return np.asarray(np.frombuffer(bytes([byte]) * dtype.itemsize, host_dtype(dtype))[0])
 
 
 def to_float32(elements: Array) -> Array:

@@ -55,7 +55,7 @@ class LiteralTensor:
         """Where in the memory these bytes of the tensor lie."""
         if self.row == self.pitch:
             return places + self.base
-        return self.base + places // self.row * self.pitch + places % self.row
+        return np.asarray(self.base + places // self.row * self.pitch + places % self.row)
 
 
 class Literal:

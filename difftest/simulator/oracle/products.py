@@ -76,14 +76,14 @@ def _scaled(use: Use, name: str) -> Array:
         elements = nibbles.view(ml_dtypes.float4_e2m1fn)
     rows = [p // 32 * 32 + p % 32 // 8 for p in range(len(bits))]
     scales = 2.0 ** (codes[rows] - 127)
-    values = elements.astype(np.float64) * scales[..., None]
+    values: Array = elements.astype(np.float64) * scales[..., None]
     return values.transpose(0, 2, 1).reshape(-1, bits.shape[1])
 
 
 @means("quantize_mx")
 def quantize_mx(use: Use) -> tuple[Any, Any]:
     """Each 32 elements, 4 in each of 8 partitions, over a power of two; and those powers."""
-    rows, name = to_float32(use.rows("src")).astype(np.float64), use.dtype.names[0]
+    rows, name = to_float32(use.rows("src")).astype(np.float64), str((use.dtype.names or [0])[0])
     partitions, columns = len(rows), rows.shape[1] // 4
     scale = use.call.destinations["dst_scale"]
     codes = np.zeros((scale.shape[0], columns), np.uint8)

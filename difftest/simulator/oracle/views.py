@@ -68,11 +68,15 @@ def _filled(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
 
 
-def _walk(item: Any, size: int) -> range:
-    """The indices that a slice, ``nl.ds`` or a loop names: beyond the end too."""
+def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
+    """The indices that a slice, ``nl.ds`` or a loop names: beyond the end too.
+
+    Today's dialect alone counts negative ends of a slice from the end.
+    """
     if isinstance(item, slice):
         start = 0 if item.start is None else as_int(item.start)
         stop = size if item.stop is None else as_int(item.stop)
+        start, stop = (end + size if wraps and end < 0 else end for end in (start, stop))
         return range(start, stop, 1 if item.step is None else as_int(item.step))
     if hasattr(item, "numbers") or isinstance(item, range):
         walk: range = getattr(item, "numbers", item)
@@ -98,7 +102,8 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
 def _basic(places: Array, items: tuple[Any, ...]) -> Array:
     """Integers, slices, ``nl.ds``, None and '...': a line of indices for each axis."""
     items = _filled(items, places.ndim)
-    lines, shape = [], []
+    lines: list[Array] = []
+    shape: list[int] = []
     for item in items:
         if item is None:
             shape.append(1)
@@ -203,22 +208,13 @@ def _item(source: Literal, tile: Any, key: Any) -> Literal:
                 walk = range(as_int(item) % size, as_int(item) % size + 1)
                 shape += [1] if axis == 0 and source.on_chip else []
             else:
-                ends = slice(None)
-                if isinstance(item, slice):
-                    ends = slice(
-                        *(_from_end(end, size) for end in (item.start, item.stop)), item.step
-                    )
-                walk = _walk(ends if isinstance(item, slice) else item, size)
+                walk = _walk(item, size, wraps=True)
                 shape.append(len(walk))
             places = places[(slice(None),) * axis + (slice(walk.start, walk.stop, walk.step),)]
         least = 1 if not source.on_chip or len(items) == 1 else 2
         return places.reshape(shape + [1] * (least - len(shape)))
 
     return source.viewed(rule)
-
-
-def _from_end(end: Any, size: int) -> int | None:
-    return None if end is None else as_int(end) + size if as_int(end) < 0 else as_int(end)
 
 
 def _along(source: Literal, tile: Any, dim: Any, item: Any) -> Literal:
@@ -407,11 +403,19 @@ TODAYS: dict[str, Rule] = {
 # -- tensors that are followed --------------------------------------------------------------------
 
 
-@functools.cache
+_FOLLOWED: dict[Any, type[Any]] = {}
+
+
 def followed(kind: type[Any]) -> type[Any]:
     """A class of tensors or views of which the oracle knows what each one names."""
-    if "literal" in vars(kind) or any("literal" in vars(base) for base in kind.__mro__):
+    if hasattr(kind, "literal"):
         return kind
+    if kind not in _FOLLOWED:
+        _FOLLOWED[kind] = _following(kind)
+    return _FOLLOWED[kind]
+
+
+def _following(kind: type[Any]) -> type[Any]:
     table = TODAYS if ".nki." in kind.__module__ else CLASSIC
     methods: dict[str, Any] = {
         name: _watched(kind, name, rule)
@@ -423,7 +427,8 @@ def followed(kind: type[Any]) -> type[Any]:
     methods["__slots__"] = ("literal",)
     methods["__hash__"] = kind.__hash__
     methods["__module__"] = kind.__module__
-    return type(kind.__name__, (kind,), methods)
+    made: type[Any] = type(kind.__name__, (kind,), methods)
+    return made
 
 
 def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
@@ -457,7 +462,7 @@ def named(made: Any, literal: Literal) -> Any:
 
 
 def _copied(made: Any, kind: type[Any]) -> Any:
-    twin = kind.__new__(kind)
+    twin: Any = object.__new__(kind)
     for base in type(made).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:

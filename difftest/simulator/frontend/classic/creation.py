@@ -48,7 +48,8 @@ def ndarray(
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    return current().tile.whole(storage)
+    made: Tensor = current().tile.whole(storage)
+    return made
 
 
 def full(
@@ -126,7 +127,9 @@ def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Te
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
-    return current().tile.whole(current().adopt(array, name="shared_constant", mutable=False))
+    held = current().adopt(array, name="shared_constant", mutable=False)
+    made: Tensor = current().tile.whole(held)
+    return made
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:

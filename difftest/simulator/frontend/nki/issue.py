@@ -107,7 +107,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
     ------
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
-    if not _moves(value):
+    if not isinstance(value, DynamicView) or not value.settles:
         return need_tile(value, name, where)
     if value.in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)

@@ -56,7 +56,8 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
     )
-    return current().tile.whole(storage)
+    made: NkiTensor = current().tile.whole(storage)
+    return made
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
@@ -186,7 +187,8 @@ def shared_constant(constant: Any) -> NkiTensor:
         )
     as_nki_dtype(constant.dtype, "nl.shared_constant")
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    return current().tile.whole(current().adopt(array, name="constant", mutable=False))
+    made: NkiTensor = current().tile.whole(current().adopt(array, name="constant", mutable=False))
+    return made
 
 
 @public
